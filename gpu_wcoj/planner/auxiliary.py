@@ -40,7 +40,7 @@ class Side:
     atom: BodyAtom
 
     @classmethod
-    def of(cls, atom: BodyAtom, joined: str, kept: Sequence[str]) -> Side:
+    def of(cls, atom: BodyAtom, joined: str, kept_names: Sequence[str]) -> Side:
         """Return the side for an atom of a body that shares one variable with the other side."""
         column_of = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(sorted(atom.columns))
@@ -52,7 +52,7 @@ class Side:
             tuple(sorted(atom.equal)),
             tuple(sorted(atom.compared, key=str)),
         )
-        return cls(column_of[joined], tuple(column_of[name] for name in kept), plain)
+        return cls(column_of[joined], tuple(column_of[name] for name in kept_names), plain)
 
     def __str__(self) -> str:
         atom, name = self.atom, self.atom.relation
@@ -107,21 +107,21 @@ class Auxiliary:
         rule = Rule(Atom(self.name, tuple(map(Variable, head))), tuple(positive))
         return Body(rule, tuple(head), tuple(atoms), ())
 
-    def facts(self, known: KnownRelations) -> Facts | None:
+    def facts(self, catalog: KnownRelations) -> Facts | None:
         """Estimate its rows, or return None if a side has no statistics.
 
         The joined column is assumed to be a key of one side.
         """
         rows, values = [], []
         for side in self.sides:
-            levels = known.levels(side.atom, side.atom.variables)
-            joined_values = known.values(side.atom, str(side.joined))
+            levels = catalog.levels(side.atom, side.atom.variables)
+            joined_values = catalog.values(side.atom, str(side.joined))
             if levels is None or joined_values is None:
                 return None
             rows.append(levels.distinct[-1])
             values.append(max(joined_values, 1.0))
         n_rows = rows[0] * rows[1] / max(values)
-        counts = [known.values(side.atom, str(column)) for side in self.sides for column in side.kept]
+        counts = [catalog.values(side.atom, str(column)) for side in self.sides for column in side.kept]
         return Facts(
             n_rows, {(column,): min(count, n_rows) for column, count in enumerate(counts) if count is not None}
         )

@@ -71,9 +71,9 @@ class Bits:
         """Create the masks of a body before a changed atom is chosen; see `of_change`."""
         return cls((), dict(enumerate(body.atoms)))
 
-    def of_change(self, number: int, row: tuple[str, ...]) -> Bits:
+    def of_change(self, atom_index: int, row: tuple[str, ...]) -> Bits:
         """Return the masks for a changed row of one atom, possibly negated; all else is shared."""
-        return Bits(row, self.atoms, number, self.bit, self.masks, self.holding, self.around)
+        return Bits(row, self.atoms, atom_index, self.bit, self.masks, self.holding, self.around)
 
     def _new(self, names: Iterable[str]) -> int:
         """Return the mask of these variables and assign bits to new ones."""

@@ -105,9 +105,9 @@ class Body:
         """Variables of the positive atoms, in order of first occurrence."""
         return tuple(dict.fromkeys(name for atom in self.atoms for name in atom.variables))
 
-    def atom(self, number: int) -> BodyAtom:
+    def atom(self, atom_index: int) -> BodyAtom:
         """Return an atom; negated atoms are numbered from ``-len(negated)`` to -1."""
-        return self.atoms[number] if number >= 0 else self.negated[number]
+        return self.atoms[atom_index] if atom_index >= 0 else self.negated[atom_index]
 
     @property
     def keeps_all(self) -> bool:
@@ -138,16 +138,16 @@ def normalise(
     aliases: Mapping[str, Alias],
     encode: Encode,
     kinds: Kinds = INTEGERS,
-    kept: int | None = None,
-    asked: Mapping[Variable, bool] | None = None,
+    kept_column: int | None = None,
+    requirement: Mapping[Variable, bool] | None = None,
 ) -> Body:
     """Return the rule over stored columns; see the module's text.
 
     Parameters
     ----------
-    kept
+    kept_column
         The column of the head whose best value is kept: a variable there excludes nulls.
-    asked
+    requirement
         Variables that have to be null or not null; the bodies of all `gpu_wcoj.planner.nulls.cases` form the rule.
     """
     never = Body(rule, (), (), (), never=True)
@@ -155,7 +155,7 @@ def normalise(
     if resolved is None:
         return never
     nullable = {name: shape.nullable for name, shape in shapes.items()}
-    nulls = nulls_of(rule, resolved, nullable, kept, asked)
+    nulls = nulls_of(rule, resolved, nullable, kept_column, requirement)
     if nulls is None:
         return never
 
@@ -241,7 +241,7 @@ def normalise(
 
 
 def _body_atom(
-    number: int,
+    atom_index: int,
     atom: Atom,
     shapes: Mapping[str, Shape],
     resolve: Resolve,
@@ -284,7 +284,7 @@ def _body_atom(
             variables.append(mark)
     if not variables:
         columns.append(0)
-        variables.append(f"atom#{number}")
+        variables.append(f"atom#{atom_index}")
     return BodyAtom(atom.relation, tuple(columns), tuple(variables), tuple(constants), tuple(equal))
 
 

@@ -50,18 +50,18 @@ class Bracketing:
     _begun: float = 0.0
     _waiting: list[float] = field(default_factory=list)
 
-    def before(self, at: int, rows: float, held: Mapping[int, int], bound: int) -> float:
+    def before(self, step_index: int, rows: float, bound_by_atom: Mapping[int, int], bound: int) -> float:
         """Return the number of prefixes that enter a step.
 
-        `held` are the variables that each atom has bound.
+        `bound_by_atom` are the variables that each atom has bound.
         """
         for branch in self.branches:
-            if branch.begin == at:
+            if branch.begin == step_index:
                 seen = 0
                 for place in range(branch.begin, branch.end):
                     seen |= self.spoken[place] & bound
                     for atom_index in self.steps[place].atoms:
-                        seen |= held[atom_index]
+                        seen |= bound_by_atom[atom_index]
                 if not self._waiting:
                     self._alive = rows
                 self.extra += self._alive * GROUPED + BEGUN / CHANGES
@@ -69,15 +69,15 @@ class Bracketing:
                 return self._begun
         return rows
 
-    def after(self, at: int, rows: float) -> float:
+    def after(self, step_index: int, rows: float) -> float:
         """Return the number of prefixes before a step, after finished branches are joined back."""
-        if not any(branch.end == at for branch in self.branches):
+        if not any(branch.end == step_index for branch in self.branches):
             return rows
         each = rows / max(self._begun, 1e-300)
         share = -math.expm1(-each)
         self._alive *= share
         self._waiting.append(each / share if share else 1.0)
-        if any(branch.begin == at for branch in self.branches):
+        if any(branch.begin == step_index for branch in self.branches):
             return rows  # the next branch starts from the same prefixes
         rows = self._alive
         for factor in self._waiting:

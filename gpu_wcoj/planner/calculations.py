@@ -179,11 +179,11 @@ class _Translation:
         """Return the type of an expression without context."""
         return STRING if is_spelled(expression) else self.kind(expression) or INT64
 
-    def formula(self, expression: Expression, wanted: DataType, op: str = "") -> Formula:
+    def formula(self, expression: Expression, expected: DataType, op: str = "") -> Formula:
         """Return the formula of an expression; constants are encoded in the expected type for `op`."""
         term = self.term(expression)
         if isinstance(term, Constant):
-            code = None if term == NULL else self.kinds.encode(wanted, term.value, op)
+            code = None if term == NULL else self.kinds.encode(expected, term.value, op)
             return Formula("constant", code=code)
         if isinstance(term, Variable):
             flag = self.nulls.flags.get(term.name)
@@ -203,12 +203,12 @@ class _Translation:
         if term.op == "case":
             n_paired = len(term.arguments) // 2 * 2
             return Formula("case", tuple(
-                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self._scaled(argument, wanted)
+                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self._scaled(argument, expected)
                 for i, argument in enumerate(term.arguments)
             ))  # fmt: skip
         if term.op == "cat" and len(term.arguments) > 2:
             first = Call("cat", term.arguments[:2])
-            return self.formula(Call("cat", (first, *term.arguments[2:])), wanted)
+            return self.formula(Call("cat", (first, *term.arguments[2:])), expected)
         return self._calculated(term)
 
     def _place(self, name: str) -> int:
@@ -261,15 +261,15 @@ class _Translation:
         part = _with_one_zero(self.formula(value, kind), kind)
         return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
 
-    def _scaled(self, expression: Expression, wanted: DataType) -> Formula:
+    def _scaled(self, expression: Expression, expected: DataType) -> Formula:
         """Return the formula of an expression, rescaled to the scale of an expected decimal type."""
-        formula = self.formula(expression, wanted)
+        formula = self.formula(expression, expected)
         term = self.term(expression)
         kind = None if isinstance(term, Constant) else self.kind(expression)
-        if wanted.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(wanted):
+        if expected.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(expected):
             return formula
         made = Calculation(
-            "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(wanted),
+            "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(expected),
             most=_MOST,
         )  # fmt: skip
         return Formula("call", (formula,), calculation=made)

@@ -55,11 +55,11 @@ class Like:
         """Return the estimates of an order of this seed, in the variables of the other seed."""
         return self.first.along(_taken(order, self.image.back), limit)
 
-    def renamed(self, found: Foreseen) -> Foreseen:
+    def renamed(self, estimate: Foreseen) -> Foreseen:
         """Return estimates in the variables of this seed."""
         names = {"": "", **self.image.names}
-        levels = [Expected(names[level.variable], level.proposed, level.rows) for level in found.levels]
-        return Foreseen(tuple(levels), found.listing, found.counting)
+        levels = [Expected(names[level.variable], level.proposed, level.rows) for level in estimate.levels]
+        return Foreseen(tuple(levels), estimate.listing, estimate.counting)
 
 
 def _taken(order: Order, image: Image) -> Order:
@@ -109,8 +109,8 @@ class Chooser:
         self.is_known = self.estimator.is_known if self.like is None else self.like.first.is_known
         self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS
 
-    def choose(self, hint: Sequence[str] = (), alone: bool = False) -> tuple[Order, ...]:
-        """Return the chosen order and, unless `alone`, variants that may suit some rows better.
+    def choose(self, hint: Sequence[str] = (), only_best: bool = False) -> tuple[Order, ...]:
+        """Return the chosen order and, unless `only_best`, variants that may suit some rows better.
 
         Variants begin with a variable that as many atoms reach.
 
@@ -122,7 +122,7 @@ class Chooser:
         chosen = self._in_turn(hinted) if hinted else self._most_constrained
         if not hinted and self._may_compare and self._is_clearly_dearer(chosen):
             chosen = self.best
-        if alone or hinted or len(self.body.atoms) > MOST_ATOMS:
+        if only_best or hinted or len(self.body.atoms) > MOST_ATOMS:
             return (chosen,)
         variants = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if variants and self.is_known:
@@ -300,17 +300,17 @@ class Chooser:
             )
         return atom_index
 
-    def _leaving(self, number: int, bound: int) -> tuple[float, float, int]:
+    def _leaving(self, atom_index: int, bound: int) -> tuple[float, float, int]:
         """Return the sort key of an atom: the rows it leaves, or its number of bound variables."""
-        atom = self.body.atoms[number]
+        atom = self.body.atoms[atom_index]
         if not self.is_known:
-            return -(self.bits.masks[number] & bound).bit_count(), self._rows[number], number
+            return -(self.bits.masks[atom_index] & bound).bit_count(), self._rows[atom_index], atom_index
         rows = 1.0
         for name in atom.variables:
             if not self.bits.bit[name] & bound:
-                rows *= self.estimator.level(bound, name, number)[1]
+                rows *= self.estimator.level(bound, name, atom_index)[1]
                 bound |= self.bits.bit[name]
-        return rows, self._rows[number], number
+        return rows, self._rows[atom_index], atom_index
 
     def _via(self, order: Order) -> Order:
         """Return the order with each variable proposed by the atom with the most bound variables."""
@@ -342,7 +342,7 @@ def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> 
     return determined.difference(bound)
 
 
-def _is_fixed(condition: Condition, name: str, known: Collection[str]) -> bool:
+def _is_fixed(condition: Condition, name: str, names: Collection[str]) -> bool:
     """Return True if the condition equates the variable with one of these."""
     sides = (condition.variable, condition.other)
-    return condition.op == "=" and name in sides and any(side in known for side in sides)
+    return condition.op == "=" and name in sides and any(side in names for side in sides)

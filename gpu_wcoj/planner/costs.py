@@ -83,13 +83,18 @@ class Estimator:
 
     @classmethod
     def of_body(
-        cls, body: Body, seed: int, known: KnownRelations, bits: Bits | None = None, worked: Worked | None = None
+        cls,
+        body: Body,
+        seed: int,
+        catalog: KnownRelations,
+        bits: Bits | None = None,
+        shared_costs: Worked | None = None,
     ) -> Estimator:
         """Create the estimator of a body in which atom `seed` changes, negative for a negated one.
 
         Parameters
         ----------
-        bits, worked
+        bits, shared_costs
             Masks and cost terms of the other estimators of the body, if any.
         """
         absent = [
@@ -105,11 +110,11 @@ class Estimator:
                 calculations.append(calculation)
         bits = Bits.of_body(body).of_change(seed, row_atom.variables) if bits is None else bits
         if seed < 0 or body.calculations:
-            worked = None
-        return cls._of(row_atom, bits, conditions, calculations, absent, known, worked or Worked(bits))
+            shared_costs = None
+        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs or Worked(bits))
 
     @classmethod
-    def of_path(cls, path: DeltaPath, known: KnownRelations) -> Estimator:
+    def of_path(cls, path: DeltaPath, catalog: KnownRelations) -> Estimator:
         """Create the estimator of a planned path."""
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
@@ -120,37 +125,37 @@ class Estimator:
         conditions = [check for check in checks if isinstance(check, Condition) and solved.isdisjoint(names_of(check))]
         bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
         absent = [names_of(negated) for negated in path.absent]
-        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, known, Worked(bits))
+        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, Worked(bits))
 
     @classmethod
     def _of(
         cls,
-        own: BodyAtom,
+        row_atom: BodyAtom,
         bits: Bits,
         conditions: Sequence[Condition],
         calculations: Sequence[Calculation],
         absent: Iterable[Collection[str]],
-        known: KnownRelations,
-        worked: Worked,
+        catalog: KnownRelations,
+        shared_costs: Worked,
     ) -> Estimator:
         joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
-        is_known = None not in map(known.rows, [atom.relation for atom in joined_atoms])
-        atoms = (own, *joined_atoms)
-        values = worked.values
+        is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
+        atoms = (row_atom, *joined_atoms)
+        values = shared_costs.values
         if is_known and not values:
             for atom in atoms:
                 for name in atom.variables:
-                    values[name] = max(values.get(name, 1.0), known.values(atom, name) or 1.0)
+                    values[name] = max(values.get(name, 1.0), catalog.values(atom, name) or 1.0)
         behind: dict[str, frozenset[str]] = {}
         for calculation in calculations:
             behind[calculation.variable] = _behind(names_of(calculation), behind)
         compared = [
-            (condition, _behind(names_of(condition), behind), share_of(condition, atoms, values, known))
+            (condition, _behind(names_of(condition), behind), share_of(condition, atoms, values, catalog))
             for condition in (conditions if is_known else ())
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(names_of, checks), *absent)
-        return cls(bits, values, compared, spoken, known, is_known, worked)
+        return cls(bits, values, compared, spoken, catalog, is_known, shared_costs)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -267,28 +272,30 @@ class Estimator:
         return rows
 
     def _step(
-        self, name: str, atoms: tuple[int, ...], is_lookup: bool, held: tuple[int, ...], clipped: float
+        self, name: str, atoms: tuple[int, ...], is_lookup: bool, bound_masks: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
         """Return the proposed values and left prefixes per prefix, and the cost, of one step.
 
-        `held` are the bound variables of each atom, `clipped` is the share of its range that is read.
+        `bound_masks` are the bound variables of each atom, `clipped` is the share of its range that is read.
         """
         if is_lookup:
-            return 0.0, min(self._degree(atoms[0], held[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
+            return 0.0, min(self._degree(atoms[0], bound_masks[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
-            proposed = self._degree(atoms[0], held[0], name) * clipped
-            return proposed, proposed, (ALONE if held[0] else PREFIX + WIDTH) + copying(1.0, proposed)
-        key = name, atoms, held, clipped
+            proposed = self._degree(atoms[0], bound_masks[0], name) * clipped
+            return proposed, proposed, (ALONE if bound_masks[0] else PREFIX + WIDTH) + copying(1.0, proposed)
+        key = name, atoms, bound_masks, clipped
         costs = self.worked.steps.get(key)
         if costs is None:
             costs = self.worked.steps[key] = self._intersection(*key)
         return costs
 
     def _intersection(
-        self, name: str, atoms: tuple[int, ...], held: tuple[int, ...], clipped: float
+        self, name: str, atoms: tuple[int, ...], bound_masks: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
         """Return `_step` of several atoms."""
-        degrees = [self._degree(atom_index, before, name) for atom_index, before in zip(atoms, held, strict=True)]
+        degrees = [
+            self._degree(atom_index, before, name) for atom_index, before in zip(atoms, bound_masks, strict=True)
+        ]
         smallest, *larger = sorted(degrees)
         proposed = left = smallest * clipped
         values = self.values[name]
@@ -298,12 +305,12 @@ class Estimator:
             left *= min(degree / values, 1.0)
         return proposed, left, cost
 
-    def _degree(self, number: int, before: int, name: str) -> float:
+    def _degree(self, atom_index: int, before: int, name: str) -> float:
         """Return the number of values that an atom has for a variable below bound variables."""
-        key = number, before, name
+        key = atom_index, before, name
         degree = self.worked.degrees.get(key)
         if degree is None:
-            atom, above = self.bits.atoms[number], sorted(self.bits.names(before))
+            atom, above = self.bits.atoms[atom_index], sorted(self.bits.names(before))
             after = [variable for variable in atom.variables if variable not in above and variable != name]
             levels = self.known.levels(atom, [*above, name, *after])
             assert levels is not None
@@ -365,7 +372,7 @@ class Estimator:
         return n_bindings
 
 
-def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:
+def foreseen(path: DeltaPath, catalog: KnownRelations) -> Foreseen | None:
     """Return the estimates of a planned path; None if a relation of it has no statistics.
 
     Examples
@@ -380,7 +387,7 @@ def foreseen(path: DeltaPath, known: KnownRelations) -> Foreseen | None:
     >>> [(one.variable, one.proposed, one.rows) for one in found.levels]
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """
-    estimator = Estimator.of_path(path, known)
+    estimator = Estimator.of_path(path, catalog)
     return estimator.over(path.steps, path.branches) if estimator.is_known else None
 
 

@@ -60,9 +60,9 @@ def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:
     return JoinGraph(tuple(tables), tuple(edges), tuple(filters))
 
 
-def _filter(one: Comparison, first: Mapping[str, Column]) -> Filter | None:
+def _filter(comparison: Comparison, first: Mapping[str, Column]) -> Filter | None:
     """Return the comparison of columns; None if it compares calculations or only constants."""
-    op, left, right = one.op, one.left, one.right
+    op, left, right = comparison.op, comparison.left, comparison.right
     if not isinstance(left, Variable):
         op, left, right = MIRRORED[op], right, left
     if not isinstance(left, Variable) or left.name not in first:

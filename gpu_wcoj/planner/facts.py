@@ -119,8 +119,8 @@ class Facts:
         fewest = min((degrees[(column,), other] for column in key if ((column,), other) in degrees), default=skewed)
         return max(1.0, mean, min(skewed, fewest, self.values([other])))
 
-    def _mean(self, columns: Columns, other: int) -> float:
-        return self.values([*columns, other]) / self.values(columns)
+    def _mean(self, columns: Columns, column: int) -> float:
+        return self.values([*columns, column]) / self.values(columns)
 
     def kept(self, atom: BodyAtom) -> float:
         """Return the share of rows that the atom's constants, repetitions and comparisons leave."""

@@ -63,8 +63,8 @@ def _scales(value: DataType | None, result: DataType | None) -> tuple[int, int, 
     return value.digits[1], finer, result.code_range[1] // finer
 
 
-def source_key(planned: GroupingPlan, wanted: Sequence[ArrangementKey]) -> ArrangementKey:
+def source_key(planned: GroupingPlan, needed: Sequence[ArrangementKey]) -> ArrangementKey:
     """Return the arrangement to read: one that is needed anyway, if any order will do."""
     if planned.is_extreme:
         return planned.source
-    return next((key for key in wanted if key.selection == planned.source.selection), planned.source)
+    return next((key for key in needed if key.selection == planned.source.selection), planned.source)

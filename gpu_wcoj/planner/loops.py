@@ -82,13 +82,13 @@ def asked_query(
     head: str,
     body: Body,
     setting: Setting,
-    held: Collection[ArrangementKey],
+    existing: Collection[ArrangementKey],
     best: Best | None = None,
 ) -> DeltaQuery:
     """Return the query from numbered rows of the head to their derivations by the rule.
 
-    Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value). `held`
-    are existing arrangements.
+    Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value).
+    `existing` are existing arrangements.
     """
     output: tuple[str | int, ...] = (NUMBER,)
     terms = list(body.head)
@@ -109,5 +109,5 @@ def asked_query(
     seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=output, atoms=(seed, *body.atoms))
     hint = standing_for(setting.hints.get(head, ()), body.rule)
-    path = path_from(bound, 0, setting.known, held, setting.strategy, hint)
+    path = path_from(bound, 0, setting.known, existing, setting.strategy, hint)
     return DeltaQuery(str(body.rule), output, (path,), body.calculations)

@@ -104,13 +104,13 @@ class Plan:
         ]
         return places + [(loop_rule.head, loop_rule.number, ASKED) for loop in self.loops for loop_rule in loop.rules]
 
-    def expecting(self, known: KnownRelations) -> Plan:
+    def expecting(self, catalog: KnownRelations) -> Plan:
         """Return this plan with estimates by other statistics."""
         estimates = {
-            name: tuple(tuple(_estimate(path, known) for path in query.paths) for query in head_queries)
+            name: tuple(tuple(_estimate(path, catalog) for path in query.paths) for query in head_queries)
             for name, head_queries in self.queries.items()
         }
-        return replace(self, estimates=estimates, asked=_asked(self.loops, known))
+        return replace(self, estimates=estimates, asked=_asked(self.loops, catalog))
 
     def taking_the_cheapest(self) -> Plan:
         """Return this plan with the cheapest path of each orbit of automorphic atoms."""
@@ -127,7 +127,7 @@ def plan(
     encode: Encode,
     bag: bool,
     kinds: Kinds = INTEGERS,
-    known: KnownRelations = NOTHING,
+    catalog: KnownRelations = NOTHING,
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
@@ -145,10 +145,10 @@ def plan(
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
-        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), known, best, recursive, auxiliaries
+        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries
     )
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
-    shapes, known = draft.setting.shapes, draft.setting.known
+    shapes, catalog = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
     names = [*(auxiliary.name for auxiliary in draft.auxiliaries), *(name for name in rules.heads if name in derived)]
     bodies: dict[str, list[Body]] = {name: [] for name in names}
@@ -199,7 +199,7 @@ def plan(
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
-        estimates, draft.candidates, _asked(loops, known), draft.auxiliaries,
+        estimates, draft.candidates, _asked(loops, catalog), draft.auxiliaries,
     ).taking_the_cheapest()  # fmt: skip
 
 
@@ -250,18 +250,18 @@ def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQ
     return replace(query, symmetry=replace(query.symmetry, taken=taken))
 
 
-def _asked(loops: Sequence[LoopPlan], known: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
+def _asked(loops: Sequence[LoopPlan], catalog: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
     """Return the estimates of the derivation paths of loops; see `Plan.asked`."""
     estimates: dict[str, tuple[tuple[Expected, ...], ...]] = {}
     for loop_rule in (looped_rule for loop in loops for looped_rule in loop.rules):
-        estimates[loop_rule.head] = (*estimates.get(loop_rule.head, ()), _estimate(loop_rule.asking.paths[0], known))
+        estimates[loop_rule.head] = (*estimates.get(loop_rule.head, ()), _estimate(loop_rule.asking.paths[0], catalog))
     return estimates
 
 
-def _estimate(path: DeltaPath, known: KnownRelations) -> tuple[Expected, ...]:
+def _estimate(path: DeltaPath, catalog: KnownRelations) -> tuple[Expected, ...]:
     from gpu_wcoj.planner.costs import foreseen
 
-    estimate = foreseen(path, known)
+    estimate = foreseen(path, catalog)
     return () if estimate is None else estimate.levels
 
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
 
 
-def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownRelations = NOTHING) -> Plan:
+def mixed(present: Plan, planned: Plan, places: Collection[Place], catalog: KnownRelations = NOTHING) -> Plan:
     """Return the present plan with the wanted paths of the other plan.
 
     Seeds come from the arrangements that the paths then need.
 
     The other plan's paths are renamed to the variables of the present plan: rules may share a join in only one of the
-    two plans. Common prefixes are chosen again, by the statistics in `known`.
+    two plans. Common prefixes are chosen again, by the statistics in `catalog`.
 
     Examples
     --------
@@ -37,37 +37,37 @@ def mixed(present: Plan, planned: Plan, wanted: Collection[Place], known: KnownR
     for name, rules in present.queries.items():
         queries[name] = tuple(
             _mixed(
-                old, new, {path_index for head, rule_index, path_index in wanted if (head, rule_index) == (name, rule)}
+                old, new, {path_index for head, rule_index, path_index in places if (head, rule_index) == (name, rule)}
             )
             for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
         )
-    if wanted:
-        queries = _begun(queries, {name for loop in present.loops for name in loop.widths}, known)
+    if places:
+        queries = _begun(queries, {name for loop in present.loops for name in loop.widths}, catalog)
     loops = zip(present.loops, planned.loops, strict=True)
-    mixed_loops = tuple(_mixed_loop(old, new, queries, wanted) for old, new in loops)
+    mixed_loops = tuple(_mixed_loop(old, new, queries, places) for old, new in loops)
     return replace(present, queries=queries, loops=mixed_loops, estimates={}, asked={})
 
 
 def _begun(
-    queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], known: KnownRelations
+    queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: KnownRelations
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
     from gpu_wcoj.planner.passes.beginnings import with_shared_prefixes  # not needed to import the package
 
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
-    shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, known))
+    shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, catalog))
     return {name: tuple(next(shared) for _ in rules) for name, rules in queries.items()}
 
 
 def _mixed_loop(
-    old: LoopPlan, new: LoopPlan, queries: Mapping[str, Sequence[DeltaQuery]], wanted: Collection[Place]
+    old: LoopPlan, new: LoopPlan, queries: Mapping[str, Sequence[DeltaQuery]], places: Collection[Place]
 ) -> LoopPlan:
     """Return a loop over these queries, with the wanted derivation paths of the other plan."""
     rules = []
     for present_rule, planned_rule in zip(old.rules, new.rules, strict=True):
         query = queries[present_rule.head][present_rule.number]
         asking = (
-            planned_rule.asking if (present_rule.head, present_rule.number, ASKED) in wanted else present_rule.asking
+            planned_rule.asking if (present_rule.head, present_rule.number, ASKED) in places else present_rule.asking
         )
         is_same = query is present_rule.query and asking is present_rule.asking
         rules.append(
@@ -78,11 +78,11 @@ def _mixed_loop(
     return replace(old, rules=tuple(rules))
 
 
-def _mixed(old: DeltaQuery, new: DeltaQuery, wanted: Collection[int]) -> DeltaQuery:
-    if not wanted:
+def _mixed(old: DeltaQuery, new: DeltaQuery, path_indices: Collection[int]) -> DeltaQuery:
+    if not path_indices:
         return old
     paths = [
-        (renamed(new.paths[path_index], old.paths) or path) if path_index in wanted else path
+        (renamed(new.paths[path_index], old.paths) or path) if path_index in path_indices else path
         for path_index, path in enumerate(old.paths)
     ]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))

@@ -46,16 +46,16 @@ def nulls_of(
     rule: Rule,
     resolve: Resolve,
     nullable: Nullable,
-    kept: int | None = None,
-    asked: Mapping[Variable, bool] | None = None,
+    kept_column: int | None = None,
+    requirement: Mapping[Variable, bool] | None = None,
 ) -> Nulls | None:
     """Return the nullable variables of a rule; None if it requires a null that never occurs.
 
     Parameters
     ----------
-    kept
+    kept_column
         The column of the head that has a value in every row.
-    asked
+    requirement
         Variables that have to be null or not null, in addition to the null tests of the rule.
 
     Examples
@@ -68,13 +68,13 @@ def nulls_of(
     {'x': 'x?'}
     """
     calls = [computed for computed in rule.computed if computed.call.takes_nulls]
-    if not (asked or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
+    if not (requirement or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
         return Nulls(frozenset(), {})
     places = _places(rule, resolve)
-    strict, single = _uses(rule, resolve, kept)
+    strict, single = _uses(rule, resolve, kept_column)
     null: set[Variable] = set()
     valued: set[Variable] = set()
-    for term, is_null in _tests(rule, asked or {}):
+    for term, is_null in _tests(rule, requirement or {}):
         tested = resolve(term)
         if isinstance(tested, Variable) and tested in places:
             (null if is_null else valued).add(tested)
@@ -89,7 +89,7 @@ def nulls_of(
             term = resolve(argument)
             if (term == NULL or term in is_asked) and not nullable[atom.relation][column]:
                 return None
-    if kept is not None and resolve(rule.head.terms[kept]) in (NULL, *is_asked):
+    if kept_column is not None and resolve(rule.head.terms[kept_column]) in (NULL, *is_asked):
         return None
     taken = {place_variable.name for place_variable in places}
     flags: dict[str, str] = {}
@@ -128,7 +128,7 @@ def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]
     return any(may_be_null(part, resolve, names) for part in parts)
 
 
-def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[Variable, bool]]:
+def cases(rule: Rule, nullable: Nullable, kept_column: int | None = None) -> list[dict[Variable, bool]]:
     """Return the null requirements of each body of a rule; mostly one empty requirement.
 
     There are several if a variable that may be null occurs in a negated atom, in a column without null: no row of that
@@ -150,7 +150,7 @@ def cases(rule: Rule, nullable: Nullable, kept: int | None = None) -> list[dict[
     decided = []
     while waiting:
         requirement = waiting.pop()
-        nulls = nulls_of(rule, resolve, nullable, kept, requirement)
+        nulls = nulls_of(rule, resolve, nullable, kept_column, requirement)
         undecided = None if nulls is None else _undecided(rule, resolve, nullable, nulls)
         if undecided is None:
             decided.append(requirement)
@@ -176,9 +176,9 @@ def never_holds(atom: Atom, resolve: Resolve, nullable: Nullable) -> bool:
     return any(resolve(term) == NULL and not nullable[atom.relation][column] for column, term in enumerate(atom.terms))
 
 
-def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept: int | None) -> list[int]:
+def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept_column: int | None) -> list[int]:
     """Return the columns of the head that a rule may set to null."""
-    nulls = nulls_of(rule, resolve, nullable, kept)
+    nulls = nulls_of(rule, resolve, nullable, kept_column)
     if nulls is None:
         return []
     terms = [nulls.term(resolve(term)) for term in rule.head.terms]
@@ -200,7 +200,7 @@ def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]
     return places
 
 
-def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable], set[Variable]]:
+def _uses(rule: Rule, resolve: Resolve, kept_column: int | None) -> tuple[set[Variable], set[Variable]]:
     """Return the variables whose values are needed, and those that occur once in the body."""
     valued: list[Expression] = []
     for computed in rule.computed:
@@ -211,8 +211,8 @@ def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable]
         if not comparison.is_null_test
         for term in (comparison.left, comparison.right)
     ]
-    if kept is not None:
-        valued.append(rule.head.terms[kept])
+    if kept_column is not None:
+        valued.append(rule.head.terms[kept_column])
     strict = {term for term in map(resolve, valued) if isinstance(term, Variable)}
     count: dict[Variable, int] = {}
     for argument in (term for atom in (*rule.atoms, *rule.negated) for term in atom.terms):
@@ -222,9 +222,9 @@ def _uses(rule: Rule, resolve: Resolve, kept: int | None) -> tuple[set[Variable]
     return strict, {variable for variable, uses in count.items() if uses == 1 and variable not in strict}
 
 
-def _tests(rule: Rule, asked: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
+def _tests(rule: Rule, requirement: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
     """Yield what is tested for null, and the required result."""
     for comparison in rule.comparisons:
         if comparison.is_null_test:
             yield (comparison.right if comparison.left == NULL else comparison.left), comparison.op == "="
-    yield from asked.items()
+    yield from requirement.items()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath
 
 
-def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
+def renamed(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | None:
     """Return the path in the variables of other paths of the same rule, or None.
 
     The result is None if the path calculates something that none of the others calculates.
@@ -24,7 +24,7 @@ def renamed(path: DeltaPath, others: Iterable[DeltaPath]) -> DeltaPath | None:
     >>> renamed(other[0], one) == one[0] != other[0]
     True
     """
-    targets = list(others)
+    targets = list(target_paths)
     stands = {
         (use.atom, column): name
         for target in targets
@@ -59,33 +59,33 @@ def _checks(path: DeltaPath) -> Iterator[Check]:
         yield from (*step.conditions, *step.checks)
 
 
-def _calculated(one: Calculation, names: Mapping[str, str], known: Iterable[Calculation]) -> str | None:
+def _calculated(calculation: Calculation, names: Mapping[str, str], candidates: Iterable[Calculation]) -> str | None:
     """Return the other paths' name of a calculated variable, or None."""
-    arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in one.arguments)
-    renamed_calculation = replace(one, arguments=arguments)
+    arguments = tuple(names.get(term, term) if isinstance(term, str) else term for term in calculation.arguments)
+    renamed_calculation = replace(calculation, arguments=arguments)
     taken = set(names.values())
-    for candidate in known:
+    for candidate in candidates:
         if candidate.variable not in taken and replace(renamed_calculation, variable=candidate.variable) == candidate:
             return candidate.variable
     return None
 
 
 def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
-    def term(one: str | int) -> str | int:
-        return names.get(one, one) if isinstance(one, str) else one
+    def term(value: str | int) -> str | int:
+        return names.get(value, value) if isinstance(value, str) else value
 
-    def use(one: AtomUse) -> AtomUse:
-        return one._replace(variables=tuple(names.get(name, name) for name in one.variables))
+    def use(atom_use: AtomUse) -> AtomUse:
+        return atom_use._replace(variables=tuple(names.get(name, name) for name in atom_use.variables))
 
-    def condition(one: Condition) -> Condition:
-        return replace(one, variable=names[one.variable], other=term(one.other))
+    def condition(original: Condition) -> Condition:
+        return replace(original, variable=names[original.variable], other=term(original.other))
 
-    def check(one: Check) -> Check:
-        if isinstance(one, Condition):
-            return condition(one)
-        if isinstance(one, Absent):
-            return replace(one, use=use(one.use), terms=tuple(map(term, one.terms)))
-        return replace(one, variable=names[one.variable], arguments=tuple(map(term, one.arguments)))
+    def check(original: Check) -> Check:
+        if isinstance(original, Condition):
+            return condition(original)
+        if isinstance(original, Absent):
+            return replace(original, use=use(original.use), terms=tuple(map(term, original.terms)))
+        return replace(original, variable=names[original.variable], arguments=tuple(map(term, original.arguments)))
 
     return replace(
         path,

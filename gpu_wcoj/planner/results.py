@@ -313,9 +313,9 @@ def type_of_constants(values: Sequence[object]) -> DataType:
     return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MOST_DIGITS else DOUBLE
 
 
-def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType:
+def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType:
     """Return the type of a decimal result: enough digits for all results, at most 18."""
-    precisions, scales = zip(*(kind.digits for kind in known), strict=True)
+    precisions, scales = zip(*(kind.digits for kind in types), strict=True)
     if CHECKED.get(call.op, call.op) == "/":
         instead = Call(call.op, tuple(Call("double", (argument,)) for argument in call.arguments))
         raise TypeMismatchError.with_parts(
@@ -337,7 +337,7 @@ def _decimal_of(call: Call, known: Sequence[DataType], rule: object) -> DataType
     n_integral = max(
         precision - scale_of_argument for precision, scale_of_argument in zip(precisions, scales, strict=True)
     )
-    return decimal_of(n_integral + scale + (call.op in "+-" and len(known) > 1), scale)
+    return decimal_of(n_integral + scale + (call.op in "+-" and len(types) > 1), scale)
 
 
 def _check_text(call: Call, kinds: Sequence[DataType | None], rule: object) -> None:

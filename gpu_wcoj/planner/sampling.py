@@ -109,9 +109,9 @@ def _numbered(values: Int64Array) -> tuple[Int64Array, int]:
     return indices, int(numbers[-1]) + 1 if len(numbers) else len(values)
 
 
-def _cells(at: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
+def _cells(indices: Int64Array, place: Int64Array, n_values: int) -> Int64Array:
     """Return the distinct values of ``at * n_values + place``, ascending."""
-    cells = at * max(n_values, 1) + place
+    cells = indices * max(n_values, 1) + place
     cells.sort()
     return cells[_is_first(cells)]
 
@@ -215,27 +215,27 @@ def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
     return Facts(rows, distinct, met, drawn[:, :: DRAWN_ROWS // KEPT_ROWS])
 
 
-def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, most: float) -> tuple[float, float]:
+def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, max_values: float) -> tuple[float, float]:
     """Return the number of values of another column beside a part's values, and its squares.
 
     Parameters
     ----------
     values, drawn
         The other column of the part's rows, and of the drawn rows.
-    most
+    max_values
         Maximum number of distinct values of the other column.
     """
     degrees = _degrees(part.at, *_numbered(values), part.n_keys)
     total, squares = part.one_of * float(degrees.sum()), part.one_of * float((degrees**2).sum())
     if len(part.frequent):
-        heavy, squared = _frequent_degrees(part, drawn, n, most)
+        heavy, squared = _frequent_degrees(part, drawn, n, max_values)
         total, squares = total + float(heavy.sum()), squares + float(squared.sum())
     return total, squares
 
 
-def _degrees(at: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
+def _degrees(indices: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
     """Return, per key, the number of distinct values beside it."""
-    return np.bincount(_cells(at, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
+    return np.bincount(_cells(indices, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
 
 
 def _agreeing(values: Int64Array, n: float) -> float:
@@ -268,7 +268,7 @@ def _hashed(rows: Int64Array) -> Int64Array:
     return mixed.view(np.int64)
 
 
-def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) -> tuple[_Floats, _Floats]:
+def _frequent_degrees(part: _Part, values: Int64Array, n: float, max_values: float) -> tuple[_Floats, _Floats]:
     """Return estimated degrees of frequent values, and their squares without sampling noise.
 
     Uses the drawn rows that were not used to find the frequent values.
@@ -276,21 +276,21 @@ def _frequent_degrees(part: _Part, values: Int64Array, n: float, most: float) ->
     rows, value_index = part.drawn
     times = np.bincount(value_index, minlength=len(part.frequent)).astype(np.float64)
     n_found = _degrees(value_index, *_numbered(values[1::2][rows]), len(part.frequent))
-    cells = np.clip(_drawn_from(n_found, times), 1.0, max(most, 1.0))
+    cells = np.clip(_drawn_from(n_found, times), 1.0, max(max_values, 1.0))
     scale = n / len(values[1::2])
     degrees: _Floats = -cells * np.expm1(-times * scale / cells)
     varies = times * scale**2 * np.exp(-times * scale / cells) ** 2
     return degrees, np.maximum(degrees**2 - varies, degrees)
 
 
-def _drawn_from(found: _Floats, times: _Floats) -> _Floats:
+def _drawn_from(n_found: _Floats, times: _Floats) -> _Floats:
     """Return the population sizes for which so many draws find so many distinct values.
 
     A size is infinite if all draws were distinct.
     """
-    low, high = found.copy(), np.full(len(found), 1e18)
+    low, high = n_found.copy(), np.full(len(n_found), 1e18)
     for _ in range(80):
         middle = np.sqrt(np.maximum(low, 0.5) * high)
-        enough = -middle * np.expm1(-times / middle) >= found
+        enough = -middle * np.expm1(-times / middle) >= n_found
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(found >= times, np.inf, high)
+    return np.where(n_found >= times, np.inf, high)

@@ -22,7 +22,7 @@ TRIED, TRIED_APART = 1 << 11, 1 << 8
 
 
 def share_of(
-    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], known: KnownRelations
+    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], catalog: KnownRelations
 ) -> float:
     """Return the share of rows that a condition leaves.
 
@@ -52,11 +52,13 @@ def share_of(
         return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
     if condition.textual:
         return RANGE
-    together = _tried(names, atoms, known, TRIED)
+    together = _tried(names, atoms, catalog, TRIED)
     if together is not None:
         return _within(COMPARE[op](together[0], together[1] if isinstance(operand, str) else operand))
     apart = [
-        sample_rows for variable in names if (sample_rows := _tried((variable,), atoms, known, TRIED_APART)) is not None
+        sample_rows
+        for variable in names
+        if (sample_rows := _tried((variable,), atoms, catalog, TRIED_APART)) is not None
     ]
     if len(apart) < 2:
         return RANGE
@@ -65,16 +67,18 @@ def share_of(
     return _within(less if op in ("<", "<=") else 1 - less)
 
 
-def _tried(names: Sequence[str], atoms: Sequence[BodyAtom], known: KnownRelations, most: int) -> Int64Array | None:
+def _tried(
+    names: Sequence[str], atoms: Sequence[BodyAtom], catalog: KnownRelations, max_rows: int
+) -> Int64Array | None:
     """Return sample rows of an atom with these variables, one array row a variable, or None."""
     for atom in atoms:
         if set(names).issubset(atom.variables):
-            rows = known.sample(atom, names)
+            rows = catalog.sample(atom, names)
             if rows is not None and rows.shape[1]:
-                return rows[:, :: -(-rows.shape[1] // most)]
+                return rows[:, :: -(-rows.shape[1] // max_rows)]
     return None
 
 
-def _within(held: npt.NDArray[Any]) -> float:
+def _within(satisfied: npt.NDArray[Any]) -> float:
     """Return the mean, with a positive lower bound."""
-    return float(max(held.mean(), 0.5 / len(held)))
+    return float(max(satisfied.mean(), 0.5 / len(satisfied)))

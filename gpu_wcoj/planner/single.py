@@ -19,7 +19,7 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
 def delta_query(
-    body: Body, known: KnownRelations = NOTHING, strategy: Strategy = "auto", bag: bool = True
+    body: Body, catalog: KnownRelations = NOTHING, strategy: Strategy = "auto", bag: bool = True
 ) -> DeltaQuery:
     """Return one delta path per atom of a body, negated ones first.
 
@@ -28,7 +28,7 @@ def delta_query(
     bag
         If True, every atom counts, also an atom that another atom implies.
     """
-    setting = Setting({}, _no_constants, bag=bag, known=known, strategy=strategy)
+    setting = Setting({}, _no_constants, bag=bag, known=catalog, strategy=strategy)
     draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
     passes = tuple(
         planner_pass for planner_pass in PASSES if planner_pass not in (normalise_rules, push_down_predicates)
@@ -41,20 +41,20 @@ def delta_query(
 def path_from(
     body: Body,
     seed: int,
-    known: KnownRelations = NOTHING,
-    held: Collection[ArrangementKey] = (),
+    catalog: KnownRelations = NOTHING,
+    existing: Collection[ArrangementKey] = (),
     strategy: Strategy = "auto",
     hint: Sequence[str] = (),
 ) -> DeltaPath:
     """Return the path that starts with the rows of atom `seed`, maybe a separate relation.
 
     Of the orders that begin with a variable that as many atoms reach, the result needs the fewest arrangements beyond
-    those in `held`; with a `hint`, it begins with the variables of the hint.
+    those in `existing`; with a `hint`, it begins with the variables of the hint.
     """
-    orders = Chooser(body, seed, known, strategy).choose(hint)
+    orders = Chooser(body, seed, catalog, strategy).choose(hint)
     paths = [with_lookups(path_along(body, order), order) for order in orders]
     candidates = [with_checks(body, path, arrangements_of([path]) if body.negated else None) for path in paths]
-    return with_sorting(min(candidates, key=lambda one: len(set(one.keys).difference(held))))
+    return with_sorting(min(candidates, key=lambda one: len(set(one.keys).difference(existing))))
 
 
 def _no_constants(relation: str, column: int, value: object) -> int:

@@ -141,30 +141,30 @@ def solve(
     return _Solver(graph, numbers, prefer, costs, orders, list(dict.fromkeys(existing))).plan()
 
 
-def _check_arranged(one: Arranged, graph: JoinGraph) -> None:
-    if len(set(one.order)) < len(one.order) or not set(one.by) <= set(one.order):
+def _check_arranged(arrangement: Arranged, graph: JoinGraph) -> None:
+    if len(set(arrangement.order)) < len(arrangement.order) or not set(arrangement.by) <= set(arrangement.order):
         raise UsageError.with_parts(
-            f"the order of arrangement {one} repeats a column, or lacks a column that it is partitioned by",
-            subject=str(one),
-            got=one.order,
-            expected=f"distinct columns, among them {list(one.by)}",
+            f"the order of arrangement {arrangement} repeats a column, or lacks a column that it is partitioned by",
+            subject=str(arrangement),
+            got=arrangement.order,
+            expected=f"distinct columns, among them {list(arrangement.by)}",
         )
     arity = {table.source: table.arity for table in graph.tables}
-    if one.relation not in arity:
+    if arrangement.relation not in arity:
         raise UsageError.with_parts(
-            f"arrangement {one} has the unknown relation '{one.relation}'",
-            subject=str(one),
-            got=one.relation,
+            f"arrangement {arrangement} has the unknown relation '{arrangement.relation}'",
+            subject=str(arrangement),
+            got=arrangement.relation,
             expected=f"one of {listed(arity)}",
-            remedy=nearest(one.relation, arity).strip(),
+            remedy=nearest(arrangement.relation, arity).strip(),
         )
-    for column in one.order:
-        if not is_column(column) or column >= arity[one.relation]:
+    for column in arrangement.order:
+        if not is_column(column) or column >= arity[arrangement.relation]:
             raise UsageError.with_parts(
-                f"arrangement {one}: relation '{one.relation}' has no column {column!r}",
-                subject=str(one),
+                f"arrangement {arrangement}: relation '{arrangement.relation}' has no column {column!r}",
+                subject=str(arrangement),
                 got=column,
-                expected=f"one of its {arity[one.relation]} columns, from 0 on",
+                expected=f"one of its {arity[arrangement.relation]} columns, from 0 on",
             )
 
 
@@ -295,10 +295,10 @@ class _Solver:
     def _known(self, bound: Sequence[str]) -> frozenset[int]:
         return frozenset(chain.from_iterable(self.graph.classes_in(name) for name in bound))
 
-    def _holder(self, bound: Sequence[str], number: int) -> Column:
+    def _holder(self, bound: Sequence[str], class_index: int) -> Column:
         """Return the earliest bound column of a class."""
         return min(
-            (column for column in self.graph.classes[number] if column[0] in bound),
+            (column for column in self.graph.classes[class_index] if column[0] in bound),
             key=lambda column: (bound.index(column[0]), column[1]),
         )
 
@@ -386,13 +386,13 @@ class _Solver:
             cost=way.cost + cost + (table.changes * costs.maintained if is_new else 0.0),
         )
 
-    def _within(self, table: Table, known: Sequence[int] | frozenset[int]) -> tuple[tuple[int, int], ...]:
+    def _within(self, table: Table, bound_classes: Sequence[int] | frozenset[int]) -> tuple[tuple[int, int], ...]:
         """Return pairs of a table's columns that have to agree and are not both looked up."""
         first: dict[int, int] = {}
         pairs = []
         for column in self.graph.joined[table.name]:
             class_index = self.graph.class_of[table.name, column]
-            if class_index in first and class_index not in known:
+            if class_index in first and class_index not in bound_classes:
                 pairs.append((first[class_index], column))
             first.setdefault(class_index, column)
         return tuple(pairs)
@@ -417,8 +417,8 @@ class _Solver:
                 return tuple(self._column(way.bound[0], class_index) for class_index in classes)
         return ()
 
-    def _column(self, name: str, number: int) -> int:
-        return next(column for column in self.graph.joined[name] if self.graph.class_of[name, column] == number)
+    def _column(self, name: str, class_index: int) -> int:
+        return next(column for column in self.graph.joined[name] if self.graph.class_of[name, column] == class_index)
 
 
 def _prefix(arranged: Arranged, columns: Sequence[int]) -> tuple[int, ...]:

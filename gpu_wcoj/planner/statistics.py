@@ -221,7 +221,7 @@ def _buckets(at_least: Sequence[int]) -> tuple[int, ...]:
     return tuple(buckets)
 
 
-def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) -> TrieStatistics:
+def _changed(base: IndexedZSet, counted: Sequence[_Counted], change: IndexedZSet) -> TrieStatistics:
     """Return the statistics of a counted batch plus a smaller one. O(rows of the smaller one)."""
     backend, xp = base.backend, base.backend.xp
     columns = change.columns()
@@ -248,7 +248,7 @@ def _changed(base: IndexedZSet, known: Sequence[_Counted], change: IndexedZSet) 
         )
         new = old + sums[ends] - sums[starts]
         step = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
-        degrees.append(_updated(base, level, known[level], _Touched(columns, positions_in_base, old, new)))
+        degrees.append(_updated(base, level, counted[level], _Touched(columns, positions_in_base, old, new)))
         distinct.append(degrees[-1].prefixes)
     return TrieStatistics(tuple(distinct[::-1]), tuple(degrees[::-1]))
 
@@ -263,7 +263,7 @@ class _Touched:
     new: Int64Array
 
 
-def _updated(base: IndexedZSet, level: int, known: _Counted, touched: _Touched) -> Degrees:
+def _updated(base: IndexedZSet, level: int, counted: _Counted, touched: _Touched) -> Degrees:
     backend = base.backend
     old, new = touched.old, touched.new
     born, died, children = 0, 0, 0
@@ -272,33 +272,37 @@ def _updated(base: IndexedZSet, level: int, known: _Counted, touched: _Touched) 
             backend, ((new > 0) & (old == 0)).sum(), ((old > 0) & (new == 0)).sum(), (new - old).sum()
         )
     more, fewer = _moments(backend, new), _moments(backend, old)
-    n_bits = max(len(known.at_least), len(more[1]))
+    n_bits = max(len(counted.at_least), len(more[1]))
     at_least = [
-        sum(sign * counts[i] for sign, counts in ((1, known.at_least), (1, more[1]), (-1, fewer[1])) if i < len(counts))
+        sum(
+            sign * counts[i]
+            for sign, counts in ((1, counted.at_least), (1, more[1]), (-1, fewer[1]))
+            if i < len(counts)
+        )
         for i in range(n_bits)
     ]
     return Degrees(
-        known.prefixes + born - died,
-        known.children + children,
-        known.squares + more[0] - fewer[0],
+        counted.prefixes + born - died,
+        counted.children + children,
+        counted.squares + more[0] - fewer[0],
         _buckets(at_least),
-        _heaviest(base, level, known, touched),
+        _heaviest(base, level, counted, touched),
     )
 
 
 def _heaviest(
-    base: IndexedZSet, level: int, known: _Counted, touched: _Touched
+    base: IndexedZSet, level: int, counted: _Counted, touched: _Touched
 ) -> tuple[tuple[tuple[int, ...], int], ...]:
     """Return the heaviest of the unchanged and of the changed prefixes, by rank."""
     backend, xp = base.backend, base.backend.xp
-    nodes, counts = known.nodes, known.counts
+    nodes, counts = counted.nodes, counted.counts
     if len(touched.at):
         (there,) = positions(backend, touched.at >= 0)
         moved = touched.at[there]
         while len(moved) and len(nodes):
             near = xp.minimum(xp.searchsorted(moved, nodes), len(moved) - 1)
             (unchanged,) = positions(backend, moved[near] != nodes)
-            if len(unchanged) >= HEAVIEST or len(nodes) == known.prefixes:
+            if len(unchanged) >= HEAVIEST or len(nodes) == counted.prefixes:
                 nodes, counts = nodes[unchanged], counts[unchanged]
                 break
             offsets = base.offsets[level]

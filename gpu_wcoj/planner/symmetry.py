@@ -45,22 +45,22 @@ class Renaming:
     atoms: tuple[int, ...]
     names: Mapping[str, str]
 
-    def times(self, number: int) -> tuple[tuple[int, ...], dict[str, str]]:
+    def times(self, exponent: int) -> tuple[tuple[int, ...], dict[str, str]]:
         """Return the images of atoms and variables under a power of the automorphism."""
         atoms, names = tuple(range(len(self.atoms))), {name: name for name in self.names}
-        for _ in range(number):
+        for _ in range(exponent):
             atoms, names = (
                 tuple(self.atoms[atom] for atom in atoms),
                 {name: self.names[to] for name, to in names.items()},
             )
         return atoms, names
 
-    def onto(self, number: int) -> Image | None:
+    def onto(self, atom_index: int) -> Image | None:
         """Return the map from the first atom of an orbit; None for that atom and for negated ones."""
-        first = next((orbit[0] for orbit in self.orbits if number in orbit), number)
-        if first == number:
+        first = next((orbit[0] for orbit in self.orbits if atom_index in orbit), atom_index)
+        if first == atom_index:
             return None
-        return next(Image(first, *power) for power in self._powers if power[0][first] == number)
+        return next(Image(first, *power) for power in self._powers if power[0][first] == atom_index)
 
     @cached_property
     def _powers(self) -> list[tuple[tuple[int, ...], dict[str, str]]]:
@@ -135,11 +135,11 @@ def symmetry_of(body: Body) -> Renaming | None:
     return best
 
 
-def _renamings(atoms: tuple[BodyAtom, ...], alike: list[int]) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
+def _renamings(atoms: tuple[BodyAtom, ...], kind_of: list[int]) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
     """Yield images of atoms and of variables, conditions ignored, depth first in body order."""
     n_tried = 0
     candidates = [
-        [candidate for candidate in reversed(range(len(atoms))) if alike[candidate] == kind] for kind in alike
+        [candidate for candidate in reversed(range(len(atoms))) if kind_of[candidate] == kind] for kind in kind_of
     ]
     waiting: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
     while waiting and n_tried < MOST_TRIED:

@@ -71,13 +71,13 @@ class Types:
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
         self._derive()
 
-    def _read(self, number: int, rule: Rule) -> None:
+    def _read(self, rule_index: int, rule: Rule) -> None:
         """Link the columns that share a variable of a rule; a calculation has a column of its own."""
         home: dict[Variable, Place] = {}
         homes: dict[str, Place] = {}
         literal: list[tuple[Place, Constant]] = []
         for computed in rule.computed:
-            place = (f"{number}#{computed.variable.name}", 0)
+            place = (f"{rule_index}#{computed.variable.name}", 0)
             self._parent.setdefault(place, place)
             self._calculated.append((rule, homes, computed, place))
             home[computed.variable] = place
@@ -378,14 +378,14 @@ class Types:
                         f"{what} of type '{other_kind.name}'", subject=place[0], got=kind.name, remedy=why
                     ) from None
 
-    def _join_words(self, place: Place, other: Place) -> str:
-        if place == other:
+    def _join_words(self, place: Place, other_place: Place) -> str:
+        if place == other_place:
             return "was declared or has been so far"
-        there = self._label(other)
-        rule = str(self._linked_by.get(frozenset((place, other)), "#"))
+        there = self._label(other_place)
+        rule = str(self._linked_by.get(frozenset((place, other_place)), "#"))
         return f"joins {there}" if "#" in rule else f"the rule '{rule}' compares it with {there},"
 
-    def _check_constants(self, root: Place, shown: Place, name: str | None) -> None:
+    def _check_constants(self, root: Place, shown_place: Place, name: str | None) -> None:
         common = self.of(*root)
         assert common is not None
         for place in self._said.get(root, ()):
@@ -393,8 +393,8 @@ class Types:
                 if not fits(value, common):
                     says = "a fact of the text gives it" if rule is None else f"the rule '{rule}' compares it with"
                     raise TypeMismatchError.with_parts(
-                        f"{self._label(shown, name)} is of type '{common.name}', and {says} {value!r}",
-                        subject=shown[0],
+                        f"{self._label(shown_place, name)} is of type '{common.name}', and {says} {value!r}",
+                        subject=shown_place[0],
                         got=value,
                         remedy="Write a constant of that type.",
                     )

@@ -23,7 +23,7 @@ def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None
     """Let programs be planned by these; who names passes itself gets those."""
     chosen = tuple(passes)
     for module in (planner, lower):
-        monkeypatch.setattr(module, "through_passes", lambda draft, own=chosen: run_passes(draft, own), raising=False)
+        monkeypatch.setattr(module, "run_passes", lambda draft, own=chosen: run_passes(draft, own), raising=False)
 
 
 def with_any_orders(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:

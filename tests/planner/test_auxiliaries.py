@@ -29,7 +29,7 @@ N_QUERIES = 1000 if IS_LONG else 120
 @pytest.fixture
 def forced(monkeypatch):
     """Whatever may be kept is kept, keys or none."""
-    for name, value in {"KEY": 0.0, "SMALL": float("inf"), "USES": 1, "FEWEST_ROWS": 0}.items():
+    for name, value in {"KEY": 0.0, "SMALL": float("inf"), "USES": 1, "MIN_ROWS": 0}.items():
         monkeypatch.setattr(passes, name, value)
 
 
@@ -49,7 +49,7 @@ def test_random_queries(forced, monkeypatch, textual):
         used.append(found is not draft)
         return found
 
-    monkeypatch.setattr(passes, "_grown", noted)
+    monkeypatch.setattr(passes, "_with_more_auxiliaries", noted)
     judge, counted = Judge(), Counter[bool]()
     queries = [
         replace(one, head=one.head[: chance.choice((1, 1, 2))])

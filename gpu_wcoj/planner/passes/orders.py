@@ -68,7 +68,7 @@ def order_variables(draft: Draft) -> Draft:
             choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, shared_costs)
         orders, foreseen = [], []
         for chooser in choosers.values():
-            chosen = chooser.choose(hint, alone=not kept_names.issuperset(chooser.rest))
+            chosen = chooser.choose(hint, only_best=not kept_names.issuperset(chooser.rest))
             orders.append(chosen)
             foreseen.append(chooser.foreseen(chosen[0]))
             candidates += chooser.candidates
