@@ -1,4 +1,4 @@
-"""Golden pairs of the planner's passes: a program, its draft before a pass, and after it, as text.
+"""Golden pairs of planner passes: a program and its draft before and after a pass, as text.
 
 A file holds cases of one pass, which it is called by. Each has sections, whose lines are indented: ``program``,
 ``options`` if there are any (``strategy binary``, ``order h: a b``, ``sizes r 1000``, ``keys r 0``, ``bag``),
@@ -69,7 +69,7 @@ class Case:
 
 
 def read(path: Path) -> Iterator[Case]:
-    """The cases of a file."""
+    """Yield the cases of a file."""
     for block in path.read_text().split("\n\n"):
         case, section, found = Case(""), "", dict[str, list[str]]()
         for line in block.strip("\n").splitlines():

@@ -1,4 +1,4 @@
-"""Runs plans of lookups over dictionaries, on several partitions, row by row; and what they must give."""
+"""Execute plans of lookups over dictionaries on several partitions, with expected results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plus(left: ZSet, right: ZSet) -> ZSet:
 
 
 def joined(graph: JoinGraph, state: Mapping[str, ZSet]) -> ZSet:
-    """The join by looking at every combination: rows one behind the other, in the order of the tables."""
+    """Return the join by a nested loop, rows concatenated in the order of the tables."""
     total: Counter[Row] = Counter()
     for rows in product(*(state[table.source].items() for table in graph.tables)):
         bound = {table.name: row for table, (row, _) in zip(graph.tables, rows, strict=True)}

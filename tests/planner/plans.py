@@ -1,4 +1,4 @@
-"""Plans that chance makes: any order on every delta path, any mix of proposing and looking up."""
+"""Random plans: any order on every delta path, any mix of proposing and looking up."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ N_TICKS = 3
 
 
 def rows_for(query: Query) -> int:
-    """So many per relation that not too many come out."""
+    """Return a number of rows per relation that keeps the result small."""
     return max(rows for rows in range(4, 25) if rows == 4 or rows**query.cover <= MOST_ROWS)
 
 

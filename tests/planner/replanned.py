@@ -1,4 +1,4 @@
-"""Programs whose plans change while they run, beside others that keep theirs, and streams that make them."""
+"""Programs whose plans change while they run, with random streams and unchanged twins."""
 
 from __future__ import annotations
 

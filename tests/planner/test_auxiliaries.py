@@ -1,4 +1,4 @@
-"""Relations that are kept for the rules: answers are the same with and without them, whatever comes."""
+"""Answers are the same with and without auxiliary relations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ N_QUERIES = 1000 if IS_LONG else 120
 
 @pytest.fixture
 def forced(monkeypatch):
-    """Whatever may be kept is kept, keys or none."""
+    """Let the planner create every possible auxiliary relation."""
     for name, value in {"KEY": 0.0, "SMALL": float("inf"), "USES": 1, "MIN_ROWS": 0}.items():
         monkeypatch.setattr(passes, name, value)
 
@@ -40,7 +40,7 @@ def proposals(program: gw.Program) -> int:
 
 @pytest.mark.parametrize("textual", [False, True], ids=["integers", "text"])
 def test_random_queries(forced, monkeypatch, textual):
-    """Whatever may be kept is; heads keep a variable or two; nulls turn up; answers are DuckDB's."""
+    """Heads keep one or two variables, nulls occur, and answers equal DuckDB's."""
     chance, used = random.Random(f"{textual}"), []
     grown = passes._with_more_auxiliaries
 

@@ -1,4 +1,4 @@
-"""Relations that are kept for the rules are given up where they grow, and nothing shows that they were there."""
+"""Auxiliary relations are dropped when they grow, without any visible effect."""
 
 from __future__ import annotations
 

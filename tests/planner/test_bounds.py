@@ -1,4 +1,4 @@
-"""Bounds: known ones, those of LSQB's queries, and never fewer than a join has; acyclicity; expected rows."""
+"""Bounds of joins, of LSQB's queries and of random joins; acyclicity; expected rows."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_answers_of_lsqb_are_within_the_bound(name, shared_data):
 
 
 def brute_acyclic(atoms):
-    """Whether the atoms can be put in an order in which each one's part in those before it is within one of them."""
+    """Return True if some order of the atoms has the running intersection property."""
     for order in permutations(range(len(atoms))):
         for place, one in enumerate(order):
             before = [atoms[other] for other in order[:place]]
@@ -248,7 +248,7 @@ class Told:
 
 
 def expected(text, known):
-    """What the first path of a rule is expected to do, for one changed row."""
+    """Return the estimates of the first path of a rule, for one changed row."""
     rule = parse(text).rules[0]
     shapes = {name: Shape(name, (False,) * arity) for name, arity in parse(text).arity.items()}
     body = normalise(rule, shapes, {}, lambda relation, column, value: 0)

@@ -1,4 +1,4 @@
-"""What orders and paths are expected to cost: one model for both, and comparisons by the rows that they leave."""
+"""Expected costs of orders and paths: one model for both, and the choices that follow."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ ALIKE = [
 
 
 def known_by_chance(random, arities):
-    """Of skewed relations of unlike sizes."""
+    """Return statistics of skewed relations of different sizes."""
     rows = {name: random.integers(50, 500) for name in sorted(arities)}
     columns = {name: [random.integers(0, 40, n) ** 2 // 40 for _ in range(arities[name])] for name, n in rows.items()}
     return Known.of_rows({name: InputChange(one, None, True) for name, one in columns.items()}, CPU)
@@ -216,7 +216,7 @@ def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
 
 
 def chain(n: int) -> str:
-    """So many atoms in a row."""
+    """Return a chain of this many atoms."""
     return f"h(v0, v{n}) :- {', '.join(f'e(v{i}, v{i + 1})' for i in range(n))}."
 
 

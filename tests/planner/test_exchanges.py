@@ -32,7 +32,7 @@ ARITY = {"u": 1, "e": 2, "f": 2, "t": 3}
 
 
 def random_rule(chance):
-    """Of positive atoms and comparisons; it keeps every variable that has a name."""
+    """Return a random rule of positive atoms and comparisons that keeps every named variable."""
     while True:
         for rule in random_rules(chance, (0,), (0,)).rules:
             names = tuple(one for one in rule.variables if not one.is_wildcard)
@@ -142,7 +142,7 @@ def test_solver_join_and_recursion_agree(kind, seed):
 
 
 def head_columns(rule):
-    """Where the head's variables first stand in the atoms' columns, one atom behind the other."""
+    """Return the first position of each head variable among the concatenated atoms."""
     terms = [term for atom in rule.atoms for term in atom.terms]
     return [terms.index(term) for term in rule.head.terms]
 

@@ -1,4 +1,4 @@
-"""What planners are told of relations: exact where it is counted, close where it is sampled, sound in between."""
+"""Statistics: exact where counted, close where sampled, within bounds in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's passes: golden pairs, which are executed too; idempotence; how many orders are looked at."""
+"""Planner passes: golden pairs, which are executed too; idempotence; number of orders."""
 
 from __future__ import annotations
 

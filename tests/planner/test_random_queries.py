@@ -1,4 +1,4 @@
-"""A thousand queries that chance wrote are planned, and agree with DuckDB under every strategy as relations change."""
+"""Random queries agree with DuckDB under every strategy as relations change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a plan is chosen anew: once enough is wasted, which then ends, and not otherwise."""
+"""Replanning happens once enough work is wasted, and only then."""
 
 from __future__ import annotations
 

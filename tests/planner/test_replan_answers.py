@@ -1,4 +1,4 @@
-"""Plans that change while a program runs change no answer, whatever comes, and whichever plan follows which."""
+"""Plans that change while a program runs do not change its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays when a plan changes: checkpoints, arrangements that both plans have, all of it where planning fails."""
+"""State across a change of plan: checkpoints, shared arrangements, failed planning."""
 
 from __future__ import annotations
 

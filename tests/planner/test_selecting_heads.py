@@ -1,4 +1,4 @@
-"""Heads that only rename or select: rules read the relation below them through an arrangement that selects."""
+"""Heads that only rename or select are read through an arrangement that selects."""
 
 from __future__ import annotations
 

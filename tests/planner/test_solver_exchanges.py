@@ -1,4 +1,4 @@
-"""Where the solver's plans send rows to other partitions: only where no key is shared."""
+"""Exchanges in the solver's plans occur only where tables share no key."""
 
 from __future__ import annotations
 

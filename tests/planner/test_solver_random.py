@@ -1,4 +1,4 @@
-"""The solver's plans of random joins: they give the exact change, and cost no more than the published orders."""
+"""Plans of random joins give the exact change and cost at most the published orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every plan of every strategy gives the same answers and changes as recomputation, tick by tick."""
+"""Plans of every strategy give the answers and changes of recomputation, tick by tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of what is calculated, aggregated and said in the text, before and after rows have shown others."""
+"""Types of calculations, aggregates and constants, before and after rows are known."""
 
 from __future__ import annotations
 
