@@ -112,11 +112,11 @@ def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
         covered.append(tuple(sorted(new)) if usable else ())
     if not all(rows):
         return Bound(0.0, tuple(Fraction(not size) for size in rows))
-    return _least(len(names), tuple(rows), tuple(covered))
+    return _smallest_cover(len(names), tuple(rows), tuple(covered))
 
 
 @functools.lru_cache(maxsize=4096)
-def _least(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
+def _smallest_cover(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
     """Return the bound of the smallest fractional cover, by linear programming."""
     if {place for covered_places in covered for place in covered_places} != set(range(n_variables)):
         return Bound(math.inf, tuple(Fraction(0) for _ in rows))

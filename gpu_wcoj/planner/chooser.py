@@ -49,11 +49,11 @@ class Like:
     @property
     def best(self) -> Order:
         """Image of the other seed's cheapest order."""
-        return _taken(self.first.best, self.image)
+        return _map_order(self.first.best, self.image)
 
     def along(self, order: Order, limit: float) -> Foreseen:
         """Return the estimates of an order of this seed, in the variables of the other seed."""
-        return self.first.along(_taken(order, self.image.back), limit)
+        return self.first.along(_map_order(order, self.image.back), limit)
 
     def renamed(self, estimate: Foreseen) -> Foreseen:
         """Return estimates in the variables of this seed."""
@@ -62,7 +62,7 @@ class Like:
         return Foreseen(tuple(levels), estimate.listing, estimate.counting)
 
 
-def _taken(order: Order, image: Image) -> Order:
+def _map_order(order: Order, image: Image) -> Order:
     """Return the image of an order."""
     via = [None if atom_index is None else image.atoms[atom_index] for atom_index in order.via]
     return Order(image.atoms[order.seed], tuple(map(image.names.__getitem__, order.variables)), tuple(via))
@@ -134,7 +134,7 @@ class Chooser:
     def _is_clearly_dearer(self, order: Order) -> bool:
         """Return True if the order costs clearly more than the best one."""
         if self.like is not None:
-            return self.like.first._is_clearly_dearer(_taken(order, self.like.image.back))
+            return self.like.first._is_clearly_dearer(_map_order(order, self.like.image.back))
         return self.along(self.best).cost < CLEARLY * self.along(order).cost
 
     @cached_property

@@ -110,7 +110,7 @@ class Plan:
             name: tuple(tuple(_estimate(path, catalog) for path in query.paths) for query in head_queries)
             for name, head_queries in self.queries.items()
         }
-        return replace(self, estimates=estimates, asked=_asked(self.loops, catalog))
+        return replace(self, estimates=estimates, asked=_derivation_estimates(self.loops, catalog))
 
     def taking_the_cheapest(self) -> Plan:
         """Return this plan with the cheapest path of each orbit of automorphic atoms."""
@@ -199,7 +199,7 @@ def plan(
             counted.add(first)
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
-        estimates, draft.candidates, _asked(loops, catalog), draft.auxiliaries,
+        estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
     ).taking_the_cheapest()  # fmt: skip
 
 
@@ -250,7 +250,9 @@ def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQ
     return replace(query, symmetry=replace(query.symmetry, taken=taken))
 
 
-def _asked(loops: Sequence[LoopPlan], catalog: KnownRelations) -> dict[str, tuple[tuple[Expected, ...], ...]]:
+def _derivation_estimates(
+    loops: Sequence[LoopPlan], catalog: KnownRelations
+) -> dict[str, tuple[tuple[Expected, ...], ...]]:
     """Return the estimates of the derivation paths of loops; see `Plan.asked`."""
     estimates: dict[str, tuple[tuple[Expected, ...], ...]] = {}
     for loop_rule in (looped_rule for loop in loops for looped_rule in loop.rules):

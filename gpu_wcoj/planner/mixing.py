@@ -42,13 +42,13 @@ def mixed(present: Plan, planned: Plan, places: Collection[Place], catalog: Know
             for rule, (old, new) in enumerate(zip(rules, planned.queries[name], strict=True))
         )
     if places:
-        queries = _begun(queries, {name for loop in present.loops for name in loop.widths}, catalog)
+        queries = _share_prefixes(queries, {name for loop in present.loops for name in loop.widths}, catalog)
     loops = zip(present.loops, planned.loops, strict=True)
     mixed_loops = tuple(_mixed_loop(old, new, queries, places) for old, new in loops)
     return replace(present, queries=queries, loops=mixed_loops, estimates={}, asked={})
 
 
-def _begun(
+def _share_prefixes(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: KnownRelations
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""

@@ -59,19 +59,22 @@ def _numbers(rule: Rule) -> dict[Expression, int]:
 def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
     """Return a key of the body that does not depend on variable names."""
 
-    def told(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
-        return tuple(map(_told, terms))
+    def numbered_terms(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
+        return tuple(map(_numbered_term, terms))
 
-    def _told(term: Expression) -> Hashable:
+    def _numbered_term(term: Expression) -> Hashable:
         if isinstance(term, Call):
-            return term.op, told(term.arguments)
+            return term.op, numbered_terms(term.arguments)
         return (numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term
 
     return (
-        tuple((atom.relation, told(atom.terms)) for atom in rule.atoms),
-        tuple((atom.relation, told(atom.terms)) for atom in rule.negated),
-        frozenset((comparison.op, told((comparison.left, comparison.right))) for comparison in rule.comparisons),
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.atoms),
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.negated),
+        frozenset(
+            (comparison.op, numbered_terms((comparison.left, comparison.right))) for comparison in rule.comparisons
+        ),
         tuple(
-            (numbers[computed.variable], computed.call.op, told(computed.call.arguments)) for computed in rule.computed
+            (numbers[computed.variable], computed.call.op, numbered_terms(computed.call.arguments))
+            for computed in rule.computed
         ),
     )

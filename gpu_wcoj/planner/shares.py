@@ -52,13 +52,13 @@ def share_of(
         return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
     if condition.textual:
         return RANGE
-    together = _tried(names, atoms, catalog, TRIED)
+    together = _sample_rows(names, atoms, catalog, TRIED)
     if together is not None:
         return _within(COMPARE[op](together[0], together[1] if isinstance(operand, str) else operand))
     apart = [
         sample_rows
         for variable in names
-        if (sample_rows := _tried((variable,), atoms, catalog, TRIED_APART)) is not None
+        if (sample_rows := _sample_rows((variable,), atoms, catalog, TRIED_APART)) is not None
     ]
     if len(apart) < 2:
         return RANGE
@@ -67,7 +67,7 @@ def share_of(
     return _within(less if op in ("<", "<=") else 1 - less)
 
 
-def _tried(
+def _sample_rows(
     names: Sequence[str], atoms: Sequence[BodyAtom], catalog: KnownRelations, max_rows: int
 ) -> Int64Array | None:
     """Return sample rows of an atom with these variables, one array row a variable, or None."""

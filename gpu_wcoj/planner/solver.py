@@ -244,9 +244,9 @@ class _Solver:
         filters = tuple(candidate for candidate in self.graph.filters if candidate.tables == frozenset([name]))
         start = _Way((name,), changed.changes * prod(table_filter.share for table_filter in filters))
         if name in self.orders:
-            candidates = [self._given(start, self.orders[name])]
+            candidates = [self._along_order(start, self.orders[name])]
         elif len(self.graph.tables) == 1:
-            candidates = [self._given(start, ())]
+            candidates = [self._along_order(start, ())]
         else:
             firsts = self._next(start)
             steady = firsts[:1] if len(self.graph.classes) < 2 else firsts
@@ -258,7 +258,7 @@ class _Solver:
         self.made += [arrangement for arrangement in best.made if arrangement not in self.made]
         return LookupPath(name, best.lookups, self._first_spread(best), self._within(changed, ()), filters, best.cost)
 
-    def _given(self, way: _Way, order: Sequence[str]) -> _Way:
+    def _along_order(self, way: _Way, order: Sequence[str]) -> _Way:
         """Return the path in a given order."""
         self.considered += 1
         for name in order:
@@ -286,13 +286,13 @@ class _Solver:
 
     def _next(self, way: _Way) -> list[str]:
         """Return the tables for the next lookup by preference; unconnected ones only if all are."""
-        bound_classes = self._known(way.bound)
+        bound_classes = self._bound_classes(way.bound)
         unbound = sorted(
             (table.name for table in self.graph.tables if table.name not in way.bound), key=self.rank.__getitem__
         )
         return [name for name in unbound if self.graph.classes_in(name) & bound_classes] or unbound
 
-    def _known(self, bound: Sequence[str]) -> frozenset[int]:
+    def _bound_classes(self, bound: Sequence[str]) -> frozenset[int]:
         return frozenset(chain.from_iterable(self.graph.classes_in(name) for name in bound))
 
     def _holder(self, bound: Sequence[str], class_index: int) -> Column:
@@ -310,7 +310,7 @@ class _Solver:
     def _arrangements(self, way: _Way, name: str) -> list[Arranged]:
         """Return the arrangements by which a table can be looked up, existing ones first."""
         table = self.graph.by_name[name]
-        bound_classes = self._known(way.bound)
+        bound_classes = self._bound_classes(way.bound)
         class_of = self.graph.class_of
         columns = [column for column in self.graph.joined[name] if class_of[name, column] in bound_classes]
         columns.sort(key=lambda column: (class_of[name, column], column))
@@ -343,7 +343,7 @@ class _Solver:
     def _through(self, way: _Way, name: str, arranged: Arranged) -> _Way:
         """Return the path with a lookup of the table in one arrangement."""
         table, graph, costs = self.graph.by_name[name], self.graph, self.costs
-        bound_classes = self._known(way.bound)
+        bound_classes = self._bound_classes(way.bound)
         equal = {
             column: self._holder(way.bound, graph.class_of[name, column])
             for column in graph.joined[name]
@@ -362,8 +362,8 @@ class _Solver:
         filters = tuple(
             candidate for candidate in graph.filters if name in candidate.tables and candidate.tables <= set(bound)
         )
-        probed = way.rows * self._found(table, [(column, equal[column]) for column in key])
-        rows = way.rows * self._found(table, list(equal.items())) * prod(applied.share for applied in filters)
+        probed = way.rows * self._rows_per_lookup(table, [(column, equal[column]) for column in key])
+        rows = way.rows * self._rows_per_lookup(table, list(equal.items())) * prod(applied.share for applied in filters)
         is_new = arranged not in self.existing and arranged not in self.made and arranged not in way.made
         cost = way.rows * (costs.lookup + (costs.exchanged if exchange is not None else 0.0)) + probed * costs.found
         lookup = Lookup(
@@ -397,7 +397,7 @@ class _Solver:
             first.setdefault(class_index, column)
         return tuple(pairs)
 
-    def _found(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
+    def _rows_per_lookup(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
         """Return the mean rows of a lookup, if the side with fewer values is contained in the other."""
         rows = table.found(()) if table.rows is None else table.rows
         max_values = table.values([column for column, _ in equal])

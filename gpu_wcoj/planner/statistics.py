@@ -157,7 +157,7 @@ def _counted(batch: IndexedZSet) -> list[_Counted]:
         counted = []
         for offsets in batch.offsets:
             degree = offsets[1:] - offsets[:-1]
-            nodes = _most(batch.backend, degree, HEAVIEST + SPARE)
+            nodes = _largest_positions(batch.backend, degree, HEAVIEST + SPARE)
             squares, at_least = _moments(batch.backend, degree)
             counted.append(
                 _Counted(len(degree), int(len(degree) and offsets[-1]), squares, at_least, nodes, degree[nodes])
@@ -178,7 +178,7 @@ def _moments(backend: Backend, degree: Int64Array) -> tuple[int, tuple[int, ...]
     return exact_sum(backend, degree * degree), tuple(at_least)
 
 
-def _most(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
+def _largest_positions(backend: Backend, degree: Int64Array, n: int) -> Int64Array:
     """Return the positions of the n largest numbers, largest first, then by position.
 
     O(size log of the largest).
@@ -307,10 +307,10 @@ def _heaviest(
                 break
             offsets = base.offsets[level]
             degree = offsets[1:] - offsets[:-1]
-            nodes = _most(backend, degree, 2 * len(nodes) + SPARE)
+            nodes = _largest_positions(backend, degree, 2 * len(nodes) + SPARE)
             counts = degree[nodes]
     ranked = zip(_prefixes(base, level, nodes[:HEAVIEST]), backend.to_host(counts[:HEAVIEST]).tolist(), strict=True)
-    changed_nodes = _most(backend, touched.new, HEAVIEST)
+    changed_nodes = _largest_positions(backend, touched.new, HEAVIEST)
     changed_columns = [backend.to_host(column[changed_nodes]).tolist() for column in touched.columns]
     changed = zip(zip(*changed_columns, strict=True), backend.to_host(touched.new[changed_nodes]).tolist(), strict=True)
     return tuple(sorted([*ranked, *changed], key=lambda one: (-one[1], one[0]))[:HEAVIEST])

@@ -107,7 +107,7 @@ def test_one_more_row_does_not_count_the_large_batch_again(backend, monkeypatch)
     first = measured(arrangement)
     assert measured(arrangement) is first
     looked_at = []
-    for name in ("_moments", "_most"):
+    for name in ("_moments", "_largest_positions"):
         inner = getattr(statistics, name)
 
         def counted(backend, degree, *more, inner=inner):
