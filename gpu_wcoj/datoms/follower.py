@@ -72,7 +72,7 @@ class Follower:
 
     def shaped(self, answer: ZSet) -> Any:
         """An answer in the shape that the query asks for."""
-        return self.compiled.query.shaped([row for row, _ in answer.rows()])
+        return self.compiled.query.shape_answer([row for row, _ in answer.rows()])
 
     @property
     def no_change(self) -> ZSet:

@@ -287,7 +287,7 @@ def test_sources_are_positional_or_named() -> None:
     ],
 )
 def test_shapes(text: str, rows: list[tuple[Any, ...]], expected: Any) -> None:
-    assert parse(text, {"$": DB}).shaped(rows) == expected
+    assert parse(text, {"$": DB}).shape_answer(rows) == expected
 
 
 def test_what_a_query_tells() -> None:

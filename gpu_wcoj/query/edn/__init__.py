@@ -1,4 +1,4 @@
-"""Queries in EDN, as Datomic and DataScript have them, and EDN itself."""
+"""Queries in EDN, as in Datomic and DataScript, and a reader of EDN."""
 
 from gpu_wcoj.query.edn.answer import Query
 from gpu_wcoj.query.edn.compiled import parse

@@ -1,4 +1,4 @@
-"""A query as rules, and its answer in the shape that it asks for."""
+"""The compiled query, and its answer in the shape that ``:find`` requests."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Query:
-    """A query as rules.
+    """A query compiled to rules.
 
     Attributes
     ----------
     rules
-        What a `Program` takes; `output` is the head with the answer.
+        The program's rules; `output` is the head that holds the answer.
     shape
-        Whether ``:find`` asks for a relation, ``[?x ...]``, ``[?x ?y]`` or ``?x .``
+        The form of ``:find``: a relation, ``[?x ...]`` (collection), ``[?x ?y]`` (tuple) or ``?x .`` (scalar).
     columns
-        Names of the answer's columns: those of ``:keys`` and its kin, or of the variables.
+        Names of the answer's columns: those of ``:keys``, ``:strs`` or ``:syms``, or of the variables.
     labels
-        ``"keys"``, ``"strs"`` or ``"syms"`` if rows are to be maps; else None.
+        ``"keys"``, ``"strs"`` or ``"syms"`` if rows become maps; else None.
     types
-        Types of the answer's columns, as attributes have them; None where nothing says it yet.
+        Attribute types of the answer's columns; None where the type is not yet known.
     given
-        Rows that arguments and ``ground`` give, per input relation of the rules, to be fed with the first tick.
+        Rows of arguments and of ``ground``, per input relation of the rules; insert them with the first tick.
     reads
         The relations of datoms among the rules' inputs.
     unknown
-        Sources and attributes of which no type is known: their patterns match nothing, and the query is to be compiled
-        again when one arrives.
+        Sources and attributes whose type is not known. Their patterns match nothing; compile the query again when a
+        type becomes known.
     undeclared
-        Those attributes among them that neither the schema nor a datom has, and a message for each.
+        The attributes of `unknown` that occur neither in the schema nor in a datom, with a message for each.
     open
-        Sources that patterns read with any attribute: the query is to be compiled again when a type of values arrives
-        that no attribute had.
+        Sources read by patterns whose attribute is a variable. Compile the query again when a value of a new type
+        arrives.
     """
 
     rules: Rules
@@ -57,18 +57,18 @@ class Query:
     undeclared: Mapping[str, str]
     open: frozenset[str]
 
-    def shaped(self, rows: Iterable[Row]) -> Any:
-        """Rows of the answer as ``:find`` asks for them.
+    def shape_answer(self, rows: Iterable[Row]) -> Any:
+        """Return rows of the answer in the shape of ``:find``.
 
-        A relation is a list of tuples, or of maps; a collection a list; a tuple and a scalar are those of the first
-        row, or None if there is none.
+        A relation is a list of tuples or maps, a collection a list. A tuple or a scalar is taken from the first row;
+        it is None if the answer is empty.
         """
-        found = [self._row(row) for row in rows]
+        answers = [self._row(row) for row in rows]
         if self.shape == "collection":
-            return [row[0] for row in found]
+            return [row[0] for row in answers]
         if self.shape == "scalar":
-            return found[0][0] if found else None
-        labelled = [self._labelled(row) for row in found]
+            return answers[0][0] if answers else None
+        labelled = [self._label(row) for row in answers]
         if self.shape == "tuple":
             return labelled[0] if labelled else None
         return labelled
@@ -78,11 +78,11 @@ class Query:
             return tuple(row)
         return tuple(uuid.UUID(value) if kind == "uuid" else value for kind, value in zip(self.types, row, strict=True))
 
-    def _labelled(self, row: Row) -> Row | dict[str, Any]:
+    def _label(self, row: Row) -> Row | dict[str, Any]:
         if self.labels is None:
             return row
         if self.labels == "keys":
-            names = [f":{one}" for one in self.columns]
+            names = [f":{column}" for column in self.columns]
         else:
-            names = [Symbol(one) if self.labels == "syms" else one for one in self.columns]
+            names = [Symbol(column) if self.labels == "syms" else column for column in self.columns]
         return dict(zip(names, row, strict=True))

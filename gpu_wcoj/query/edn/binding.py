@@ -1,4 +1,4 @@
-"""What ``?x``, ``[?x ?y]``, ``[?x ...]`` and ``[[?x ?y]]`` bind, in ``:in`` and behind ``ground``."""
+"""Bindings ``?x``, ``[?x ?y]``, ``[?x ...]`` and ``[[?x ?y]]`` of ``:in`` and ``ground``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpu_wcoj.query.terms import Span
 from gpu_wcoj.rows import as_python
 
 if TYPE_CHECKING:
-    from gpu_wcoj.query.edn.where import Clauses
+    from gpu_wcoj.query.edn.where import ClauseReader
 
 
-def bound(reader: Clauses, text: Text, binding: Form, value: Form, is_data: bool = False) -> Iterator[Clause]:
-    """The clauses by which a binding takes a value apart.
+def bind(reader: ClauseReader, text: Text, binding: Form, value: Form, is_data: bool = False) -> Iterator[Clause]:
+    """Yield the clauses by which a binding destructures a value.
 
     Parameters
     ----------
     is_data
-        Whether the value comes from Python, where keywords are texts, too.
+        True if the value comes from Python, where a keyword is a text.
     """
     if binding.kind != "vector":
         yield from _scalar(text, binding, value, is_data)
@@ -37,16 +37,16 @@ def bound(reader: Clauses, text: Text, binding: Form, value: Form, is_data: bool
         if items[0].kind == "vector":
             items = (items[0],)
         else:
-            singles = [(one,) for one in _elements(text, binding, value, "a collection")]
+            singles = [(element,) for element in _elements(text, binding, value, "a collection")]
             yield _rows(reader, text, binding, (items[0],), singles, is_data)
             return
     if len(items) == 1 and items[0].kind == "vector":
         columns = items[0].value
         rows = []
-        for one in _elements(text, binding, value, "a relation, a collection of tuples"):
-            rows.append(tuple(_elements(text, binding, one, "a relation, a collection of tuples", ordered=True)))
+        for element in _elements(text, binding, value, "a relation, a collection of tuples"):
+            rows.append(tuple(_elements(text, binding, element, "a relation, a collection of tuples", ordered=True)))
             if len(rows[-1]) != len(columns):
-                what = f"'{items[0]}' binds {len(columns)} values, and '{one}' has {len(rows[-1])}"
+                what = f"'{items[0]}' binds {len(columns)} values, but '{element}' has {len(rows[-1])}"
                 raise text.error(what, binding.span)
         if not columns:
             raise text.error("this binding is empty", binding.span)
@@ -54,18 +54,18 @@ def bound(reader: Clauses, text: Text, binding: Form, value: Form, is_data: bool
         return
     values = _elements(text, binding, value, "a tuple", ordered=True)
     if len(values) < len(items):
-        raise text.error(f"'{binding}' binds {len(items)} values, and '{value}' has {len(values)}", binding.span)
-    for one, inner in zip(items, values, strict=False):
-        if one.kind == "vector":
-            raise text.unsupported("bindings within tuples are not supported; bind variables", one.span)
-        yield from _scalar(text, one, inner, is_data)
+        raise text.error(f"'{binding}' binds {len(items)} values, but '{value}' has {len(values)}", binding.span)
+    for item, element in zip(items, values, strict=False):
+        if item.kind == "vector":
+            raise text.unsupported("bindings within tuples are not supported; bind variables", item.span)
+        yield from _scalar(text, item, element, is_data)
 
 
 def _scalar(text: Text, binding: Form, value: Form, is_data: bool) -> Iterator[Clause]:
     if binding.is_blank:
         return
     if not binding.is_variable:
-        what = f"expected a binding such as ?x, [?x ?y], [?x ...] or [[?x ?y]], and found '{binding}'"
+        what = f"expected a binding such as ?x, [?x ?y], [?x ...] or [[?x ?y]], got '{binding}'"
         raise text.error(what, binding.span)
     yield Function(
         "identity", (_constant(text, binding, value, is_data),), Var(binding.value, span=binding.span), binding.span
@@ -76,9 +76,9 @@ def _constant(text: Text, binding: Form, value: Form, is_data: bool) -> Const:
     from gpu_wcoj.query.edn.where import constant
 
     if value.kind in ("vector", "list", "map", "set", "nil", "char", "symbol"):
-        raise text.error(f"'{binding}' binds one value, and '{value}' is none", binding.span)
-    found = constant(text, value)
-    return replace(found, type=TEXT) if is_data and found.type == "string" else found
+        raise text.error(f"'{binding}' binds a single value: got '{value}'", binding.span)
+    const = constant(text, value)
+    return replace(const, type=TEXT) if is_data and const.type == "string" else const
 
 
 def _elements(text: Text, binding: Form, value: Form, what: str, ordered: bool = False) -> Sequence[Form]:
@@ -86,79 +86,86 @@ def _elements(text: Text, binding: Form, value: Form, what: str, ordered: bool =
         pairs = zip(value.value[::2], value.value[1::2], strict=True)
         return [Form("vector", pair, value.span) for pair in pairs]
     if value.kind not in (("list", "vector") if ordered else ("list", "vector", "set")):
-        raise text.error(f"'{binding}' binds {what}, and '{value}' is none", binding.span)
+        raise text.error(f"'{binding}' binds {what}: got '{value}'", binding.span)
     return value.value  # type: ignore[no-any-return]  # forms, as it is a collection
 
 
 def _rows(
-    reader: Clauses, text: Text, binding: Form, columns: Sequence[Form], rows: Sequence[Sequence[Form]], is_data: bool
+    reader: ClauseReader,
+    text: Text,
+    binding: Form,
+    columns: Sequence[Form],
+    rows: Sequence[Sequence[Form]],
+    is_data: bool,
 ) -> Rows:
     terms: list[Var | Blank] = []
-    for one in columns:
-        if not one.is_variable and not one.is_blank:
-            raise text.error(f"expected a variable or '_' in a binding, and found '{one}'", one.span)
-        terms.append(Var(one.value, span=one.span) if one.is_variable else Blank(one.span))
+    for column in columns:
+        if not column.is_variable and not column.is_blank:
+            raise text.error(f"expected a variable or '_' in a binding, got '{column}'", column.span)
+        terms.append(Var(column.value, span=column.span) if column.is_variable else Blank(column.span))
     types: list[str | None] = [None] * len(columns)
-    found = []
+    input_rows = []
     for row in rows:
-        constants = [_constant(text, binding, one, is_data) for one in row]
-        for number, value in enumerate(constants):
-            known = types[number] = types[number] or value.type
-            if known != value.type:
-                what = f"'{columns[number]}' would bind values of type {known} and of type {value.type}, as {value}"
+        constants = [_constant(text, binding, element, is_data) for element in row]
+        for column_index, value in enumerate(constants):
+            type_ = types[column_index] = types[column_index] or value.type
+            if type_ != value.type:
+                what = (
+                    f"'{columns[column_index]}' would bind values of type {type_} and of type {value.type}, as {value}"
+                )
                 raise text.error(what, binding.span)
-        found.append(tuple(_held(one) for one in constants))
-    return Rows(reader.rows(found), tuple(terms), tuple(types), binding.span)
+        input_rows.append(tuple(_row_value(const) for const in constants))
+    return Rows(reader.add_rows(input_rows), tuple(terms), tuple(types), binding.span)
 
 
-def _held(constant: Const) -> Any:
-    """What an input's row holds."""
+def _row_value(constant: Const) -> Any:
+    """Return the value that a constant has in a row of an input."""
     if constant.type == "instant":
         return datetime.fromisoformat(str(constant.value))
     return constant.value
 
 
 def data_form(data: Any, depth: int = 0) -> Form:
-    """An argument as a form: its strings are texts, whatever they look like.
+    """Convert an argument to a form; strings are always texts.
 
     Raises
     ------
     ValueError
-        If it has no place in a query; with what it is.
+        If the value cannot be used in a query; the message names its type.
     """
     if isinstance(data, Form):
         return data
     if depth > 3:
-        raise ValueError("it nests too deep for a binding")
+        raise ValueError("it nests deeper than a binding can (3 levels)")
     if data is None:
-        raise ValueError("None is no value; leave such rows out")
+        raise ValueError("None is not a value; remove such rows")
     data = as_python(data)
-    of = type(data)  # no subclass: of an enumeration or another library's time, only a part would be taken
-    if of is bool:
+    data_type = type(data)  # not subclasses: of an enumeration or another library's time, a part would be lost
+    if data_type is bool:
         return Form("bool", data)
-    if of is int:
+    if data_type is int:
         if not -(2**63) <= data < 2**63:
             raise ValueError(f"integer {data} is outside int64, -2^63 to 2^63-1")
         return Form("int", data)
-    if of is float:
+    if data_type is float:
         if not math.isfinite(data):
-            raise ValueError(f"{data} is no finite number")
+            raise ValueError(f"{data} is not a finite number")
         return Form("float", data)
-    if of is str:
-        if any(0xD800 <= ord(one) < 0xE000 for one in data):
-            raise ValueError(f"{data!r:.80} has half a surrogate pair in it")
+    if data_type is str:
+        if any(0xD800 <= ord(char) < 0xE000 for char in data):
+            raise ValueError(f"{data!r:.80} contains an unpaired surrogate")
         return Form("string", data)
-    if of is datetime:
+    if data_type is datetime:
         if data.utcoffset() is None:
             raise ValueError(f"{data.isoformat()} has no time zone")
         return Form("inst", data.astimezone(UTC))
     if isinstance(data, uuid.UUID):
         return Form("uuid", data)
     if isinstance(data, Mapping):
-        items = [data_form(one, depth + 1) for pair in data.items() for one in pair]
+        items = [data_form(item, depth + 1) for pair in data.items() for item in pair]
         return Form("map", tuple(items), Span())
     if isinstance(data, (set, frozenset)):
-        return Form("set", tuple(data_form(one, depth + 1) for one in data), Span())
+        return Form("set", tuple(data_form(item, depth + 1) for item in data), Span())
     if isinstance(data, (list, tuple)):
-        return Form("vector", tuple(data_form(one, depth + 1) for one in data), Span())
-    raise ValueError(f"a value of type '{type(data).__name__}' has no place in a query: {data!r:.80}")
+        return Form("vector", tuple(data_form(item, depth + 1) for item in data), Span())
+    raise ValueError(f"a value of type '{type(data).__name__}' cannot be used in a query: {data!r:.80}")

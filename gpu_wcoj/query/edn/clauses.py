@@ -1,4 +1,4 @@
-"""What a query says, once read: terms, clauses, rules and what is found."""
+"""Syntax tree of a query: terms, clauses, rules and elements of ``:find``."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gpu_wcoj.query.terms import Span
 
 @dataclass(frozen=True)
 class Text:
-    """The text that a piece of a query stands in, for messages."""
+    """The text that contains a part of a query, for messages."""
 
     text: str
     source: str
 
     def error(self, what: str, span: Span) -> EdnSyntaxError:
-        """A mistake, shown in its place."""
+        """Return a syntax error that points at `span`."""
         return EdnSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
 
     def unsupported(self, what: str, span: Span) -> UnsupportedError:
-        """Something that is not supported, shown in its place."""
+        """Return an error about an unsupported feature that points at `span`."""
         return UnsupportedError(self.pointed(what, span))
 
     def pointed(self, what: str, span: Span) -> str:
-        """A message with the place that it is about."""
+        """Return a message with the line and column of `span`."""
         return pointed(what, self.text, span.line, span.column, span.width, self.source)
 
 
 @dataclass(frozen=True)
 class Var:
-    """A variable, as ``?x``. Those of a scope of their own have a `scope` that tells them from others of their name."""
+    """A variable such as ``?x``; `scope` separates local variables of the same name."""
 
     name: str
     scope: int = 0
@@ -43,7 +43,7 @@ class Var:
 
 @dataclass(frozen=True)
 class Const:
-    """A value and its type."""
+    """A constant and its type."""
 
     value: int | float | bool | str
     type: str
@@ -55,7 +55,7 @@ class Const:
 
 @dataclass(frozen=True)
 class Blank:
-    """``_``."""
+    """The blank ``_``."""
 
     span: Span = field(default=Span(), compare=False)
 
@@ -65,7 +65,7 @@ class Blank:
 
 @dataclass(frozen=True)
 class Lookup:
-    """``[:attribute value]`` in the place of an entity: the one that has this value."""
+    """A lookup ref ``[:attribute value]``: the entity that has this value."""
 
     attribute: str
     value: Var | Const
@@ -80,12 +80,12 @@ Term = Var | Const | Blank | Lookup
 
 @dataclass(frozen=True)
 class Pattern:
-    """``[source? term ...]``; without a source, of the one that the scope has.
+    """``[source? term ...]``; without a source, the scope's source is read.
 
     Attributes
     ----------
     is_lookup
-        Whether it stands for a lookup ref, whose attribute must be unique.
+        True for a lookup ref, whose attribute must be unique.
     caller
         The function that reads one value by the pattern, so that its attribute cannot be reversed.
     """
@@ -128,7 +128,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that are given: of an argument, or of ``ground``; `types` are those of the columns."""
+    """Rows of an argument or of ``ground``; `types` are the types of the columns."""
 
     relation: str
     terms: tuple[Var | Const | Blank, ...]
@@ -148,7 +148,7 @@ class Not:
 
 @dataclass(frozen=True)
 class Or:
-    """``(or clause ...)``, or ``(or-join [[?required ...] ?x ...] clause ...)`` with `variables`."""
+    """``(or clause ...)``, or ``(or-join [[?r ...] ?x ...] clause ...)`` with `variables`."""
 
     source: str | None
     variables: tuple[Var, ...] | None
@@ -162,7 +162,7 @@ Clause = Pattern | Call | Predicate | Function | Rows | Not | Or
 
 @dataclass(frozen=True)
 class Branch:
-    """One of the ways to satisfy a rule."""
+    """One branch (definition) of a rule."""
 
     head: tuple[Var, ...]
     clauses: tuple[Clause, ...]
@@ -172,7 +172,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """A rule: its branches, and which of its places must be bound by the caller."""
+    """A rule: its branches, and per argument whether the caller must bind it."""
 
     name: str
     branches: tuple[Branch, ...]
@@ -180,8 +180,8 @@ class RuleSet:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One element of ``:find``: a variable, or an aggregate of it."""
+class FindSpec:
+    """An element of ``:find``: a variable, or an aggregate of it."""
 
     variable: Var
     op: str | None
@@ -192,14 +192,16 @@ class Found:
 
 
 def variables_of(clause: Clause) -> Iterator[Var]:
-    """The variables by which a clause joins with others, as often as they stand in it."""
+    """Yield the variables by which a clause joins with others, with repetitions."""
     if isinstance(clause, (Not, Or)):
         if clause.variables is not None:
             yield from clause.variables
             return
-        inner = clause.clauses if isinstance(clause, Not) else [one for branch in clause.branches for one in branch]
-        for one in inner:
-            yield from variables_of(one)
+        inner = (
+            clause.clauses if isinstance(clause, Not) else [clause_ for branch in clause.branches for clause_ in branch]
+        )
+        for inner_clause in inner:
+            yield from variables_of(inner_clause)
         return
     for term in clause.terms:
         if isinstance(term, Lookup):

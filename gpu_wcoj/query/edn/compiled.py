@@ -1,4 +1,4 @@
-"""EDN queries to rules: the steps, and ``:find`` with its aggregates."""
+"""Compilation of EDN queries to rules, with the aggregates of ``:find``."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.edn.answer import Query
-from gpu_wcoj.query.edn.asked import Asked, asked
-from gpu_wcoj.query.edn.clauses import Const, Found, Var
+from gpu_wcoj.query.edn.asked import ParsedQuery, parse_query
+from gpu_wcoj.query.edn.clauses import Const, FindSpec, Var
 from gpu_wcoj.query.edn.compiler import Compiler
 from gpu_wcoj.query.edn.functions import AGGREGATES
-from gpu_wcoj.query.edn.kinds import NUMBERS, UNORDERED, Env, Kinds, Set, join
-from gpu_wcoj.query.edn.names import distinct
+from gpu_wcoj.query.edn.kinds import NUMBERS, UNORDERED, Env, Set, TypeInference, join
+from gpu_wcoj.query.edn.names import unique_names
 from gpu_wcoj.query.edn.pieces import ZERO
-from gpu_wcoj.query.edn.placing import placed
+from gpu_wcoj.query.edn.placing import resolve_sources
 from gpu_wcoj.query.edn.scopes import Scopes
 from gpu_wcoj.query.edn.sources import ENGINE, OPAQUE, TEXT, Source
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
 from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable
 
-NOTHING = "nothing#1"
-"""An input without rows, for queries to which nothing that is known can be an answer."""
+EMPTY_INPUT = "nothing#1"
+"""Name of an input without rows, read by queries whose answer is provably empty for now."""
 
 
 def parse(query: Any, sources: Mapping[str, Source], *, arguments: Sequence[Any] = (), source: str = "<text>") -> Query:
-    """The rules that a query in EDN becomes.
+    """Compile a query in EDN to rules.
 
     Parameters
     ----------
     query
-        A query as Datomic and DataScript have it, as EDN text or as Python's data: ``{:find [...] :where [...]}`` or
-        ``[:find ... :where ...]``. Beside their parts, ``:rules [...]`` may hold rules.
+        A Datomic or DataScript query, as EDN text or as Python data: ``{:find [...] :where [...]}`` or
+        ``[:find ... :where ...]``. An additional part ``:rules [...]`` may hold rules.
     sources
-        What the query reads, by the names ``$``, ``$name`` or ``name``. A plain relation is read by patterns
-        ``[$name ?a ?b]`` or ``(name ?a ?b)``.
+        The sources that the query reads, by the names ``$``, ``$name`` or ``name``. Patterns ``[$name ?a ?b]`` or
+        ``(name ?a ?b)`` read a plain relation.
     arguments
-        What ``:in`` binds, in order; sources may be among them, too, if they do not stand in `sources`.
+        The arguments that ``:in`` binds, in order; they may include sources that are not in `sources`.
     source
-        What messages call the text, for example the name of its file.
+        Name of the text in messages, for example its file name.
 
     Raises
     ------
     EdnSyntaxError
-        If the text cannot be read, or is no query; if something is not bound.
+        If the text cannot be read or is not a query, or a variable is not bound.
     UnsupportedError
-        For what Datomic has and this has not.
+        For features of Datomic that are not supported.
     TypeMismatchError
-        If values of two types meet, or a column of the answer would hold them.
+        If values of two types are compared, or would share a column of the answer.
 
     Examples
     --------
@@ -62,85 +62,88 @@ def parse(query: Any, sources: Mapping[str, Source], *, arguments: Sequence[Any]
     >>> found.shape, found.columns
     ('relation', ('a', 'c'))
     """
-    read = asked(query, sources, arguments, source)
+    read = parse_query(query, sources, arguments, source)
     try:
-        return _Compiled(read).query()
+        return _QueryCompiler(read).query()
     except _SharedError:
-        return _Compiled(read, is_separate=True).query()
+        return _QueryCompiler(read, is_separate=True).query()
 
 
 class _SharedError(Exception):
-    """What one caller asks a rule with hangs on what another negates."""
+    """Signals that the shared arguments of a rule depend on their own negation."""
 
 
-class _Compiled:
-    """A query on its way to rules.
+class _QueryCompiler:
+    """Compiler of one query.
 
     Attributes
     ----------
     types
-        Of the columns of the answer, or of the rows that are aggregated.
-    written
+        Types of the columns of the answer, or of the rows that are aggregated.
+    envs
         The types of variables, per rule of the answer.
     derived
-        Whether anything derives an answer.
+        True if a rule derives the answer.
     """
 
-    def __init__(self, query: Asked, is_separate: bool = False) -> None:
-        self.asked, self.is_separate = query, is_separate
+    def __init__(self, query: ParsedQuery, is_separate: bool = False) -> None:
+        self.parsed, self.is_separate = query, is_separate
         text = query.text
-        found = placed(text, query.clauses, query.rules, query.sources, query.reader, query.constants)
-        scopes = Scopes(found.rules, query.reader)
-        rules = {name: scopes.rule(name) for name in found.rules}
-        self.clauses = scopes.resolved(text, found.clauses)
-        self._refuse_unbound(scopes.bound(found.clauses))
-        wide = Kinds(query.sources, rules, is_wide=True)
+        resolved = resolve_sources(text, query.clauses, query.rules, query.sources, query.reader, query.constants)
+        scopes = Scopes(resolved.rules, query.reader)
+        rules = {name: scopes.rule(name) for name in resolved.rules}
+        self.clauses = scopes.resolve(text, resolved.clauses)
+        self._refuse_unbound(scopes.bound(resolved.clauses))
+        wide = TypeInference(query.sources, rules, is_wide=True)
         wide.check_rules()
         _ = wide.check(text, self.clauses, {})
-        self.placed = found
-        kinds = Kinds(query.sources, rules)
+        self.placed = resolved
+        kinds = TypeInference(query.sources, rules)
         self.compiler = Compiler(
-            query.sources, rules, kinds, scopes.needs, query.reader, found.reached, is_separate=is_separate
+            query.sources, rules, kinds, scopes.needs, query.reader, resolved.reached, is_separate=is_separate
         )
         self.names = self.compiler.names
         self.types: dict[Var, Set] = {}
-        self.written: dict[int, Env] = {}
+        self.envs: dict[int, Env] = {}
         self.derived = False
 
     def _refuse_unbound(self, bound: frozenset[Var]) -> None:
-        text, constants = self.asked.text, self.asked.constants
-        for place, variables in ((":find", [one.variable for one in self.asked.find]), (":with", self.asked.with_)):
-            for one in variables:
-                if one not in bound and one not in constants:
-                    known = ", ".join(sorted(f"'{each}'" for each in bound)) or "none"
-                    what = f"'{one}' in '{place}' is not bound by ':where' or ':in'; bound are {known}"
-                    raise text.error(what, one.span)
+        text, constants = self.parsed.text, self.parsed.constants
+        for place, variables in ((":find", [spec.variable for spec in self.parsed.find]), (":with", self.parsed.with_)):
+            for variable in variables:
+                if variable not in bound and variable not in constants:
+                    listing = ", ".join(sorted(f"'{each}'" for each in bound)) or "none"
+                    what = f"'{variable}' in '{place}' is not bound by ':where' or ':in'; bound are {listing}"
+                    raise text.error(what, variable.span)
 
     def query(self) -> Query:
-        query = self.asked
+        query = self.parsed
         output = "find" if not self._is_taken("find") else "find#1"
-        aggregates = [one for one in query.find if one.op]
+        aggregates = [spec for spec in query.find if spec.op]
         if query.with_ and not aggregates:
-            what = "':with' keeps rows apart for aggregates, and this ':find' has none; find its variables, too"
+            what = "':with' needs an aggregate in ':find', which is missing; add its variables to ':find' instead"
             raise query.text.unsupported(what, query.with_[0].span)
-        columns = tuple(dict.fromkeys([*(one.variable for one in query.find), *query.with_]))
+        columns = tuple(dict.fromkeys([*(spec.variable for spec in query.find), *query.with_]))
         head = output if not aggregates else self.names.helper("rows")
-        self._write(head, columns if aggregates else tuple(one.variable for one in query.find))
+        self._write(head, columns if aggregates else tuple(spec.variable for spec in query.find))
         self.compiler.finish(head)
-        self._judge(columns)
+        self._check_columns(columns)
         if aggregates and self.derived:
             self._aggregate(output, head, columns)
         if not self.derived:
-            terms = tuple(Variable(f"c{at}") for at in range(len(query.find)))
-            self.compiler.rules = {1: Rule(Atom(output, terms), (Atom(NOTHING, terms),))}
+            terms = tuple(Variable(f"c{column_index}") for column_index in range(len(query.find)))
+            self.compiler.rules = {1: Rule(Atom(output, terms), (Atom(EMPTY_INPUT, terms),))}
         types = tuple(map(self._type, query.find))
         labels = query.labels
-        names = labels[1] if labels else distinct(dict(enumerate(map(_name, query.find))))
+        names = labels[1] if labels else unique_names(dict(enumerate(map(_column_name, query.find))))
         written = (*self.compiler.rules.values(), *self._unread())
         used = Rules(written).inputs
         rules = Rules(
             written,
-            (*self._declarations(used), Declaration(output, distinct(dict(enumerate(names))), (None,) * len(names))),
+            (
+                *self._declarations(used),
+                Declaration(output, unique_names(dict(enumerate(names))), (None,) * len(names)),
+            ),
             (output,),
         )
         try:
@@ -149,136 +152,144 @@ class _Compiled:
             if self.is_separate or not any(self.compiler.needs.values()):
                 raise
             raise _SharedError from None
-        reads = {name: one for name, one in self.compiler.reads.items() if name in used}
-        given = {name: query.given[name] for name in self.compiler.rows if name in used}
+        reads = {name: read for name, read in self.compiler.reads.items() if name in used}
+        input_rows = {name: query.input_rows[name] for name in self.compiler.rows if name in used}
         return Query(
-            rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of the three
-            given if self.derived else {NOTHING: ()}, reads, self.placed.unknown, self.placed.undeclared,
+            rules, output, query.shape, names, labels and labels[0].removeprefix(":"), types,  # type: ignore[arg-type]  # one of `LABELS`
+            input_rows if self.derived else {EMPTY_INPUT: ()}, reads, self.placed.unknown, self.placed.undeclared,
             self.placed.open,
         )  # fmt: skip
 
     def _unread(self) -> list[Rule]:
-        """Rules that derive nothing, and read the plain relations that no other reads: they are inputs all the same."""
+        """Return rules without results that declare the unread plain relations as inputs."""
         used = Rules(tuple(self.compiler.rules.values())).inputs
         never = Comparison("=", Constant(0), Constant(1))
         return [
-            Rule(Atom("unread#1", (ZERO,)), (Atom(name, tuple(Variable(f"_#{at}") for at in range(arity))),), (never,))
+            Rule(
+                Atom("unread#1", (ZERO,)),
+                (Atom(name, tuple(Variable(f"_#{column_index}") for column_index in range(arity))),),
+                (never,),
+            )
             for name, arity in self.compiler.arity.items()
             if name not in used
         ]
 
     def _is_taken(self, name: str) -> bool:
-        return any(getattr(one, "name", None) == name for one in self.asked.sources.values())
+        return any(getattr(source, "name", None) == name for source in self.parsed.sources.values())
 
     def _term(self, variable: Var) -> Var | Const:
-        return self.asked.constants.get(variable, variable)
+        return self.parsed.constants.get(variable, variable)
 
     def _write(self, head: str, columns: Sequence[Var]) -> None:
-        terms = tuple(self.names.term(self._term(one)) for one in columns)
-        for body, env in self.compiler.bodies(self.asked.text, self.clauses, {}):
-            self.written[self.compiler.write(self.asked.text, Atom(head, terms), body)] = env
+        terms = tuple(self.names.term(self._term(column)) for column in columns)
+        for body, env in self.compiler.bodies(self.parsed.text, self.clauses, {}):
+            self.envs[self.compiler.write(self.parsed.text, Atom(head, terms), body)] = env
 
-    def _judge(self, columns: Sequence[Var]) -> None:
-        """Keep the types of columns, and refuse a column of two."""
-        envs = [env for number, env in self.written.items() if number in self.compiler.rules]
+    def _check_columns(self, columns: Sequence[Var]) -> None:
+        """Record the types of columns; raise for a column of several types."""
+        envs = [env for rule_id, env in self.envs.items() if rule_id in self.compiler.rules]
         self.derived = bool(envs)
-        for one in columns:
-            term = self._term(one)
+        for column in columns:
+            term = self._term(column)
             types: list[Set] = [frozenset({term.type}) if isinstance(term, Const) else env.get(term) for env in envs]
-            found = functools.reduce(join, types) if types else None
-            if found is not None and len(found) > 1:
-                words = f"{', '.join(sorted(found)[:-1])} and {max(found)}"
+            joined = functools.reduce(join, types) if types else None
+            if joined is not None and len(joined) > 1:
+                words = f"{', '.join(sorted(joined)[:-1])} and {max(joined)}"
                 what = (
-                    f"the column '{one}' would hold values of the types {words}, and a column has one;"
-                    f" name attributes of one type, or add a clause that only one of them satisfies"
+                    f"the column '{column}' would hold values of the types {words}, but a column has a single type;"
+                    f" name attributes of the same type, or add a clause that only one of the types satisfies"
                 )
-                raise TypeMismatchError(self.asked.text.pointed(what, one.span))
-            self.types[one] = found
+                raise TypeMismatchError(self.parsed.text.pointed(what, column.span))
+            self.types[column] = joined
 
     def _aggregate(self, output: str, rows: str, columns: Sequence[Var]) -> None:
-        """The head of groups: an aggregate of each column that has one, joined by the columns that have none."""
-        read: dict[Var, Variable] = {one: self._column(one) for one in columns}
-        terms = tuple(read[one] for one in columns)
-        keys = tuple(dict.fromkeys(read[one.variable] for one in self.asked.find if not one.op))
+        """Write the aggregates of ``:find``, joined on the columns without an aggregate."""
+        read: dict[Var, Variable] = {column: self._column(column) for column in columns}
+        terms = tuple(read[column] for column in columns)
+        keys = tuple(dict.fromkeys(read[spec.variable] for spec in self.parsed.find if not spec.op))
         atoms: dict[tuple[str, Var], Atom] = {}
         head: list[Expression] = []
-        for one in self.asked.find:
-            if not one.op:
-                head.append(read[one.variable])
+        for spec in self.parsed.find:
+            if not spec.op:
+                head.append(read[spec.variable])
                 continue
-            self._check_aggregate(one)
-            key = (one.op, one.variable) if one.op != "count" else (one.op, columns[0])
+            self._check_aggregate(spec)
+            key = (spec.op, spec.variable) if spec.op != "count" else (spec.op, columns[0])
             if key not in atoms:
-                atoms[key] = self._grouped(
-                    one, Atom(rows, terms), keys, read[one.variable], self._column(self.asked.reader.fresh("?n"))
+                atoms[key] = self._add_aggregate(
+                    spec, Atom(rows, terms), keys, read[spec.variable], self._column(self.parsed.reader.fresh("?n"))
                 )
             head.append(atoms[key].terms[-1])
-        found = tuple(atoms.values())
-        if len(found) == 1 and tuple(head) == found[0].terms:
-            _, last = self.compiler.rules.popitem()
-            self.compiler.add(self.asked.text, Rule(Atom(output, last.head.terms), last.atoms))
+        group_atoms = tuple(atoms.values())
+        if len(group_atoms) == 1 and tuple(head) == group_atoms[0].terms:
+            _, only_rule = self.compiler.rules.popitem()
+            self.compiler.add(self.parsed.text, Rule(Atom(output, only_rule.head.terms), only_rule.atoms))
             return
-        self.compiler.add(self.asked.text, Rule(Atom(output, tuple(head)), found))
+        self.compiler.add(self.parsed.text, Rule(Atom(output, tuple(head)), group_atoms))
 
     def _column(self, variable: Var) -> Variable:
-        found = self.names.term(variable)
-        assert isinstance(found, Variable)
-        return found
+        term = self.names.term(variable)
+        assert isinstance(term, Variable)
+        return term
 
-    def _grouped(self, found: Found, rows: Atom, keys: tuple[Variable, ...], value: Variable, result: Variable) -> Atom:
-        assert found.op is not None
-        op = AGGREGATES[found.op]
-        if found.op == "count-distinct":
-            kept = tuple(dict.fromkeys((*keys, value)))
+    def _add_aggregate(
+        self, spec: FindSpec, rows: Atom, keys: tuple[Variable, ...], value: Variable, result: Variable
+    ) -> Atom:
+        assert spec.op is not None
+        op = AGGREGATES[spec.op]
+        if spec.op == "count-distinct":
+            grouped = tuple(dict.fromkeys((*keys, value)))
             name = self.names.helper("distinct")
-            self.compiler.add(self.asked.text, Rule(Atom(name, kept), (_keeping(rows, kept, self.names.blank),)))
-            rows = Atom(name, kept)
+            self.compiler.add(self.parsed.text, Rule(Atom(name, grouped), (_project(rows, grouped, self.names.blank),)))
+            rows = Atom(name, grouped)
         call = Call(op, () if op == "count" else (value,))
         name = self.names.helper(op)
-        self.compiler.add(self.asked.text, Rule(Atom(name, (*keys, call)), (rows,)))
+        self.compiler.add(self.parsed.text, Rule(Atom(name, (*keys, call)), (rows,)))
         return Atom(name, (*keys, result))
 
-    def _check_aggregate(self, found: Found) -> None:
-        types = self.types.get(found.variable)
+    def _check_aggregate(self, spec: FindSpec) -> None:
+        types = self.types.get(spec.variable)
         if types is None or OPAQUE in types:
             return
         (kind,) = types
-        if found.op in ("sum", "avg") and kind not in NUMBERS:
-            what = f"'{found.op}' takes numbers, and '{found.variable}' is of type {kind}"
-            raise TypeMismatchError(self.asked.text.pointed(what, found.span))
-        if found.op in ("min", "max") and kind in UNORDERED:
-            what = f"'{found.op}' takes values that have an order, and '{found.variable}' is of type {kind}"
-            raise TypeMismatchError(self.asked.text.pointed(what, found.span))
+        if spec.op in ("sum", "avg") and kind not in NUMBERS:
+            what = f"'{spec.op}' takes numbers: got '{spec.variable}' of type {kind}"
+            raise TypeMismatchError(self.parsed.text.pointed(what, spec.span))
+        if spec.op in ("min", "max") and kind in UNORDERED:
+            what = f"'{spec.op}' takes values that have an order: got '{spec.variable}' of type {kind}"
+            raise TypeMismatchError(self.parsed.text.pointed(what, spec.span))
 
-    def _type(self, found: Found) -> str | None:
-        if found.op in ("count", "count-distinct"):
+    def _type(self, spec: FindSpec) -> str | None:
+        if spec.op in ("count", "count-distinct"):
             return "long"
-        if found.op == "avg":
+        if spec.op == "avg":
             return "double"
-        types = self.types.get(found.variable)
+        types = self.types.get(spec.variable)
         return None if types is None or OPAQUE in types else "string" if TEXT in types else next(iter(types))
 
     def _declarations(self, used: Collection[str]) -> list[Declaration]:
-        """What is known of the columns of the relations that are used."""
-        found = []
+        """Return the declarations of the relations in `used`."""
+        declarations = []
         compiler = self.compiler
         for name, read in compiler.reads.items():
-            found.append(Declaration(name, ("e", "a", "v"), ("int64", "string", ENGINE[read.type])))
+            declarations.append(Declaration(name, ("e", "a", "v"), ("int64", "string", ENGINE[read.type])))
         for name, relation in compiler.columns.items():
             if relation.columns:
                 types = relation.types or (None,) * len(relation.columns)
-                columns = distinct(dict(enumerate(relation.columns)))
-                found.append(Declaration(name, columns, types, is_binding=False))
+                columns = unique_names(dict(enumerate(relation.columns)))
+                declarations.append(Declaration(name, columns, types, is_binding=False))
         for name, rows in compiler.rows.items():
             kinds = tuple(None if kind is None else ENGINE[kind] for kind in rows.types)
-            found.append(Declaration(name, tuple(f"c{at}" for at in range(len(kinds))), kinds))
-        return [one for one in found if one.relation in used]
+            declarations.append(
+                Declaration(name, tuple(f"c{column_index}" for column_index in range(len(kinds))), kinds)
+            )
+        return [declaration for declaration in declarations if declaration.relation in used]
 
 
-def _name(found: Found) -> str:
-    name = found.variable.name.removeprefix("?")
-    return f"{found.op}-{name}" if found.op else name
+def _column_name(spec: FindSpec) -> str:
+    name = spec.variable.name.removeprefix("?")
+    return f"{spec.op}-{name}" if spec.op else name
 
 
-def _keeping(atom: Atom, kept: Sequence[Variable], blank: Any) -> Atom:
-    return Atom(atom.relation, tuple(one if one in kept else blank() for one in atom.terms))
+def _project(atom: Atom, variables: Sequence[Variable], blank: Any) -> Atom:
+    return Atom(atom.relation, tuple(term if term in variables else blank() for term in atom.terms))

@@ -1,9 +1,9 @@
-"""From a query whose clauses are in order to rules.
+"""Compiler from ordered clauses to rules.
 
-Clauses become the body of one rule for each way to give its variables types. An ``or`` becomes a helper head with one
-rule per branch, a ``not`` a helper head that is negated, and each rule a head for each combination of types that it is
-called with. What a branch needs bound and does not bind itself, it takes over from the rule around it; a rule that
-needs its callers' values reads a head that they fill (``asked#``).
+Clauses become one rule body for each assignment of types to their variables. An ``or`` becomes a helper head with one
+rule per branch, a ``not`` a negated helper head, and each rule a head per combination of argument types. A branch
+inherits the atoms that bind its free variables from the enclosing rule. A rule that needs its callers' values reads a
+head that they fill (``asked#``).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from gpu_wcoj.query.edn.clauses import (
     Text,
     Var,
 )
-from gpu_wcoj.query.edn.kinds import Env, Kinds, meet, value_type
-from gpu_wcoj.query.edn.names import Names, spelled
-from gpu_wcoj.query.edn.pieces import ZERO, Body, Piece, calculated, compared, piece_of
+from gpu_wcoj.query.edn.kinds import Env, TypeInference, meet, value_type
+from gpu_wcoj.query.edn.names import Names, datalog_name
+from gpu_wcoj.query.edn.pieces import ZERO, Body, Piece, piece_of, to_comparisons, to_expression
 from gpu_wcoj.query.edn.sources import OPAQUE, Datoms, Relation, Source, source_of
-from gpu_wcoj.query.edn.where import Clauses
+from gpu_wcoj.query.edn.where import ClauseReader
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Atom, Comparison, Constant, Expression, Variable
 
-MOST_RULES = 10_000
-"""How many rules a query may become."""
+MAX_RULES = 10_000
+"""The largest number of rules that a query may become."""
 
 _INVERSE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True)
 class Read:
-    """What a query reads of a relation of datoms: the attributes, or None for all that it holds."""
+    """The attributes that a query reads of a relation of datoms; None for all."""
 
     source: str
     type: str
@@ -53,34 +53,35 @@ class Read:
 
 
 Instance = tuple[str, tuple[str | None, ...], int]
-"""A rule, the types that it is called with, and by whom, if that matters."""
+"""A rule, its argument types, and the call site (0 where callers share the rule)."""
 
 
 class Compiler:
-    """Writes rules down.
+    """Compiler of clauses to rules.
 
     Parameters
     ----------
     is_separate
-        Whether callers of a rule that needs their values have a copy each: one may negate what another asks with.
+        True if each caller of a rule that needs its values gets a copy, because a caller may negate another's
+        arguments.
 
     Attributes
     ----------
     reads, columns
-        The relations of datoms and the plain ones that the rules read.
+        The relations of datoms, and the plain relations, that the rules read.
     """
 
     def __init__(
         self,
         sources: Mapping[str, Source],
         rules: Mapping[str, RuleSet],
-        kinds: Kinds,
+        kinds: TypeInference,
         needs: Mapping[str, frozenset[int]],
-        reader: Clauses,
+        reader: ClauseReader,
         reached: Mapping[str, AbstractSet[str]],
         is_separate: bool = False,
     ) -> None:
-        self.sources, self.set, self.kinds, self.needs, self.reader = sources, rules, kinds, needs, reader
+        self.sources, self.rule_sets, self.kinds, self.needs, self.reader = sources, rules, kinds, needs, reader
         self.names = Names()
         self.rules: dict[int, Rule] = {}
         self.n_rules = 0
@@ -95,29 +96,33 @@ class Compiler:
         self.n_sites = 0
 
     def add(self, text: Text, rule: Rule) -> int:
-        """Write a rule down; its number."""
-        if len(self.rules) >= MOST_RULES:
-            raise text.unsupported(f"the query becomes more than {MOST_RULES:,} rules", self.place)
-        number = self.n_rules = self.n_rules + 1
-        self.rules[number] = rule
-        return number
+        """Add a rule; return its id."""
+        if len(self.rules) >= MAX_RULES:
+            raise text.unsupported(f"the query becomes more than {MAX_RULES:,} rules", self.place)
+        rule_id = self.n_rules = self.n_rules + 1
+        self.rules[rule_id] = rule
+        return rule_id
 
     def finish(self, head: str) -> None:
-        """Write down the rules that have been called; leave out what nothing derives, and what `head` does not need."""
+        """Write the called rules; drop rules that derive nothing or that `head` does not need."""
         while self.waiting:
-            self._instance(self.waiting.pop(0))
+            self._write_instance(self.waiting.pop(0))
         empty = set(self.names.helpers)
-        found: dict[int, Rule] = {}
+        live: dict[int, Rule] = {}
         while True:
-            met = {at: one for at, one in self.rules.items() if not any(atom.relation in empty for atom in one.atoms)}
-            if len(met) == len(found):
+            derived = {
+                rule_id: rule
+                for rule_id, rule in self.rules.items()
+                if not any(atom.relation in empty for atom in rule.atoms)
+            }
+            if len(derived) == len(live):
                 break
-            found = met
-            empty -= {rule.head.relation for rule in found.values()}
-        self.rules = found
-        for number, rule in self.rules.items():
+            live = derived
+            empty -= {rule.head.relation for rule in live.values()}
+        self.rules = live
+        for rule_id, rule in self.rules.items():
             negated = tuple(atom for atom in rule.negated if atom.relation not in empty)
-            self.rules[number] = replace(rule, negated=negated)
+            self.rules[rule_id] = replace(rule, negated=negated)
         read: dict[str, set[str]] = {}
         for rule in self.rules.values():
             read.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
@@ -126,40 +131,40 @@ class Compiler:
             new = read.get(waiting.pop(), set()) - used
             used |= new
             waiting += new
-        self.rules = {number: rule for number, rule in self.rules.items() if rule.head.relation in used}
+        self.rules = {rule_id: rule for rule_id, rule in self.rules.items() if rule.head.relation in used}
 
     def bodies(
         self, text: Text, clauses: Sequence[Clause], env: Env, outer: tuple[Piece, ...] = ()
     ) -> Iterator[tuple[Body, Env]]:
-        """The bodies of clauses, one for each way to give their variables types."""
-        for found in self.kinds.assigned(text, clauses, env):
+        """Yield a body of the clauses for each assignment of types to their variables."""
+        for typing in self.kinds.assignments(text, clauses, env):
             body = Body(outer)
             for clause in clauses:
-                self._take(text, clause, found, body)
-            yield body, found
+                self._add_clause(text, clause, typing, body)
+            yield body, typing
 
     def write(self, text: Text, head: Atom, body: Body) -> int:
-        """Write down a rule with a head and a body; its number."""
-        pieces = body.taken(head.variables)
+        """Add a rule with a head and a body; return its id."""
+        pieces = body.rule_pieces(head.variables)
         atoms = dict.fromkeys(atom for piece in pieces for atom in piece.atoms)
-        comparisons = dict.fromkeys(one for piece in pieces for one in piece.comparisons)
+        comparisons = dict.fromkeys(comparison for piece in pieces for comparison in piece.comparisons)
         negated = dict.fromkeys(atom for piece in pieces for atom in piece.negated)
         return self.add(text, Rule(head, tuple(atoms), tuple(comparisons), tuple(negated)))
 
-    def _take(self, text: Text, clause: Clause, env: Env, body: Body) -> None:
-        """Add a clause to a body; one that nothing satisfies reads a helper that nothing derives."""
+    def _add_clause(self, text: Text, clause: Clause, env: Env, body: Body) -> None:
+        """Add a clause to a body; an unsatisfiable clause reads a helper without rules."""
         self.place = clause.span
         if isinstance(clause, Pattern):
             body.pieces.append(piece_of([self._pattern(text, clause, env)]))
         elif isinstance(clause, Rows):
             self.rows[clause.relation] = clause
-            is_empty = not self.reader.given[clause.relation]
+            is_empty = not self.reader.input_rows[clause.relation]
             name = self.names.helper("none") if is_empty else clause.relation
-            body.pieces.append(piece_of([Atom(name, tuple(map(self.names.any, clause.terms)))]))
+            body.pieces.append(piece_of([Atom(name, tuple(map(self.names.term_or_blank, clause.terms)))]))
         elif isinstance(clause, Call):
             self._call(text, clause, env, body)
         elif isinstance(clause, Predicate):
-            body.pieces.append(piece_of(comparisons=compared(self.names, clause, env)))
+            body.pieces.append(piece_of(comparisons=to_comparisons(self.names, clause, env)))
         elif isinstance(clause, Function):
             self._function(text, clause, env, body)
         elif isinstance(clause, Or):
@@ -169,15 +174,17 @@ class Compiler:
 
     def _function(self, text: Text, clause: Function, env: Env, body: Body) -> None:
         result = self.names.term(clause.result)
-        (*_, last) = clause.terms
-        if clause.op == "identity" and isinstance(last, Const) and last.type == "instant":
+        (*_, argument) = clause.terms
+        if clause.op == "identity" and isinstance(argument, Const) and argument.type == "instant":
             from datetime import datetime
 
-            rows = Rows(self.reader.rows([(datetime.fromisoformat(str(last.value)),)]), (clause.result,), ("instant",))
+            rows = Rows(
+                self.reader.add_rows([(datetime.fromisoformat(str(argument.value)),)]), (clause.result,), ("instant",)
+            )
             self.rows[rows.relation] = rows
             body.pieces.append(piece_of([Atom(rows.relation, (result,))]))
             return
-        value = calculated(self.names, text, clause, env)
+        value = to_expression(self.names, text, clause, env)
         bound = result if isinstance(result, Variable) else None
         body.pieces.append(piece_of(comparisons=[Comparison("=", result, value)], result=bound))
 
@@ -185,12 +192,15 @@ class Compiler:
         assert clause.source is not None
         source = source_of(self.sources, clause.source)
         if isinstance(source, Relation):
-            known = self.arity.setdefault(source.name, len(clause.terms))
-            if known != len(clause.terms):
-                what = f"'{clause.source}' has {known} terms elsewhere, and {len(clause.terms)} here"
+            arity = self.arity.setdefault(source.name, len(clause.terms))
+            if arity != len(clause.terms):
+                what = (
+                    f"the patterns of '{clause.source}' differ in their numbers of terms:"
+                    f" got {len(clause.terms)}, expected {arity}"
+                )
                 raise text.error(what, clause.span)
             self.columns[source.name] = source
-            return Atom(source.name, tuple(map(self.names.any, self._terms(clause))))
+            return Atom(source.name, tuple(map(self.names.term_or_blank, self._terms(clause))))
         assert isinstance(source, Datoms)
         entity, key, value = self._terms(clause)
         types = self._types(text, clause, source, value, env)
@@ -203,73 +213,80 @@ class Compiler:
             old = frozenset[str]() if known_read is None else known_read.attributes
             every = None if old is None or attributes is None else old | attributes
             self.reads[name] = Read(clause.source, kind, every)
-        terms = tuple(map(self.names.any, (entity, key, value)))
+        terms = tuple(map(self.names.term_or_blank, (entity, key, value)))
         if len(relations) == 1:
             return Atom(relations[0], terms)
-        shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable) and not one.is_wildcard))
+        shared = tuple(dict.fromkeys(term for term in terms if isinstance(term, Variable) and not term.is_wildcard))
         name = self.names.helper("any")
-        for one in relations:
-            self.add(text, Rule(Atom(name, shared or (ZERO,)), (Atom(one, terms),)))
+        for relation in relations:
+            self.add(text, Rule(Atom(name, shared or (ZERO,)), (Atom(relation, terms),)))
         return Atom(name, shared or (ZERO,))
 
     def _terms(self, clause: Pattern) -> list[Var | Const | Blank]:
-        return [one for one in clause.terms if isinstance(one, (Var, Const, Blank))]
+        return [term for term in clause.terms if isinstance(term, (Var, Const, Blank))]
 
     def _types(self, text: Text, clause: Pattern, source: Datoms, value: Term, env: Env) -> Sequence[str]:
-        """The types of the relations that hold what a pattern asks for."""
+        """Return the types of the relations that can match a pattern."""
         assert clause.source is not None
         key = clause.terms[1]
         kinds = self.kinds.types(value, env)
         if isinstance(key, Const):
-            known = source.attributes.get(str(key.value))
-            if known is None:
+            declared = source.attributes.get(str(key.value))
+            if declared is None:
                 return []
-            if clause.is_lookup and not known.unique:
-                what = f"a lookup ref needs a unique attribute, and '{key.value}' is not; write a clause for it"
+            if clause.is_lookup and not declared.unique:
+                what = (
+                    f"a lookup ref needs a unique attribute: got '{key.value}', which is not unique;"
+                    " write a clause instead"
+                )
                 raise text.error(what, clause.span)
-            return [value_type(known.type)]
-        present = list(dict.fromkeys(value_type(one.type) for one in source.attributes.values()))
+            return [value_type(declared.type)]
+        present = list(dict.fromkeys(value_type(attribute.type) for attribute in source.attributes.values()))
         if isinstance(value, Blank) or kinds is None:
             return present
         if OPAQUE in kinds and len(present) > 1:
-            what = f"the type of '{value}' is not known, and the attributes have {len(present)}; name the attribute"
+            what = (
+                f"the type of '{value}' is not known, but the attributes have {len(present)} types; name the attribute"
+            )
             raise text.unsupported(what, clause.span)
-        return [one for one in present if meet(kinds, frozenset({one}))]
+        return [type_ for type_ in present if meet(kinds, frozenset({type_}))]
 
     def _call(self, text: Text, clause: Call, env: Env, body: Body) -> None:
         places = self.kinds.places[clause.name]
         choices: list[Sequence[str | None]] = []
         terms: list[Variable | Constant] = []
         for term, place in zip(clause.terms, places, strict=True):
-            own = meet(self.kinds.types(term, env), place)
-            choices.append([None] if own is None else sorted(own))
+            types = meet(self.kinds.types(term, env), place)
+            choices.append([None] if types is None else sorted(types))
             assert isinstance(term, (Var, Const))
             terms.append(self.names.term(term))
         site = self._site(clause.name)
-        atoms = [Atom(self._called(clause.name, types, site), tuple(terms)) for types in itertools.product(*choices)]
-        asked = [terms[at] for at in sorted(self.needs[clause.name])]
-        if asked:
+        atoms = [
+            Atom(self._instance_name(clause.name, types, site), tuple(terms)) for types in itertools.product(*choices)
+        ]
+        needed_terms = [terms[place] for place in sorted(self.needs[clause.name])]
+        if needed_terms:
             for atom in atoms:
                 self.names.helpers.add(f"asked#{atom.relation}")
-                head = Atom(f"asked#{atom.relation}", tuple(asked))
-                self.write(text, head, Body((), body.asking(head.variables)))
-        if len(atoms) > 1:  # an argument that is a text from outside may be a string or a keyword
-            shared = tuple(dict.fromkeys(one for one in terms if isinstance(one, Variable))) or (ZERO,)
+                head = Atom(f"asked#{atom.relation}", tuple(needed_terms))
+                self.write(text, head, Body((), body.binding_pieces(head.variables)))
+        if len(atoms) > 1:  # a text argument may be a string or a keyword
+            shared = tuple(dict.fromkeys(term for term in terms if isinstance(term, Variable))) or (ZERO,)
             either = Atom(self.names.helper("any"), shared)
             for atom in atoms:
                 self.add(text, Rule(either, (atom,)))
             atoms = [either]
         body.pieces.append(piece_of(atoms, is_plain=False))
 
-    def _called(self, name: str, types: tuple[str | None, ...], site: int) -> str:
+    def _instance_name(self, name: str, types: tuple[str | None, ...], site: int) -> str:
         key = name, types, site
         if key not in self.instances:
-            self.instances[key] = self.names.helper(spelled(self.set[name].name))
+            self.instances[key] = self.names.helper(datalog_name(self.rule_sets[name].name))
             self.waiting.append(key)
         return self.instances[key]
 
     def _site(self, name: str) -> int:
-        """Which copy of a rule a call means: of those that their callers ask, each caller may have one."""
+        """Return the call site that selects the copy of a rule, 0 for a shared rule."""
         if not self.is_separate or not self.needs[name]:
             return 0
         caller, site = self.here
@@ -278,17 +295,22 @@ class Compiler:
         self.n_sites += 1
         return self.n_sites
 
-    def _instance(self, instance: Instance) -> None:
+    def _write_instance(self, instance: Instance) -> None:
         name, types, site = instance
         self.here = name, site
         head = self.instances[instance]
-        asked = sorted(self.needs[name])
-        for branch in self.set[name].branches:
+        needed_places = sorted(self.needs[name])
+        for branch in self.rule_sets[name].branches:
             env: Env = {
-                one: None if kind is None else frozenset({kind}) for one, kind in zip(branch.head, types, strict=True)
+                variable: None if kind is None else frozenset({kind})
+                for variable, kind in zip(branch.head, types, strict=True)
             }
             terms = tuple(map(self.names.term, branch.head))
-            outer = (piece_of([Atom(f"asked#{head}", tuple(terms[at] for at in asked))]),) if asked else ()
+            outer = (
+                (piece_of([Atom(f"asked#{head}", tuple(terms[place] for place in needed_places))]),)
+                if needed_places
+                else ()
+            )
             for body, _ in self.bodies(branch.text, branch.clauses, env, outer):
                 self.write(branch.text, Atom(head, terms), body)
 
@@ -303,44 +325,51 @@ class Compiler:
 
     def _not(self, text: Text, clause: Not, env: Env, body: Body) -> None:
         assert clause.variables is not None
-        if self._inverted(text, clause, env, body):
+        if self._add_inverted(text, clause, env, body):
             return
-        found = list(self.bodies(text, clause.clauses, env, body.available))
-        if not found:
+        bodies = list(self.bodies(text, clause.clauses, env, body.available))
+        if not bodies:
             return
         terms: tuple[Variable | Constant, ...] = tuple(map(self.names.term, clause.variables))
-        atom = self._negatable(found, terms)
+        atom = self._negated_atom(bodies, terms)
         if atom is None:
             atom = Atom(self.names.helper("not"), terms or (ZERO,))
-            for inner, _ in found:
+            for inner, _ in bodies:
                 self.write(text, atom, inner)
         body.pieces.append(Piece(negated=(atom,), needs=frozenset(terms) & frozenset(atom.variables)))  # type: ignore[arg-type]  # variables
 
-    def _negatable(self, found: Sequence[tuple[Body, Env]], terms: Sequence[Expression]) -> Atom | None:
-        """The one atom that is negated, if that is all; what it has of its own is ``_``."""
-        if len(found) != 1 or len(found[0][0].pieces) != 1:
+    def _negated_atom(self, bodies: Sequence[tuple[Body, Env]], terms: Sequence[Expression]) -> Atom | None:
+        """Return the negated atom, with ``_`` for local variables, if the body is one atom."""
+        if len(bodies) != 1 or len(bodies[0][0].pieces) != 1:
             return None
-        (piece,) = found[0][0].pieces
+        (piece,) = bodies[0][0].pieces
         if len(piece.atoms) != 1 or piece.comparisons or piece.negated or piece.needs:
             return None
         (atom,) = piece.atoms
-        own = [one for one in atom.terms if isinstance(one, Variable) and one not in terms]
-        if len(set(own)) != len(own) or not set(terms) <= set(atom.terms):
+        local_variables = [term for term in atom.terms if isinstance(term, Variable) and term not in terms]
+        if len(set(local_variables)) != len(local_variables) or not set(terms) <= set(atom.terms):
             return None
-        return Atom(atom.relation, tuple(self.names.blank() if one in own else one for one in atom.terms))
+        return Atom(
+            atom.relation, tuple(self.names.blank() if term in local_variables else term for term in atom.terms)
+        )
 
-    def _inverted(self, text: Text, clause: Not, env: Env, body: Body) -> bool:
-        """Whether it is one comparison, which is turned round instead; of doubles, where NaN compares as nothing."""
+    def _add_inverted(self, text: Text, clause: Not, env: Env, body: Body) -> bool:
+        """Add the inverse of a negated single comparison; return False if that is not exact.
+
+        For doubles only ``=`` and ``!=`` have an inverse, because comparisons with NaN are false.
+        """
         if len(clause.clauses) != 1 or not isinstance(clause.clauses[0], Predicate):
             return False
         predicate = clause.clauses[0]
         if self.kinds.infer(text, clause.clauses, env) != env:
             return False
-        found = compared(self.names, predicate, env)
-        kinds = [self.kinds.types(one, env) for one in predicate.terms]
+        comparisons = to_comparisons(self.names, predicate, env)
+        kinds = [self.kinds.types(term, env) for term in predicate.terms]
         is_exact = all(kind is not None and "double" not in kind for kind in kinds)
-        if len(found) != 1 or (found[0].op not in ("=", "!=") and not is_exact):
+        if len(comparisons) != 1 or (comparisons[0].op not in ("=", "!=") and not is_exact):
             return False
-        (one,) = found
-        body.pieces.append(piece_of(comparisons=[Comparison(_INVERSE[one.op], one.left, one.right)]))
+        (comparison,) = comparisons
+        body.pieces.append(
+            piece_of(comparisons=[Comparison(_INVERSE[comparison.op], comparison.left, comparison.right)])
+        )
         return True

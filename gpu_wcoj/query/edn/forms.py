@@ -1,4 +1,4 @@
-"""What EDN text consists of, and the same as plain data of Python."""
+"""Data model of EDN, and its conversion from and to plain Python data."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ Kind = Literal[
 COLLECTIONS = ("list", "vector", "map", "set")
 OPENING = {"list": "(", "vector": "[", "map": "{", "set": "#{"}
 CLOSING = {"list": ")", "vector": "]", "map": "}", "set": "}"}
-SHOWN = 60
+MAX_PRINTED = 60
+"""Length at which a form is cut off in messages, in characters."""
 
 
 class Symbol(str):
-    """A symbol of EDN among Python's data, where a string is a text or a keyword."""
+    """A symbol of EDN in Python data, where a plain string is a text or a keyword."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Form:
-    """One piece of EDN.
+    """A form: an EDN value with its place in the text.
 
     Attributes
     ----------
     kind
-        What it is.
+        The kind of the form.
     value
-        Of nil, bool, int, float, string and char Python's value; the text of a keyword (with its colon) or symbol; a
-        `datetime` with time zone of an inst, a `uuid.UUID`; of collections the forms inside, of a map keys and values
-        in turn.
+        The Python value of nil, bool, int, float, string and char; the text of a keyword (with its colon) or symbol;
+        a `datetime` with time zone for an inst; a `uuid.UUID`; the forms of a collection, keys and values of a map
+        alternating.
     span
-        Where it stands; no part of what is compared.
+        Its place in the text; ignored in comparisons.
     depth
-        How deep collections stand within each other; 0 if it is none.
+        Nesting depth of collections; 0 for a scalar.
     """
 
     kind: Kind
@@ -49,64 +50,64 @@ class Form:
     depth: int = field(default=0, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """The form as EDN, cut off where it is long."""
+        """Return the form as EDN text, cut off after `MAX_PRINTED` characters."""
         pieces: list[str] = []
         waiting: list[Form | str] = [self]
         length = 0
-        while waiting and length <= SHOWN:
-            one = waiting.pop()
-            if isinstance(one, Form) and one.kind in COLLECTIONS:
-                inner: list[Form | str] = [OPENING[one.kind]]
-                for number, item in enumerate(one.value):
-                    inner += [" ", item] if number else [item]
-                waiting += reversed([*inner, CLOSING[one.kind]])
+        while waiting and length <= MAX_PRINTED:
+            item = waiting.pop()
+            if isinstance(item, Form) and item.kind in COLLECTIONS:
+                inner: list[Form | str] = [OPENING[item.kind]]
+                for index, element in enumerate(item.value):
+                    inner += [" ", element] if index else [element]
+                waiting += reversed([*inner, CLOSING[item.kind]])
                 continue
-            text = one if isinstance(one, str) else _spelled(one)
+            text = item if isinstance(item, str) else _format_scalar(item)
             pieces.append(text)
             length += len(text)
-        shown = "".join(pieces)
-        return shown if len(shown) <= SHOWN and not waiting else f"{shown[:SHOWN]}..."
+        printed = "".join(pieces)
+        return printed if len(printed) <= MAX_PRINTED and not waiting else f"{printed[:MAX_PRINTED]}..."
 
     @property
     def is_sequence(self) -> bool:
-        """Whether it is a list or a vector."""
+        """True for a list or a vector."""
         return self.kind in ("list", "vector")
 
     def is_symbol(self, *names: str) -> bool:
-        """Whether it is one of some symbols."""
+        """Return whether the form is a symbol in `names`."""
         return self.kind == "symbol" and self.value in names
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a symbol such as ``?x``."""
+        """True for a symbol such as ``?x``."""
         return self.kind == "symbol" and self.value.startswith("?") and len(self.value) > 1
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is ``_``."""
+        """True for ``_``."""
         return self.is_symbol("_")
 
     @property
     def is_source(self) -> bool:
-        """Whether it is a symbol such as ``$`` or ``$edges``."""
+        """True for a symbol such as ``$`` or ``$edges``."""
         return self.kind == "symbol" and self.value.startswith("$")
 
 
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     return _ESCAPED.get(char, char)
 
 
-def _spelled(form: Form) -> str:
+def _format_scalar(form: Form) -> str:
     value = form.value
     if form.kind == "nil":
         return "nil"
     if form.kind == "bool":
         return "true" if value else "false"
     if form.kind == "string":
-        escaped = "".join(map(_escaped, value))
+        escaped = "".join(map(_escape, value))
         return f'"{escaped}"'
     if form.kind == "char":
         return f"\\{value}"
@@ -118,7 +119,9 @@ def _spelled(form: Form) -> str:
 
 
 def plain(form: Form) -> Any:
-    """A form as Python's data: keywords are strings with their colon, lists and vectors lists, sets frozensets.
+    """Convert a form to Python data.
+
+    Keywords become strings with their colon, lists and vectors lists, sets frozensets.
 
     Examples
     --------
@@ -129,9 +132,9 @@ def plain(form: Form) -> Any:
     if form.kind == "symbol":
         return Symbol(form.value)
     if form.is_sequence:
-        return [plain(one) for one in form.value]
+        return [plain(item) for item in form.value]
     if form.kind == "set":
-        return frozenset(_hashable(plain(one)) for one in form.value)
+        return frozenset(_hashable(plain(item)) for item in form.value)
     if form.kind == "map":
         pairs = zip(form.value[::2], form.value[1::2], strict=True)
         return {_hashable(plain(key)): plain(value) for key, value in pairs}
@@ -142,12 +145,12 @@ def _hashable(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_hashable, value))
     if isinstance(value, dict):
-        return tuple((key, _hashable(one)) for key, one in value.items())
+        return tuple((key, _hashable(item)) for key, item in value.items())
     return value
 
 
-def form_of(data: Any, depth: int = 0) -> Form:
-    """Python's data as a form: the way back from `plain`, for queries that a program puts together.
+def to_form(data: Any, depth: int = 0) -> Form:
+    """Convert Python data to a form; the inverse of `plain`, for generated queries.
 
     Strings that begin with a colon are keywords, and those that begin with ``?``, ``$`` or ``%``, or that are ``_``,
     ``.`` or ``...``, are symbols, as is the first string of a tuple: ``("<", "?a", 5)``. Lists are vectors, tuples
@@ -156,24 +159,24 @@ def form_of(data: Any, depth: int = 0) -> Form:
     Raises
     ------
     ValueError
-        If data has no place in EDN; with what it is.
+        If the data cannot be represented in EDN; the message names its type.
 
     Examples
     --------
-    >>> print(form_of([":find", "?e", ":where", ["?e", ":age", "?a"], [("<", "?a", 30)]]))
+    >>> print(to_form([":find", "?e", ":where", ["?e", ":age", "?a"], [("<", "?a", 30)]]))
     [:find ?e :where [?e :age ?a] [(< ?a 30)]]
     """
     if depth > 100:
-        raise ValueError("it nests more than 100 deep")
+        raise ValueError("it nests deeper than 100 levels")
     if isinstance(data, Form):
         return data
     if data is None:
         return Form("nil", None)
     for kind, type_ in (("bool", bool), ("int", int), ("float", float), ("symbol", Symbol)):
         if isinstance(data, type_):
-            return Form(kind, data)  # type: ignore[arg-type]  # one of the four words
+            return Form(kind, data)  # type: ignore[arg-type]  # the kinds of the tuple above
     if isinstance(data, str):
-        return _of_text(data)
+        return _text_form(data)
     if isinstance(data, datetime):
         if data.tzinfo is None:
             raise ValueError(f"{data.isoformat()} has no time zone")
@@ -181,25 +184,25 @@ def form_of(data: Any, depth: int = 0) -> Form:
     if isinstance(data, uuid.UUID):
         return Form("uuid", data)
     if isinstance(data, dict):
-        items = [form_of(one, depth + 1) for pair in data.items() for one in pair]
+        items = [to_form(item, depth + 1) for pair in data.items() for item in pair]
         return _collection("map", items)
     if isinstance(data, (set, frozenset)):
-        return _collection("set", [form_of(one, depth + 1) for one in data])
+        return _collection("set", [to_form(item, depth + 1) for item in data])
     if isinstance(data, tuple):
-        items = [form_of(one, depth + 1) for one in data]
+        items = [to_form(item, depth + 1) for item in data]
         if items and isinstance(data[0], str) and items[0].kind == "string":
             items[0] = Form("symbol", data[0])
         return _collection("list", items)
     if isinstance(data, list):
-        return _collection("vector", [form_of(one, depth + 1) for one in data])
-    raise ValueError(f"a value of type '{type(data).__name__}' has no place in EDN: {data!r:.80}")
+        return _collection("vector", [to_form(item, depth + 1) for item in data])
+    raise ValueError(f"a value of type '{type(data).__name__}' cannot be represented in EDN: {data!r:.80}")
 
 
 def _collection(kind: Kind, items: list[Form]) -> Form:
-    return Form(kind, tuple(items), depth=1 + max((one.depth for one in items), default=0))
+    return Form(kind, tuple(items), depth=1 + max((item.depth for item in items), default=0))
 
 
-def _of_text(text: str) -> Form:
+def _text_form(text: str) -> Form:
     if text.startswith(":") and len(text) > 1:
         return Form("keyword", text)
     is_symbol = text in ("_", ".", "...") or (text[:1] in ("?", "$", "%") and not any(map(str.isspace, text)))

@@ -10,71 +10,71 @@ from gpu_wcoj.query.terms import Constant, Variable
 
 
 class Names:
-    """Gives each variable of a query one name, and helpers new ones."""
+    """Allocator of names of variables and helper relations."""
 
     def __init__(self) -> None:
         self.variables: dict[Var, Variable] = {}
-        self.taken: set[str] = {"true", "false", "null", "not"}
+        self.used: set[str] = {"true", "false", "null", "not"}
         self.n_blanks = 0
         self.n_helpers: dict[str, int] = {}
         self.helpers: set[str] = set()
 
     def term(self, term: Var | Const) -> Variable | Constant:
-        """What stands for a term."""
+        """Return the engine's variable or constant for a term."""
         if isinstance(term, Const):
             return Constant(term.value)
         if term not in self.variables:
-            name = spelled(term.name)
-            number = 1
-            while name in self.taken:
-                number += 1
-                name = f"{spelled(term.name)}_{number}"
-            self.taken.add(name)
+            name = datalog_name(term.name)
+            suffix = 1
+            while name in self.used:
+                suffix += 1
+                name = f"{datalog_name(term.name)}_{suffix}"
+            self.used.add(name)
             self.variables[term] = Variable(name)
         return self.variables[term]
 
-    def any(self, term: Var | Const | Blank) -> Variable | Constant:
-        """As `term`; each ``_`` is a variable of its own."""
+    def term_or_blank(self, term: Var | Const | Blank) -> Variable | Constant:
+        """Return the engine's term; each ``_`` becomes a new variable."""
         return self.blank() if isinstance(term, Blank) else self.term(term)
 
     def blank(self) -> Variable:
-        """A new ``_``."""
+        """Return a new blank variable."""
         self.n_blanks += 1
         return Variable(f"_#{self.n_blanks}")
 
     def helper(self, kind: str) -> str:
-        """A new name of a relation that no text can spell."""
+        """Return a new relation name that cannot be written in a text."""
         self.n_helpers[kind] = self.n_helpers.get(kind, 0) + 1
         name = f"{kind}#{self.n_helpers[kind]}"
         self.helpers.add(name)
         return name
 
 
-def spelled(name: str) -> str:
-    """A variable's name as Datalog can spell it.
+def datalog_name(name: str) -> str:
+    """Return a variable's name as a valid Datalog identifier.
 
     Examples
     --------
-    >>> spelled("?first-name"), spelled("?1st"), spelled("?x?")
+    >>> datalog_name("?first-name"), datalog_name("?1st"), datalog_name("?x?")
     ('first_name', 'v1st', 'x_')
     """
-    found = re.sub(r"\W", "_", name.removeprefix("?"))
-    return found if re.match(r"[A-Za-z]", found) else f"v{found}"
+    cleaned = re.sub(r"\W", "_", name.removeprefix("?"))
+    return cleaned if re.match(r"[A-Za-z]", cleaned) else f"v{cleaned}"
 
 
-def distinct(names: Mapping[int, str]) -> tuple[str, ...]:
-    """Names of columns, each once: those that are there twice get numbers.
+def unique_names(names: Mapping[int, str]) -> tuple[str, ...]:
+    """Return column names without duplicates: repeated names get a numeric suffix.
 
     Examples
     --------
-    >>> distinct({0: "x", 1: "x", 2: "y"})
+    >>> unique_names({0: "x", 1: "x", 2: "y"})
     ('x', 'x_2', 'y')
     """
-    found: list[str] = []
+    names_: list[str] = []
     for name in names.values():
-        number, one = 1, name
-        while one in found:
-            number += 1
-            one = f"{name}_{number}"
-        found.append(one)
-    return tuple(found)
+        suffix, candidate = 1, name
+        while candidate in names_:
+            suffix += 1
+            candidate = f"{name}_{suffix}"
+        names_.append(candidate)
+    return tuple(names_)

@@ -1,4 +1,4 @@
-"""What one clause becomes in the body of a rule."""
+"""Translation of clauses to parts of a rule body."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ZERO = Constant(0)
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a rule's body.
+    """Part of a rule body.
 
     Attributes
     ----------
     needs
-        The variables that other parts must bind.
+        The variables that another part must bind.
     is_plain
-        Whether it reads no helper.
+        True if it reads no helper relation.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -36,12 +36,12 @@ class Piece:
 
 @dataclass
 class Body:
-    """The body of a rule, as far as it has come.
+    """The body of a rule under construction.
 
     Attributes
     ----------
     outer
-        Parts of the rules around that may be taken over, where they bind something that this body needs.
+        Parts of the enclosing rules that may be copied where they bind a variable that this body needs.
     """
 
     outer: tuple[Piece, ...]
@@ -49,90 +49,94 @@ class Body:
 
     @property
     def available(self) -> tuple[Piece, ...]:
-        """What a body within this one may take over."""
+        """The parts that a nested body may copy."""
         return (*self.outer, *self.pieces)
 
-    def asking(self, wanted: Iterable[Variable]) -> list[Piece]:
-        """What binds what a rule is asked with, and all that narrows it down, other rules aside.
+    def binding_pieces(self, variables: Iterable[Variable]) -> list[Piece]:
+        """Return the parts that bind and restrict the arguments of a rule, without other rules.
 
-        Without that, a rule that counts down to 0 would be asked for all numbers below.
+        Without the restricting parts, a rule that counts down to 0 would be called with all numbers below.
         """
         available = self.available
-        chosen = needed(available, wanted)
-        rest = [piece for piece in available if piece.is_plain and piece not in chosen]
+        chosen = pieces_that_bind(available, variables)
+        remaining = [piece for piece in available if piece.is_plain and piece not in chosen]
         while True:
-            bound = {one for piece in chosen for one in piece.binds}
-            joined = [piece for piece in rest if piece.needs <= bound and (piece.binds | piece.needs) & bound]
+            bound = {variable for piece in chosen for variable in piece.binds}
+            joined = [piece for piece in remaining if piece.needs <= bound and (piece.binds | piece.needs) & bound]
             if not joined:
                 return [piece for piece in available if piece in chosen]
             chosen += joined
-            rest = [piece for piece in rest if piece not in joined]
+            remaining = [piece for piece in remaining if piece not in joined]
 
-    def taken(self, wanted: Iterable[Variable] = ()) -> list[Piece]:
-        """The parts of the rule: those of this body, and what they and `wanted` need of those around."""
-        bound = {one for piece in self.pieces for one in piece.binds}
-        missing = {*wanted, *(one for piece in self.pieces for one in piece.needs)} - bound
-        return [*needed(self.outer, missing), *self.pieces]
+    def rule_pieces(self, variables: Iterable[Variable] = ()) -> list[Piece]:
+        """Return the parts of this body, and the outer parts that bind its free variables."""
+        bound = {variable for piece in self.pieces for variable in piece.binds}
+        missing = {*variables, *(variable for piece in self.pieces for variable in piece.needs)} - bound
+        return [*pieces_that_bind(self.outer, missing), *self.pieces]
 
 
-def needed(pieces: Sequence[Piece], wanted: Iterable[Variable]) -> list[Piece]:
-    """The parts that bind what is wanted, with what they need themselves, and the comparisons of what they bind.
+def pieces_that_bind(pieces: Sequence[Piece], variables: Iterable[Variable]) -> list[Piece]:
+    """Return the parts that bind `variables`, with their dependencies and comparisons.
 
-    Comparisons may keep a calculation from what it cannot be asked of, such as a division by zero.
+    A comparison may protect a calculation, for example from a division by zero.
     """
-    waiting = list(dict.fromkeys(wanted))
+    waiting = list(dict.fromkeys(variables))
     bound: set[Variable] = set()
     chosen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one in bound:
+        variable = waiting.pop()
+        if variable in bound:
             continue
-        at = next(at for at, piece in enumerate(pieces) if one in piece.binds)
-        chosen.add(at)
-        bound |= pieces[at].binds
-        waiting += pieces[at].needs - bound
+        index = next(index for index, piece in enumerate(pieces) if variable in piece.binds)
+        chosen.add(index)
+        bound |= pieces[index].binds
+        waiting += pieces[index].needs - bound
     if chosen:
-        chosen |= {at for at, one in enumerate(pieces) if one.comparisons and not one.binds and one.needs <= bound}
-    return [pieces[at] for at in sorted(chosen)]
+        chosen |= {
+            index
+            for index, piece in enumerate(pieces)
+            if piece.comparisons and not piece.binds and piece.needs <= bound
+        }
+    return [pieces[index] for index in sorted(chosen)]
 
 
-def compared(names: Names, clause: Predicate, env: Env) -> list[Comparison]:
-    """The comparisons that a predicate stands for, all of which must hold."""
-    terms = [names.term(one) for one in clause.terms]
+def to_comparisons(names: Names, clause: Predicate, env: Env) -> list[Comparison]:
+    """Return the comparisons of a predicate, all of which must hold."""
+    terms = [names.term(term) for term in clause.terms]
     if clause.op in TESTS:
         return [Comparison(TESTS[clause.op], terms[0], ZERO)]
     if clause.op in PARITY:
         return [Comparison(PARITY[clause.op], Call("%", (terms[0], Constant(2))), ZERO)]
     op = COMPARISONS[clause.op]
     if op == "!=":
-        first, second = (frozenset({one.type}) if isinstance(one, Const) else env.get(one) for one in clause.terms)
+        first, second = (frozenset({term.type}) if isinstance(term, Const) else env.get(term) for term in clause.terms)
         if meet(first, second) == frozenset():
             return []  # values of two types are unequal
-    found = []
+    comparisons = []
     for left, right in zip(clause.terms, clause.terms[1:], strict=False):
-        one, other = alike(names, (left, right), env)
-        found.append(Comparison("=" if op == "==" else op, one, other))
-    return found
+        left_term, right_term = unify_numbers(names, (left, right), env)
+        comparisons.append(Comparison("=" if op == "==" else op, left_term, right_term))
+    return comparisons
 
 
-def alike(names: Names, terms: Sequence[Var | Const], env: Env) -> list[Expression]:
-    """Terms with numbers of one type: longs beside doubles are made doubles, as Clojure does."""
-    types = [frozenset({one.type}) if isinstance(one, Const) else env.get(one) for one in terms]
+def unify_numbers(names: Names, terms: Sequence[Var | Const], env: Env) -> list[Expression]:
+    """Return terms with numbers of one type; longs beside doubles become doubles."""
+    types = [frozenset({term.type}) if isinstance(term, Const) else env.get(term) for term in terms]
     mixed = DOUBLE in types and LONG in types
-    found: list[Expression] = []
-    for one, kind in zip(terms, types, strict=True):
-        term = names.term(one)
+    unified: list[Expression] = []
+    for operand, kind in zip(terms, types, strict=True):
+        term = names.term(operand)
         if mixed and kind == LONG:
-            found.append(
+            unified.append(
                 Constant(float(term.value)) if isinstance(term, Constant) else Call("double", (term,))  # type: ignore[arg-type]  # an int
             )
         else:
-            found.append(term)
-    return found
+            unified.append(term)
+    return unified
 
 
-def calculated(names: Names, text: Text, clause: Function, env: Env) -> Expression:
-    """The value of a function."""
+def to_expression(names: Names, text: Text, clause: Function, env: Env) -> Expression:
+    """Return the value of a function as an expression."""
     op, terms = clause.op, clause.terms
     if op == "identity":
         return names.term(terms[0])
@@ -140,30 +144,30 @@ def calculated(names: Names, text: Text, clause: Function, env: Env) -> Expressi
         return Call("strlen", (names.term(terms[0]),))
     if op == "str":
         return _text(names, text, clause)
-    numbers = alike(names, terms, env)
+    numbers = unify_numbers(names, terms, env)
     if op in ("inc", "dec"):
         return Call("+" if op == "inc" else "-", (numbers[0], Constant(1)))
     if op == "mod":
-        rest = Call("%", (numbers[0], numbers[1]))
-        return Call("%", (Call("+", (rest, numbers[1])), numbers[1]))
+        remainder = Call("%", (numbers[0], numbers[1]))
+        return Call("%", (Call("+", (remainder, numbers[1])), numbers[1]))
     symbol = ARITHMETIC[op]
     if len(numbers) == 1:
         return Call(symbol, (numbers[0],))
-    found = numbers[0]
-    for one in numbers[1:]:
-        found = Call(symbol, (found, one))
-    return found
+    value = numbers[0]
+    for operand in numbers[1:]:
+        value = Call(symbol, (value, operand))
+    return value
 
 
 def _text(names: Names, text: Text, clause: Function) -> Expression:
     parts: list[Expression] = []
-    for one in clause.terms:
-        if isinstance(one, Var):
-            parts.append(names.term(one))
-        elif one.type in ("double", "instant"):
-            raise text.unsupported(f"'str' of {one} is not supported; write the text", clause.span)
+    for operand in clause.terms:
+        if isinstance(operand, Var):
+            parts.append(names.term(operand))
+        elif operand.type in ("double", "instant"):
+            raise text.unsupported(f"'str' of {operand} is not supported; write the text", clause.span)
         else:
-            value = ("true" if one.value else "false") if one.type == "boolean" else str(one.value)
+            value = ("true" if operand.value else "false") if operand.type == "boolean" else str(operand.value)
             parts.append(Constant(value))
     if len(parts) == 1:
         return parts[0]
@@ -176,10 +180,10 @@ def piece_of(
     result: Variable | None = None,
     is_plain: bool = True,
 ) -> Piece:
-    """A part whose atoms bind all their variables, and whose comparisons bind `result` if there is one."""
-    binds = frozenset(one for atom in atoms for one in atom.variables)
-    used = frozenset(one for comparison in comparisons for one in comparison.variables)
+    """Return a part whose atoms bind their variables and whose comparisons bind `result`."""
+    binds = frozenset(variable for atom in atoms for variable in atom.variables)
+    used = frozenset(variable for comparison in comparisons for variable in comparison.variables)
     if result is not None:
-        used = frozenset(one for comparison in comparisons for one in variables_of([comparison.right]))
+        used = frozenset(variable for comparison in comparisons for variable in variables_of([comparison.right]))
         return Piece(tuple(atoms), tuple(comparisons), (), binds | ({result} - used), used, is_plain)
     return Piece(tuple(atoms), tuple(comparisons), (), binds, used - binds, is_plain)

@@ -1,7 +1,7 @@
-"""What binds the variables of a query: an order in which its clauses can be worked out, and which variables join.
+"""Scoping: an evaluation order of clauses, and the variables on which they join.
 
 A clause binds its variables (a pattern, a rule), or needs some of them bound (a predicate, a function's arguments, the
-variables that an ``or`` or ``not`` only asks about). Where a text puts a clause does not matter.
+variables that an ``or`` or ``not`` only tests). The order of clauses in the text does not matter.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
     variables_of,
 )
-from gpu_wcoj.query.edn.where import Clauses, inside
+from gpu_wcoj.query.edn.where import ClauseReader, substitute
 
 Vars = frozenset[Var]
 
 
 @dataclass(frozen=True)
 class _Order:
-    """How far clauses can be worked out.
+    """An evaluation order of clauses, as far as their variables can be bound.
 
     Attributes
     ----------
     steps
-        Those that can be, in order.
+        The clauses that can be evaluated, in order.
     bound
-        The variables that are bound in the end.
+        The variables that are bound after all steps.
     waiting
-        Those that cannot be, with what they miss.
+        The other clauses, with their unbound variables.
     """
 
     steps: tuple[Clause, ...]
@@ -50,128 +50,134 @@ class _Order:
 
 
 class Scopes:
-    """Puts clauses in order, and gives variables that do not join names of their own.
+    """Resolver of scopes: orders clauses, and renames local variables.
 
     Attributes
     ----------
     needs
-        Per rule, the places that its clauses do not bind, so that callers must.
+        Per rule, the arguments that its clauses do not bind and its callers must bind.
     """
 
-    def __init__(self, rules: Mapping[str, RuleSet], reader: Clauses) -> None:
+    def __init__(self, rules: Mapping[str, RuleSet], reader: ClauseReader) -> None:
         self.rules, self.reader = rules, reader
         self.needs: dict[str, frozenset[int]] = dict.fromkeys(rules, frozenset())
-        self.known: dict[tuple[int, Vars], tuple[tuple[Clause, ...], _Order]] = {}
+        self.memo: dict[tuple[int, Vars], tuple[tuple[Clause, ...], _Order]] = {}
         changed = True
-        ways = itertools.cycle((list(rules.items()), list(rules.items())[::-1]))
+        orders = itertools.cycle((list(rules.items()), list(rules.items())[::-1]))
         while changed:
             changed = False
-            for name, rule in next(ways):
-                found = frozenset(at for branch in rule.branches for at in self._needed(branch))
-                if not found <= self.needs[name]:
-                    self.needs[name] |= found
-                    self.known.clear()
+            for name, rule in next(orders):
+                unbound = frozenset(place for branch in rule.branches for place in self._unbound_places(branch))
+                if not unbound <= self.needs[name]:
+                    self.needs[name] |= unbound
+                    self.memo.clear()
                     changed = True
 
-    def resolved(self, text: Text, clauses: tuple[Clause, ...], given: Vars = frozenset()) -> tuple[Clause, ...]:
-        """Clauses in an order in which they can be worked out; those in ``or`` and ``not``, too."""
-        order = self._order(clauses, given)
+    def resolve(self, text: Text, clauses: tuple[Clause, ...], outer: Vars = frozenset()) -> tuple[Clause, ...]:
+        """Return clauses in evaluation order, recursively within ``or`` and ``not``."""
+        order = self._order(clauses, outer)
         self._refuse_waiting(text, order)
-        return tuple(self._resolved(text, one, order.bound) for one in order.steps)
+        return tuple(self._resolve_clause(text, step, order.bound) for step in order.steps)
 
     def rule(self, name: str) -> RuleSet:
-        """A rule whose clauses are in order."""
+        """Return a rule with its clauses in evaluation order."""
         rule = self.rules[name]
         branches = []
         for branch in rule.branches:
-            asked = frozenset(
-                variable for at, variable in enumerate(branch.head) if rule.required[at] or at in self.needs[name]
+            needed = frozenset(
+                variable
+                for place, variable in enumerate(branch.head)
+                if rule.required[place] or place in self.needs[name]
             )
-            order = self._order(branch.clauses, asked)
+            order = self._order(branch.clauses, needed)
             self._refuse_waiting(branch.text, order)
-            clauses = tuple(self._resolved(branch.text, one, order.bound) for one in order.steps)
+            clauses = tuple(self._resolve_clause(branch.text, step, order.bound) for step in order.steps)
             branches.append(replace(branch, clauses=clauses))
         return replace(rule, branches=tuple(branches))
 
     def bound(self, clauses: tuple[Clause, ...]) -> Vars:
-        """The variables that clauses bind."""
+        """Return the variables that clauses bind."""
         return self._order(clauses, frozenset()).bound
 
-    def _needed(self, branch: Branch) -> Iterable[int]:
-        """The places of a rule's head that a branch needs bound."""
-        given: Vars = frozenset()
+    def _unbound_places(self, branch: Branch) -> Iterable[int]:
+        """Return the positions in a rule's head that a branch needs bound."""
+        bound: Vars = frozenset()
         while True:
-            order = self._order(branch.clauses, given)
-            missing = frozenset(one for _, each in order.waiting for one in each) | (set(branch.head) - order.bound)
-            wanted = frozenset(branch.head) & missing - given
-            if not wanted:
-                return [at for at, one in enumerate(branch.head) if one in given]
-            given |= wanted - _hoped(order) or wanted
+            order = self._order(branch.clauses, bound)
+            missing = frozenset(variable for _, each in order.waiting for variable in each) | (
+                set(branch.head) - order.bound
+            )
+            needed = frozenset(branch.head) & missing - bound
+            if not needed:
+                return [place for place, variable in enumerate(branch.head) if variable in bound]
+            bound |= needed - _bindable(order) or needed
 
-    def _order(self, clauses: tuple[Clause, ...], given: Vars) -> _Order:
-        key = id(clauses), given
-        if key not in self.known:
-            last = self._ordered(clauses, given, frozenset())
-            self.known[key] = clauses, self._ordered(clauses, given, last.bound)
-        return self.known[key][1]
+    def _order(self, clauses: tuple[Clause, ...], outer: Vars) -> _Order:
+        key = id(clauses), outer
+        if key not in self.memo:
+            preliminary = self._compute_order(clauses, outer, frozenset())
+            self.memo[key] = clauses, self._compute_order(clauses, outer, preliminary.bound)
+        return self.memo[key][1]
 
-    def _ordered(self, clauses: tuple[Clause, ...], given: Vars, final: Vars) -> _Order:
-        """The order, where variables of `final` are known to be bound in the end."""
-        bound = set(given)
+    def _compute_order(self, clauses: tuple[Clause, ...], outer: Vars, final: Vars) -> _Order:
+        """Compute the order, given that the variables of `final` will be bound at the end."""
+        bound = set(outer)
         steps: list[Clause] = []
-        ready: deque[int] = deque()  # rules and branches are asked last, when all that narrows them down is there
-        last = deque(at for at, one in enumerate(clauses) if isinstance(one, (Call, Or)))
-        ready.extend(at for at, one in enumerate(clauses) if not isinstance(one, (Call, Or, Not)))
+        ready: deque[int] = deque()  # calls and ``or`` come last, when their arguments are restricted
+        deferred = deque(position for position, clause in enumerate(clauses) if isinstance(clause, (Call, Or)))
+        ready.extend(position for position, clause in enumerate(clauses) if not isinstance(clause, (Call, Or, Not)))
         missing: dict[int, Vars] = {}
         asking: dict[Var, list[int]] = {}
-        while ready or last:
-            at = ready.popleft() if ready else last.popleft()
-            needed, provided = self._links(clauses[at], bound, final)
-            missing[at] = needed - bound
-            if missing[at]:
-                for one in missing[at]:
-                    asking.setdefault(one, []).append(at)
+        while ready or deferred:
+            position = ready.popleft() if ready else deferred.popleft()
+            needed, provided = self._links(clauses[position], bound, final)
+            missing[position] = needed - bound
+            if missing[position]:
+                for variable in missing[position]:
+                    asking.setdefault(variable, []).append(position)
                 continue
-            del missing[at]
-            steps.append(clauses[at])
-            for one in provided - bound:
-                bound.add(one)
-                for other in asking.pop(one, ()):
-                    queue = last if isinstance(clauses[other], (Call, Or)) else ready
-                    if other in missing and other not in queue:
-                        queue.append(other)
-        for at, clause in enumerate(clauses):
+            del missing[position]
+            steps.append(clauses[position])
+            for variable in provided - bound:
+                bound.add(variable)
+                for dependent in asking.pop(variable, ()):
+                    queue = deferred if isinstance(clauses[dependent], (Call, Or)) else ready
+                    if dependent in missing and dependent not in queue:
+                        queue.append(dependent)
+        for position, clause in enumerate(clauses):
             if isinstance(clause, Not):
                 needed, _ = self._links(clause, bound, final)
                 if needed - bound:
-                    missing[at] = needed - bound
+                    missing[position] = needed - bound
                 else:
                     steps.append(clause)
-        waiting = tuple((clauses[at], missing[at]) for at in sorted(missing))
+        waiting = tuple((clauses[position], missing[position]) for position in sorted(missing))
         return _Order(tuple(steps), frozenset(bound), waiting)
 
     def _links(self, clause: Clause, bound: AbstractSet[Var], final: Vars) -> tuple[Vars, Vars]:
-        """The variables that a clause needs, and those that it binds."""
+        """Return the variables that a clause needs, and the variables that it binds."""
         used = frozenset(variables_of(clause))
         if isinstance(clause, Predicate):
             return used, frozenset()
         if isinstance(clause, Function):
-            arguments = frozenset(one for one in clause.terms if isinstance(one, Var))
+            arguments = frozenset(term for term in clause.terms if isinstance(term, Var))
             return arguments, used
         if isinstance(clause, Call):
-            asked = self.needs[clause.name]
+            unbound_places = self.needs[clause.name]
             required = self.rules[clause.name].required
             needed = frozenset(
-                term for at, term in enumerate(clause.terms) if isinstance(term, Var) and (at in asked or required[at])
+                term
+                for place, term in enumerate(clause.terms)
+                if isinstance(term, Var) and (place in unbound_places or required[place])
             )
             return needed, used
         if isinstance(clause, Or):
-            found = self._or(clause, used & bound)
-            weak = used & final - found.provided
-            return found.missing | weak, found.provided
+            effect = self._or(clause, used & bound)
+            weak = used & final - effect.provided
+            return effect.missing | weak, effect.provided
         if isinstance(clause, Not):
             order = self._order(clause.clauses, used & bound)
-            missing = frozenset(one for _, each in order.waiting for one in each)
+            missing = frozenset(variable for _, each in order.waiting for variable in each)
             if clause.variables is not None or not used & bound:
                 missing |= used
             return missing, frozenset()
@@ -180,32 +186,32 @@ class Scopes:
     def _or(self, clause: Or, bound: Vars) -> _Or:
         used = frozenset(variables_of(clause))
         orders = [self._order(branch, bound) for branch in clause.branches]
-        missing = frozenset(one for order in orders for _, each in order.waiting for one in each)
+        missing = frozenset(variable for order in orders for _, each in order.waiting for variable in each)
         ends = [order.bound & used for order in orders]
-        some = frozenset(one for end in ends for one in end)
-        every = frozenset(one for one in some if all(one in end for end in ends))
+        some = frozenset(variable for end in ends for variable in end)
+        every = frozenset(variable for variable in some if all(variable in end for end in ends))
         missing |= some - every
         missing |= frozenset(clause.required) - bound
         if clause.variables is not None:
             missing |= used - every
         return _Or(missing, every)
 
-    def _resolved(self, text: Text, clause: Clause, bound: Vars) -> Clause:
-        """The clause, in a scope where in the end `bound` are bound; variables that do not join are renamed."""
+    def _resolve_clause(self, text: Text, clause: Clause, bound: Vars) -> Clause:
+        """Return a clause for a scope that binds `bound`, with its local variables renamed."""
         if not isinstance(clause, (Not, Or)):
             return clause
         used = tuple(dict.fromkeys(variables_of(clause)))
-        joins = tuple(one for one in used if one in bound)
+        joins = tuple(variable for variable in used if variable in bound)
         scope = next(self.reader.scopes)
-        own = {one: replace(one, scope=scope) for one in used if one not in bound}
+        replacements = {variable: replace(variable, scope=scope) for variable in used if variable not in bound}
         if isinstance(clause, Not):
-            inner = tuple(inside(one, own) for one in clause.clauses)
-            return replace(clause, variables=joins, clauses=self.resolved(text, inner, frozenset(joins)))
+            inner = tuple(substitute(inner_clause, replacements) for inner_clause in clause.clauses)
+            return replace(clause, variables=joins, clauses=self.resolve(text, inner, frozenset(joins)))
         branches = []
-        given = frozenset(joins)
+        joined = frozenset(joins)
         for branch in clause.branches:
-            inner = tuple(inside(one, own) for one in branch)
-            branches.append(self.resolved(text, inner, given))
+            inner = tuple(substitute(inner_clause, replacements) for inner_clause in branch)
+            branches.append(self.resolve(text, inner, joined))
         return replace(clause, variables=joins, branches=tuple(branches))
 
     def _refuse_waiting(self, text: Text, order: _Order) -> None:
@@ -215,26 +221,26 @@ class Scopes:
             elif isinstance(clause, Or) and not missing & frozenset(variables_of(clause)):
                 for branch in clause.branches:
                     self._refuse_waiting(text, self._order(branch, order.bound))
-            names = list(dict.fromkeys(map(str, sorted(missing - _hoped(order) or missing, key=str))))
-            shown = ", ".join(f"'{one}'" for one in names)
-            what = f"insufficient bindings: {shown} {'is' if len(names) == 1 else 'are'} not bound by another clause"
+            names = list(dict.fromkeys(map(str, sorted(missing - _bindable(order) or missing, key=str))))
+            listing = ", ".join(f"'{name}'" for name in names)
+            what = f"insufficient bindings: {listing} {'is' if len(names) == 1 else 'are'} not bound by another clause"
             raise text.error(what, clause.span)
 
 
-def _hoped(order: _Order) -> Vars:
-    """The variables that clauses which wait would bind."""
-    found: set[Var] = set()
+def _bindable(order: _Order) -> Vars:
+    """Return the variables that the waiting clauses would bind."""
+    variables: set[Var] = set()
     for clause, missing in order.waiting:
         if isinstance(clause, Function):
-            found |= {clause.result} - set(clause.terms) if isinstance(clause.result, Var) else set()
+            variables |= {clause.result} - set(clause.terms) if isinstance(clause.result, Var) else set()
         elif isinstance(clause, (Call, Or)):
-            found |= set(variables_of(clause)) - missing
-    return frozenset(found)
+            variables |= set(variables_of(clause)) - missing
+    return frozenset(variables)
 
 
 @dataclass(frozen=True)
 class _Or:
-    """What an ``or`` misses, and what it binds."""
+    """The variables that an ``or`` needs, and the variables that it binds."""
 
     missing: Vars
     provided: Vars

@@ -1,4 +1,4 @@
-"""What a query reads: databases of datoms, and plain relations."""
+"""Sources of a query: databases of datoms, and plain relations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.schema import DataType
 
 TYPES = ("long", "ref", "double", "string", "keyword", "boolean", "instant", "uuid", "bytes")
-"""The types of attributes. A ref is the number of an entity, and so a long."""
+"""The types of attributes. A ref is an entity id, which is a long."""
 
 TEXT = "text"
-"""The type of texts from outside, which are strings or keywords."""
+"""The type of texts of arguments and plain relations: strings or keywords."""
 
 OPAQUE = "?"
-"""The type of values of which nothing is known but that they are of one type."""
+"""The type of values that have one unknown type."""
 
 ENGINE = {
     "long": "int64",
@@ -29,15 +29,15 @@ ENGINE = {
     "uuid": "string",
     "bytes": "binary",
 }
-"""The engine's type of a column that holds values of a type."""
+"""The engine's column type for each type of value."""
 
 RELATIONS = {kind: f"datoms_{'long' if kind == 'ref' else kind}" for kind in TYPES}
-"""Which relation ``(e, a, v)`` holds the datoms of a type: refs are held with the longs."""
+"""The relation ``(e, a, v)`` of the datoms of each type; refs share the longs' relation."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """What is known of an attribute: one of `TYPES`, and whether a value has one entity at most."""
+    """An attribute: its type (one of `TYPES`), and whether its values are unique."""
 
     type: str
     unique: bool = False
@@ -50,13 +50,13 @@ class Datoms:
     Attributes
     ----------
     attributes
-        What is known of each attribute, by its keyword: ``{":g/to": Attribute("ref")}``.
+        The typed attributes by their keywords: ``{":g/to": Attribute("ref")}``.
     relations
-        Per type of value, the relation ``(e: int64, a: string, v)`` that holds such datoms.
+        Per type of value, the relation ``(e: int64, a: string, v)`` of such datoms.
     untyped
-        Attributes that the schema names and that have no type yet.
+        Attributes of the schema that have no type yet.
     is_strict
-        Refuse attributes that are in neither; else a query notes them as undeclared.
+        Reject attributes that are in neither; else a query reports them as undeclared.
     """
 
     attributes: Mapping[str, Attribute]
@@ -72,11 +72,11 @@ class Relation:
     Attributes
     ----------
     name
-        What the engine calls it.
+        The engine's name of the relation.
     columns
-        Names of its columns; none if they are not known, and then queries say how many there are.
+        Names of its columns; empty if unknown, and then the queries determine their number.
     types
-        Per column Arrow's name of its type, or None where that is not known.
+        Per column Arrow's name of its type, or None if unknown.
     """
 
     name: str
@@ -88,15 +88,15 @@ Source = Datoms | Relation
 
 
 def forward_attribute(name: str) -> str | None:
-    """Return the attribute that a reversed one reads from its value to its entity; None if the name is not reversed.
+    """Return the attribute behind a reversed name, or None if the name is not reversed.
 
     Examples
     --------
     >>> forward_attribute(":person/_boss"), forward_attribute(":_boss"), forward_attribute(":boss")
     (':person/boss', ':boss', None)
     """
-    space, slash, last = name.rpartition("/") if "/" in name else (":", "", name[1:])
-    return f"{space}{slash}{last[1:]}" if len(last) > 1 and last.startswith("_") else None
+    space, slash, local_name = name.rpartition("/") if "/" in name else (":", "", name[1:])
+    return f"{space}{slash}{local_name[1:]}" if len(local_name) > 1 and local_name.startswith("_") else None
 
 
 _FAMILIES = {
@@ -110,7 +110,7 @@ _FAMILIES = {
 
 
 def type_of_column(name: str | None) -> str:
-    """The type of values in a column of a plain relation, by Arrow's name of it.
+    """Return the type of values in a column of a plain relation, from Arrow's type name.
 
     Examples
     --------
@@ -127,5 +127,5 @@ def type_of_column(name: str | None) -> str:
 
 
 def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
-    """The source of a name, which may be written with or without ``$`` in front."""
+    """Return the source of a name, which may be written with or without ``$``."""
     return sources.get(name) or sources.get(name.removeprefix("$") if name.startswith("$") else f"${name}")
