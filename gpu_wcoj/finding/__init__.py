@@ -1,7 +1,7 @@
-"""Motifs over tables: what they match, once or kept up to date.
+"""Matches of motifs in tables, once or kept up to date.
 
-`tables.py` holds the vertices and edges, `wanted.py` reads which columns are asked for, `matcher.py` runs the rules,
-`matches.py` is what comes out.
+`tables.py` holds the vertices and edges, `wanted.py` parses the requested columns, `matcher.py` runs the rules,
+`matches.py` is the result.
 """
 
 from gpu_wcoj.finding.calls import find

@@ -29,54 +29,55 @@ def find(
     dst: str = "dst",
     **options: Any,
 ) -> Matches:
-    """The matches of a motif in a graph.
+    """Find the matches of a motif in a graph.
 
     Parameters
     ----------
     motif
         Terms such as ``(a)-[e]->(b); !(b)-[]->(a)``; see `gpu_wcoj.query.motif.parse`.
     graph
-        A GraphFrame, or whatever has ``vertices`` and ``edges``, in place of these two.
+        A GraphFrame, or any object with ``vertices`` and ``edges``, instead of these two arguments.
     vertices
-        A table with a column ``id`` and any others; a row each. Without it, vertices are the ends of the edges.
+        A table with a column ``id`` and any others, one row per vertex. Without it, vertices are the ends of the edges.
     edges
-        A table with columns ``src`` and ``dst`` and any others. Every row is an edge, also if another one is equal.
+        A table with columns ``src`` and ``dst`` and any others, one row per edge. Equal rows are different edges.
     where
-        What columns have to satisfy, as in SQL: ``"t.amount > 900 AND a.country IN ('CH', 'LI')"``. What it asks of
-        one element restricts that before anything is joined.
+        A condition on columns, as in SQL: ``"t.amount > 900 AND a.country IN ('CH', 'LI')"``. Conditions on a single
+        element are applied before the join.
     semantics
-        What has to differ: ``"homomorphism"``, nothing (as in GraphFrames and SQL); ``"edges-distinct"``, edges (as in
-        Cypher); ``"nodes-distinct"``, vertices, and edges between the same ones (as networkx finds monomorphisms). What
-        has one name is one.
+        Elements that must differ: ``"homomorphism"``, none (as in GraphFrames and SQL); ``"edges-distinct"``, edges
+        (as in Cypher); ``"nodes-distinct"``, vertices, and edges between the same vertices (networkx monomorphisms).
+        Elements of the same name are always the same.
     columns
-        What matches show: elements, as structs of all their columns, or single columns, ``"a.id"``. By default every
-        element that has a name, in the order in which they first stand.
+        Columns of the matches: elements, as structs of all their columns, or single columns, ``"a.id"``. By default
+        all named elements, in order of first occurrence.
     ids
-        Vertices that are restricted to a list of ids each: ``{"a": [1, 2]}``.
+        Vertices restricted to lists of ids: ``{"a": [1, 2]}``.
     id, src, dst
-        What these columns are called.
+        Names of the key columns.
     options
-        Those of `gpu_wcoj.program.Program`: ``backend``, ``threads`` and the like.
+        Options of `gpu_wcoj.program.Program`, such as ``backend`` and ``threads``.
 
     Notes
     -----
-    As in GraphFrames, a match is a row for each choice of edges, also of those without a name: parallel edges give a
-    row each. Unlike there, a negated term only leaves matches out, and never merges equal rows; terms may stand in any
-    order; and where several terms are undirected or ranges, their ``_hop``, ``_pattern`` and ``_direction`` are
-    numbered: ``_direction1``, ``_direction2``.
+    As in GraphFrames, there is a row per choice of edges, including unnamed edges: parallel edges give a row each.
+    Unlike GraphFrames, a negated term only removes matches and never merges equal rows; terms may come in any order;
+    and if several terms are undirected or ranges, their ``_hop``, ``_pattern`` and ``_direction`` are numbered:
+    ``_direction1``, ``_direction2``.
 
     An undirected edge ``(a)-[e]-(b)`` is found once from either of its ends. At a loop these are one end, and the
     semantics decides: under ``"edges-distinct"`` and ``"nodes-distinct"`` the loop is one match, in the direction
-    ``out``, as in Cypher (Neo4j, Memgraph), GQL, SQL/PGQ and networkx. Vertices of two names are two under the latter:
-    there ``(a)-[e]-(a)`` finds it and ``(a)-[e]-(b)`` does not. Under ``"homomorphism"`` it is two, ``out`` and
-    ``in``, as GraphFrames unites both directions and tells them apart. The same holds for undirected chains of loops.
+    ``out``, as in Cypher (Neo4j, Memgraph), GQL, SQL/PGQ and networkx. Under ``"nodes-distinct"``, vertices of
+    different names differ: ``(a)-[e]-(a)`` finds the loop, ``(a)-[e]-(b)`` does not. Under ``"homomorphism"`` it is two
+    matches, ``out`` and ``in``, as in the union of both directions in GraphFrames. The same holds for undirected chains
+    of loops.
 
     Raises
     ------
     MotifSyntaxError, UnsupportedError
-        If the motif or the condition cannot be read or answered.
+        If the motif or the condition cannot be read or is not supported.
     ColumnError, SchemaError, UsageError
-        If names or tables do not fit.
+        If a name is unknown or a table has the wrong columns.
 
     Examples
     --------

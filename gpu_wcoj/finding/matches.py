@@ -1,4 +1,4 @@
-"""What a motif matches: rows with the columns that were asked for."""
+"""Matches of a motif: rows with the requested columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_wcoj.column import Int64Array
 from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.finding.wanted import Wanted
+from gpu_wcoj.finding.wanted import MatchColumn
 from gpu_wcoj.query.motif.form import Graph, Part
 from gpu_wcoj.zset.zset import ZSet
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False, repr=False)
 @entry_point
 class Matches:
-    """Matches of a motif, or how they change.
+    """Matches of a motif, or a change of the matches.
 
-    Whatever takes an Arrow stream takes them. Equal rows stand as many times as there are matches; of a change, each
-    row stands once, and its weight says how many came, or, below 0, went.
+    The object can be read as an Arrow stream. Equal rows are repeated once per match. A change has each row once, with
+    its weight: the number of added matches, negative for removed ones.
 
     Attributes
     ----------
     names
         The columns' names.
     is_change
-        Whether rows have weights, which are the last column then.
+        True if rows have weights, in the last column.
 
     Examples
     --------
@@ -49,8 +49,8 @@ class Matches:
     └───────────┴───────────┘
     """
 
-    _wanted: tuple[Wanted, ...]
-    _found: Sequence[tuple[Part, ZSet]]
+    _columns: tuple[MatchColumn, ...]
+    _parts: Sequence[tuple[Part, ZSet]]
     _lookup: Lookup
     is_change: bool = False
     _session: Any = None
@@ -58,11 +58,11 @@ class Matches:
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
-        return tuple(one.label for one in self._wanted)
+        return tuple(column.label for column in self._columns)
 
     @property
     def weight_name(self) -> str | None:
-        """What the weights of a change are called; None if there are none."""
+        """The name of the weight column of a change; None without weights."""
         if not self.is_change:
             return None
         name = "weight"
@@ -72,18 +72,18 @@ class Matches:
 
     @cached_property
     def _rows(self) -> tuple[Any, Int64Array]:
-        """The columns as a table, and how often each row counts."""
+        """The columns as a table, and the weight of each row."""
         from gpu_wcoj.arrow.matched import net, stacked
 
-        tables = [self._lookup.table(self._wanted, part, found) for part, found in self._found]
-        weights = np.concatenate([found.weights for _, found in self._found])
+        tables = [self._lookup.table(self._columns, part, matches) for part, matches in self._parts]
+        weights = np.concatenate([matches.weights for _, matches in self._parts])
         rows = stacked(tables)
         return net(rows, weights) if self.is_change else (rows, weights)
 
     @property
     def net(self) -> int:
-        """How many matches there are, or, of a change, by how many they become more."""
-        return sum(int(found.weights.astype(object).sum()) for _, found in self._found)
+        """The number of matches, or the net change of that number."""
+        return sum(int(matches.weights.astype(object).sum()) for _, matches in self._parts)
 
     def __len__(self) -> int:
         if self.is_change:
@@ -97,7 +97,7 @@ class Matches:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> Any:
-        """The rows as a ``pyarrow.Table``, of a change with their weights last.
+        """Return the rows as a ``pyarrow.Table``; a change has its weights in the last column.
 
         Examples
         --------
@@ -114,31 +114,33 @@ class Matches:
         return with_column(rows, self.weight_name, weights)
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas frame; structs are dictionaries."""
+        """Return the rows as a pandas DataFrame; structs are dictionaries."""
         from gpu_wcoj.arrow import to_pandas
 
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
-        """The rows as a Polars frame."""
+        """Return the rows as a Polars DataFrame."""
         from gpu_wcoj.arrow import to_polars
 
         return to_polars(self.to_arrow())
 
     def to_spark(self, spark: Any = None) -> Any:
-        """The rows as a DataFrame of Spark: of this session, or of that which the graph came from."""
+        """Return the rows as a Spark DataFrame, in this session or that of the graph."""
         session = spark or self._session
         if session is None:
-            raise UsageError("the graph did not come from Spark, so a session is needed.\n  Pass it: to_spark(spark).")
+            raise UsageError.missing(
+                "to_spark of a graph that is not from Spark", "a session", "Pass it: to_spark(spark)."
+            )
         return session.createDataFrame(self.to_arrow())
 
     def to_zset(self) -> ZSet:
-        """The rows as a Z-set; only flat columns have a place there.
+        """Return the rows as a Z-set; struct columns are not supported.
 
         Raises
         ------
         UnsupportedTypeError
-            If a column is a struct, or of another type that the engine has no place for.
+            If a column is a struct, or of another type that the engine does not support.
         """
         from gpu_wcoj.arrow.matched import with_column
 
@@ -146,11 +148,11 @@ class Matches:
         name = "weight"
         while name in self.names:
             name = f"_{name}"
-        found = ZSet.from_arrow(with_column(rows, name, weights), weight=name)
-        return found if self.is_change else found.with_weight_name(None)
+        zset = ZSet.from_arrow(with_column(rows, name, weights), weight=name)
+        return zset if self.is_change else zset.with_weight_name(None)
 
     def rows(self) -> list[tuple[tuple[Any, ...], int]]:
-        """The distinct rows as Python values, as pairs ``(tuple, weight)``; structs are dictionaries.
+        """Return the distinct rows as pairs ``(tuple, weight)``; structs are dictionaries.
 
         Examples
         --------
@@ -181,9 +183,9 @@ class Matches:
         columns = []
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             values = [*column[:half].to_pylist(), *column[-half:].to_pylist()] if is_cut else column.to_pylist()
-            is_number = all(type(one) in (int, float) for one in values if one is not None)
+            is_number = all(type(value) in (int, float) for value in values if value is not None)
             kind = "struct" if str(column.type).startswith("struct<") else str(column.type)
-            cells = ["NULL" if one is None else clean(str(one)) for one in values]
+            cells = ["NULL" if value is None else clean(str(value)) for value in values]
             columns.append(Shown(clean(name), clean(kind), cells, is_number))
         weights = None if self.weight_name is None else columns.pop()
         return laid_out(columns, weights, is_cut)
@@ -196,95 +198,95 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """The tables that matches point into, as they were when these were found.
+    """The tables that matches refer to, as of the tick of the matches.
 
     Attributes
     ----------
     vertices
         None if vertices are the ends of edges and have no other columns.
     edges
-        All rows, also those that went.
+        All rows, including deleted ones.
     """
 
     graph: Graph
     vertices: Held | None
     edges: Held
 
-    def table(self, wanted: Sequence[Wanted], part: Part, found: ZSet) -> Any:
-        """The columns of the matches of one part."""
+    def table(self, match_columns: Sequence[MatchColumn], part: Part, matches: ZSet) -> Any:
+        """Return the requested columns of the matches of a part."""
         from gpu_wcoj.arrow.matched import table_of, values_of
 
-        size = len(found)
+        size = len(matches)
         columns: dict[tuple[str, str], Any] = {
-            (one.name, one.what): values_of(column)
-            for one, column in zip(part.elements, found.columns if size else (), strict=False)
+            (element.name, element.what): values_of(column)
+            for element, column in zip(part.elements, matches.columns if size else (), strict=False)
         }
-        arrays = [self._array(one, part, columns, size) for one in wanted]
-        return table_of([one.label for one in wanted], arrays)
+        arrays = [self._array(column_, part, columns, size) for column_ in match_columns]
+        return table_of([column_.label for column_ in match_columns], arrays)
 
-    def _array(self, one: Wanted, part: Part, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
+    def _array(self, column: MatchColumn, part: Part, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
         from gpu_wcoj.arrow.matched import constant, no_text, replaced
 
-        if one.kind == "vertex":
-            return self._vertex(one, columns, size)
-        if one.kind == "edge":
-            return self._edge(one, columns, size)
-        if one.name in part.told:
-            return constant(part.told[one.name], size)
-        direction = columns.get((one.name, "told"))
+        if column.kind == "vertex":
+            return self._vertex(column, columns, size)
+        if column.kind == "edge":
+            return self._edge(column, columns, size)
+        if column.name in part.constants:
+            return constant(part.constants[column.name], size)
+        direction = columns.get((column.name, "told"))
         if direction is None:
             return no_text(size)
-        return replaced(direction, part.patterns[one.name]) if one.name in part.patterns else direction
+        return replaced(direction, part.patterns[column.name]) if column.name in part.patterns else direction
 
-    def _vertex(self, one: Wanted, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
+    def _vertex(self, column: MatchColumn, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
         from gpu_wcoj.arrow.matched import nothing, places, structs, table_of
 
         graph = self.graph
-        ids = columns.get((one.name, "id"))
-        rows = columns.get((one.name, "row"))
+        ids = columns.get((column.name, "id"))
+        rows = columns.get((column.name, "row"))
         if self.vertices is None:
             if ids is None:
-                return nothing(self._ends(), one.field, size)
-            return ids if one.field else structs(table_of([graph.id], [ids]))
+                return nothing(self._ends(), column.field, size)
+            return ids if column.field else structs(table_of([graph.id], [ids]))
         if rows is not None:
-            return _shown_of(self.vertices.take(numbers_of(rows), one.field and [one.field]), one)
+            return _select(self.vertices.take(row_numbers(rows), column.field and [column.field]), column)
         if ids is None:
-            return nothing(self.vertices.schema, one.field, size)
+            return nothing(self.vertices.schema, column.field, size)
         kind = self.vertices.schema.field(graph.id).type
-        if one.field == graph.id:
+        if column.field == graph.id:
             return ids if ids.type == kind else ids.cast(kind)
         present, _ = self.vertices.present()
         if present.column_names == [graph.id]:
             return structs(table_of([graph.id], [ids.cast(kind)]))
-        chosen = present.select([one.field]) if one.field else present
-        return _shown_of(chosen.take(places(ids, present.column(graph.id))), one)
+        chosen = present.select([column.field]) if column.field else present
+        return _select(chosen.take(places(ids, present.column(graph.id))), column)
 
-    def _edge(self, one: Wanted, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
+    def _edge(self, column: MatchColumn, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
         from gpu_wcoj.arrow.matched import nothing, pair
 
-        graph, own = self.graph, self.edges.schema
-        rows = columns.get((one.name, "row"))
-        src, dst = columns.get((one.name, "src")), columns.get((one.name, "dst"))
-        if one.field in (graph.src, graph.dst):
-            found = src if one.field == graph.src else dst
-            return nothing(own, one.field, size) if found is None else found.cast(own.field(one.field).type)
+        graph, schema = self.graph, self.edges.schema
+        rows = columns.get((column.name, "row"))
+        src, dst = columns.get((column.name, "src")), columns.get((column.name, "dst"))
+        if column.field in (graph.src, graph.dst):
+            ends = src if column.field == graph.src else dst
+            return nothing(schema, column.field, size) if ends is None else ends.cast(schema.field(column.field).type)
         if rows is not None:
-            return _shown_of(self.edges.take(numbers_of(rows), one.field and [one.field]), one)
+            return _select(self.edges.take(row_numbers(rows), column.field and [column.field]), column)
         if src is not None and dst is not None:
-            return _shown_of(pair(src, dst, (graph.src, graph.dst), own), one)
-        return nothing(own, one.field, size)
+            return _select(pair(src, dst, (graph.src, graph.dst), schema), column)
+        return nothing(schema, column.field, size)
 
     def _ends(self) -> Any:
         return self.edges.nothing.select([self.graph.src]).rename_columns([self.graph.id]).schema
 
 
-def numbers_of(rows: Any) -> Int64Array:
-    """Numbers of rows, as NumPy's."""
-    found: Int64Array = rows.to_numpy(zero_copy_only=False)
-    return found
+def row_numbers(rows: Any) -> Int64Array:
+    """Return row numbers as a NumPy array."""
+    numbers: Int64Array = rows.to_numpy(zero_copy_only=False)
+    return numbers
 
 
-def _shown_of(rows: Any, one: Wanted) -> Any:
+def _select(rows: Any, column: MatchColumn) -> Any:
     from gpu_wcoj.arrow.matched import one_piece, structs
 
-    return one_piece(rows.column(one.field)) if one.field else structs(rows)
+    return one_piece(rows.column(column.field)) if column.field else structs(rows)

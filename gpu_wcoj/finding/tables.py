@@ -1,4 +1,4 @@
-"""The vertices and the edges of a graph, as they were given and as they change."""
+"""The vertices and the edges of a graph, and their changes."""
 
 from __future__ import annotations
 
@@ -21,97 +21,102 @@ if TYPE_CHECKING:
     from gpu_wcoj.program import Program
 
 
-def given(data: Any, what: str) -> Any:
-    """A table as it was given; a `ZSet` gives rows as often as they weigh."""
+def as_table(data: Any, what: str) -> Any:
+    """Return data as a table; the rows of a `ZSet` are repeated by their weights."""
     from gpu_wcoj.arrow.given import as_given
 
     if not isinstance(data, ZSet):
         return as_given(data, what)
     weights = data.weights
     if bool((weights < 0).any()):
-        raise UsageError(f"{what} hold a row of negative weight.\n  Begin with rows that are there.")
+        raise UsageError(
+            f"{what} have a row of negative weight: expected weights from 0 on.\n  Begin with present rows."
+        )
     rows = as_given(data.with_weight_name(None), what)
     return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One of the two. Immutable but for its index, which is made when a row is first looked for.
+    """The vertices or the edges. Immutable except for its lazily built indexes.
 
     Attributes
     ----------
     name
         ``vertices`` or ``edges``.
     names
-        Names of all columns that rows come with.
+        Names of all columns of inserted rows.
     keys
-        Columns without nulls: the id, or both ends.
-    held
-        The rows, of those columns that are needed.
+        Names of the columns without nulls: the id, or both ends.
+    contents
+        The rows, with the needed columns.
     is_unique
-        Whether no two rows may have the same keys, as of vertices.
+        True if keys are unique, as for vertices.
     """
 
     name: str
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    held: Held
+    contents: Held
     is_unique: bool
     index: list[RowIndex] = field(default_factory=list)
 
     @staticmethod
-    def of(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
-        """Of a table as `given` gives it, these columns."""
+    def from_data(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
+        """Create a table from the needed columns of `data`, a result of `as_table`."""
         from gpu_wcoj.arrow.given import kinds_of, read_rows, refuse_nulls
         from gpu_wcoj.arrow.held import Held
 
         what = f"the {name}"
         rows = read_rows(data, what, needed)
         refuse_nulls(rows, keys, what)
-        found = Table(name, tuple(kinds_of(data)), tuple(keys), Held.of(what, rows), name == "vertices")
-        if found.is_unique:
-            found.check_unique()
-        return found
+        table = Table(name, tuple(kinds_of(data)), tuple(keys), Held.of(what, rows), name == "vertices")
+        if table.is_unique:
+            table.check_unique()
+        return table
 
     def check_unique(self) -> None:
         """Raise if two rows have the same keys."""
         from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 
-        rows, _ = self.held.present()
-        matrix = key_matrix(rows.select(self.keys), self.held.what, *dictionaries(), self.keys)
+        rows, _ = self.contents.present()
+        matrix = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries(), self.keys)
         _, first, count = np.unique(matrix, axis=1, return_index=True, return_counts=True)
         if len(count) and int(count.max()) > 1:
             key = rows.select(self.keys).take(first[np.argmax(count)][None]).to_pylist()[0]
             raise SchemaError(
-                f"the {self.name} have {count.max()} rows of the {self.keys[0]} {key[self.keys[0]]!r}.\n"
-                "  A vertex is one row; leave the others out."
+                f"the {self.name} have several rows of the {self.keys[0]} {key[self.keys[0]]!r}:"
+                f" got {count.max()}, expected 1.\n"
+                "  Remove the other rows of the vertex."
             )
 
-    def changed(self, data: Any) -> Changed:
-        """The table after a change.
+    def apply_change(self, data: Any) -> TableChange:
+        """Return the table after a change.
 
         Raises
         ------
         SchemaError
-            If a row goes that is not there, or a vertex comes that is.
+            If a deleted row is missing, or an inserted vertex is present.
         """
         from gpu_wcoj.arrow.given import as_given, refuse_nulls, split_change
 
-        what = self.held.what
+        what = self.contents.what
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
-        rows, weights = split_change(self._named(as_given(data, what)), what, self.names, self.held.schema.names)
+        rows, weights = split_change(self._named(as_given(data, what)), what, self.names, self.contents.schema.names)
         refuse_nulls(rows, self.keys, what)
-        _, rows = self.held.alike(rows)
-        gone = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
-        coming = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))
-        if self.is_unique and len(coming):
-            self.check_new(coming, gone)
-        every, come = self.held.plus(coming)
-        return Changed(replace(self, held=every.minus(gone) if len(gone) else every), every, gone, come)
+        _, rows = self.contents.alike(rows)
+        removed = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
+        added_rows = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))
+        if self.is_unique and len(added_rows):
+            self.check_new(added_rows, removed)
+        contents, added = self.contents.plus(added_rows)
+        return TableChange(
+            replace(self, contents=contents.minus(removed) if len(removed) else contents), contents, removed, added
+        )
 
     def _named(self, data: Any) -> Any:
-        """The rows under the names of the table's columns, where theirs only count."""
+        """Return rows with unnamed columns under the column names of the table."""
         from gpu_wcoj.arrow.given import kinds_of
         from gpu_wcoj.arrow.table import is_of_spark
 
@@ -122,90 +127,90 @@ class Table:
         return data.toDF(*called) if is_of_spark(data) else data.rename_columns(called)
 
     def find(self, rows: Any, times: Int64Array) -> Int64Array:
-        """Numbers of rows that hold the same, each so many times."""
+        """Return the numbers of `times` stored rows equal to each of `rows`."""
         if len(rows) == 0:
             return np.empty(0, np.int64)
-        found = self.indexed(self.held.schema.names).find(self.held, rows, times.tolist())
-        for at, (numbers, wanted) in enumerate(zip(found, times.tolist(), strict=True)):
-            if len(numbers) < wanted:
-                (row,) = rows.slice(at, 1).to_pylist()
-                there = f"{len(numbers)} times" if numbers else "not there"
+        row_numbers = self.index_of(self.contents.schema.names).find(self.contents, rows, times.tolist())
+        for index, (numbers, count) in enumerate(zip(row_numbers, times.tolist(), strict=True)):
+            if len(numbers) < count:
+                (row,) = rows.slice(index, 1).to_pylist()
+                there = f"{len(numbers)} times" if numbers else "0 times"
                 raise SchemaError(
-                    f"a row of the {self.name} is to go {wanted} times and is {there}: {row!r:.200}.\n"
-                    "  Nothing was changed. A row goes by its values in these columns, which are those that are kept."
+                    f"a row of the {self.name} cannot be deleted {count} times, it is present {there}: {row!r:.200}.\n"
+                    "  Nothing was changed. Rows are compared by these columns; other columns are not stored."
                 )
-        return np.array([number for numbers in found for number in numbers], np.int64)
+        return np.array([number_ for numbers in row_numbers for number_ in numbers], np.int64)
 
-    def check_new(self, rows: Any, gone: Int64Array) -> None:
-        """Raise if a row that comes has the keys of another one, of those that go aside."""
+    def check_new(self, rows: Any, removed: Int64Array) -> None:
+        """Raise if an inserted row has the keys of another row that is not deleted."""
         from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
 
-        keys = key_matrix(rows.select(self.keys), self.held.what, *dictionaries())
+        keys = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries())
         _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
-        taken = first[count > 1].tolist()
-        left = self.held.minus(gone) if len(gone) else self.held
-        found = self.indexed(self.keys).find(left, rows, [1] * len(rows))
-        taken += [at for at, numbers in enumerate(found) if numbers]
-        if taken:
-            key = rows.column(self.keys[0])[taken[0]].as_py()
+        repeated = first[count > 1].tolist()
+        remaining = self.contents.minus(removed) if len(removed) else self.contents
+        matches = self.index_of(self.keys).find(remaining, rows, [1] * len(rows))
+        repeated += [index for index, numbers in enumerate(matches) if numbers]
+        if repeated:
+            key = rows.column(self.keys[0])[repeated[0]].as_py()
             raise SchemaError(
-                f"the vertex {key!r} comes, and is there already or comes twice.\n"
+                f"the inserted vertex {key!r} is already present or is inserted twice.\n"
                 "  Nothing was changed. To change a vertex, delete its row (weight -1) and insert the new one."
             )
 
-    def indexed(self, columns: Sequence[str]) -> RowIndex:
-        """The index of these columns, with all rows that are there."""
+    def index_of(self, columns: Sequence[str]) -> RowIndex:
+        """Return an up-to-date index of these columns."""
         from gpu_wcoj.arrow.row_index import RowIndex
 
-        for one in self.index:
-            if one.columns == tuple(columns):
-                one.catch_up(self.held)
-                return one
-        one = RowIndex(columns, self.held.what, self.keys)
-        one.catch_up(self.held)
-        self.index.append(one)
-        return one
+        for index in self.index:
+            if index.columns == tuple(columns):
+                index.catch_up(self.contents)
+                return index
+        index = RowIndex(columns, self.contents.what, self.keys)
+        index.catch_up(self.contents)
+        self.index.append(index)
+        return index
 
-    def whole(self, program: Program, columns: Sequence[str]) -> Incoming:
-        """All rows, as the program's input."""
+    def all_rows(self, program: Program, columns: Sequence[str]) -> Incoming:
+        """Return all rows as an input of the program."""
         nothing = np.empty(0, np.int64)
-        return _incoming(self.name, program, self.held, nothing, self.held.present()[1], columns)
+        return _incoming(self.name, program, self.contents, nothing, self.contents.present()[1], columns)
 
 
 @dataclass(frozen=True, eq=False)
-class Changed:
+class TableChange:
     """A change of a table.
 
     Attributes
     ----------
     after
         The table after it.
-    every
-        The rows of before and after.
-    gone, come
-        The numbers of those that went and came.
+    contents
+        The rows before and after.
+    removed, added
+        The numbers of the deleted and inserted rows.
     """
 
     after: Table
-    every: Held
-    gone: Int64Array
-    come: Int64Array
+    contents: Held
+    removed: Int64Array
+    added: Int64Array
 
-    def incoming(self, program: Program, columns: Sequence[str]) -> Incoming:
-        """The change of the program's input."""
-        read = _incoming(self.after.name, program, self.every, self.gone, self.come, columns)
-        if not len(self.gone):
+    def to_input(self, program: Program, columns: Sequence[str]) -> Incoming:
+        """Return the change as an input of the program."""
+        read = _incoming(self.after.name, program, self.contents, self.removed, self.added, columns)
+        if not len(self.removed):
             return read
-        weights = np.ones(len(self.gone) + len(self.come), np.int64)
-        weights[: len(self.gone)] = -1
+        weights = np.ones(len(self.removed) + len(self.added), np.int64)
+        weights[: len(self.removed)] = -1
         return replace(read, weights=weights)
 
 
 def _incoming(
-    name: str, program: Program, held: Held, gone: Int64Array, come: Int64Array, columns: Sequence[str]
+    name: str, program: Program, contents: Held, removed: Int64Array, added: Int64Array, columns: Sequence[str]
 ) -> Incoming:
     from gpu_wcoj.arrow.held import numbered
 
-    rows = numbered(held, np.concatenate([gone, come]), columns, ROW)
+    rows = numbered(contents, np.concatenate([removed, added]), columns, ROW)
     size = len(columns)
     return read_change(name, rows, size, tuple(columns), [None] * size, program.dictionaries, reserves_weight=False)

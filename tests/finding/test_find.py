@@ -211,7 +211,7 @@ def test_both_zeros_are_one_vertex():
 
 @pytest.mark.parametrize("motif", [None, b"(a)", 5])
 def test_a_motif_is_text(motif: object):
-    with pytest.raises(UsageError, match="a motif is text"):
+    with pytest.raises(UsageError, match="a motif has the wrong type"):
         gw.find(motif, edges={"src": [1], "dst": [2]})
 
 

@@ -117,7 +117,7 @@ def test_matches_as_a_z_set_and_as_text():
     assert repr(many).count("…") == 2
     assert len(repr(many).splitlines()) == 17
     assert "<p>Matches: 30 rows, 2 columns</p>" in many._repr_html_()
-    with pytest.raises(UsageError, match=r"a session is needed"):
+    with pytest.raises(UsageError, match=r"needs a session"):
         found.to_spark()
     matcher = gw.Matcher("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
     changed = matcher.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
@@ -132,31 +132,31 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"edges": None}, UsageError, "a motif needs edges"),
-        ({"columns": ["x"]}, UsageError, "the motif has no 'x'.\n  It has: 'a', 'e', 'b'"),
+        ({"edges": None}, UsageError, "a motif needs edges, which is missing"),
+        ({"columns": ["x"]}, UsageError, "unknown column of the motif 'x': expected one of 'a', 'b', 'e'"),
         ({"columns": ["e.m"]}, ColumnError, "relation 'edges' has no column 'm'"),
         ({"columns": ["a.n"]}, ColumnError, "relation 'vertices' has no column 'n'"),
-        ({"columns": "a"}, UsageError, "columns are a list of texts"),
-        ({"columns": [1]}, UsageError, "columns are named by texts"),
-        ({"columns": []}, UsageError, "no columns are asked for"),
-        ({"columns": ["a", "a"]}, UsageError, "the column 'a' is asked for twice"),
+        ({"columns": "a"}, UsageError, "columns has the wrong type: got str"),
+        ({"columns": [1]}, UsageError, "an element of columns has the wrong type: got int"),
+        ({"columns": []}, UsageError, "columns is empty: expected at least one column"),
+        ({"columns": ["a", "a"]}, UsageError, "the column 'a' is given twice in columns"),
         ({"where": "e.m = 1"}, SchemaError, r"has no column 'm' \(line 1, column 1 of <where>\)"),
         ({"where": "a.n = 1"}, SchemaError, "relation 'vertices' has no column 'n'"),
         ({"where": "e.n = 'x'"}, TypeMismatchError, "compares it with 'x'"),
-        ({"src": "from"}, SchemaError, r"the edges have no column 'from'.*\n.*Name it: src='...'"),
-        ({"vertices": {"key": [1]}}, SchemaError, r"the vertices have no column 'id'"),
-        ({"vertices": {"id": [1, 2, 1]}}, SchemaError, "the vertices have 2 rows of the id 1"),
+        ({"src": "from"}, SchemaError, r"the edges need a column 'from', which is missing.*\n.*Name it: src='...'"),
+        ({"vertices": {"key": [1]}}, SchemaError, r"the vertices need a column 'id', which is missing"),
+        ({"vertices": {"id": [1, 2, 1]}}, SchemaError, "the vertices have several rows of the id 1: got 2"),
         ({"vertices": {"id": [1, None]}}, SchemaError, "the vertices, column 'id': row 1 is null"),
         ({"vertices": {"id": ["x"]}}, TypeMismatchError, "joins relation"),
         ({"edges": {"src": [1, None], "dst": [1, 2]}}, SchemaError, "the edges, column 'src': row 1 is null"),
-        ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', which is used inside"),
-        ({"edges": [(1, 2)]}, SchemaError, "the edges have no column 'src'"),
-        ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "hold a row of negative weight"),
+        ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', a name that is reserved"),
+        ({"edges": [(1, 2)]}, SchemaError, "the edges need a column 'src'"),
+        ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "have a row of negative weight"),
         ({"edges": 5}, TypeMismatchError, "which is no table"),
-        ({"ids": {"e": [1]}}, UsageError, "ids are given of 'e', which is no vertex"),
+        ({"ids": {"e": [1]}}, UsageError, "ids= names an unknown vertex 'e'"),
         ({"ids": {"a": {"x": [1], "y": [2]}}}, SchemaError, "are a table of 2 columns; one is allowed"),
-        ({"bag": True}, UsageError, "the option 'bag' is not for motifs"),
-        ({"semantics": "iso"}, UsageError, "there is no semantics 'iso'"),
+        ({"bag": True}, UsageError, "the option 'bag' of a motif is not supported"),
+        ({"semantics": "iso"}, UsageError, "unknown semantics 'iso'"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, error, message):
@@ -200,7 +200,7 @@ def test_a_value_that_a_narrower_type_does_not_hold_is_refused():
 
 def test_graphs_and_tables_are_given_once():
     graph = SimpleNamespace(vertices={"id": [1]}, edges=LINES)
-    with pytest.raises(UsageError, match="a graph has its vertices and edges already"):
+    with pytest.raises(UsageError, match="a graph and vertices= or edges= cannot be combined"):
         gw.find("(a)", graph, edges=LINES)
-    with pytest.raises(UsageError, match="an object of type 'int' is no graph"):
+    with pytest.raises(UsageError, match="the graph has the wrong type: got int"):
         gw.find("(a)", 5)

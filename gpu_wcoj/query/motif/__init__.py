@@ -1,14 +1,14 @@
-"""Motifs, the patterns of GraphFrames, as rules.
+"""Motifs, the graph patterns of GraphFrames, compiled to rules.
 
-`reading.py` parses a motif's text into a `Motif` (`pattern.py`) and refuses what has no one meaning; `chains.py` spells
-out edges of several hops; `condition.py` parses what ``where`` asks, and `cases.py` turns it into conjunctions of which
-no two hold at once, which `expressions.py` writes down; `compiling.py` writes rules over the vertices and the edges,
-one by one through `way.py`.
+`reading.py` parses a motif's text into a `Motif` (`pattern.py`) and rejects ambiguous motifs; `chains.py` expands
+variable-length edges; `condition.py` parses ``where``, `cases.py` normalises it to disjoint conjunctions, and
+`expressions.py` translates those; `compiling.py` writes rules over the vertices and the edges, with `way.py` for each
+path expansion.
 """
 
 from gpu_wcoj.query.motif.compiling import compiled
-from gpu_wcoj.query.motif.form import Compiled, Element, Graph, Semantics
+from gpu_wcoj.query.motif.form import CompiledMotif, Element, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 
-__all__ = ["Compiled", "Element", "Graph", "Motif", "Semantics", "compiled", "parse"]
+__all__ = ["CompiledMotif", "Element", "Graph", "Motif", "Semantics", "compiled", "parse"]

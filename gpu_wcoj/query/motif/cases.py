@@ -1,8 +1,8 @@
-"""Conditions as conjuncts, with negation in the comparisons, and as conjunctions of which no two hold at once.
+"""Normal forms of conditions: conjuncts without negation, and disjoint conjunctions.
 
-Under SQL's three values, what is unknown is not true. Once negation has moved inwards to the comparisons, a condition
-is true where enough of them are true. A conjunct that is an OR becomes a filter; only one whose sides join elements is
-taken apart, so that a bag of matches counts each match once.
+In SQL's three-valued logic, unknown is not true. After negation is pushed down to the comparisons, a condition is a
+monotone formula of them. An OR becomes a filter; only an OR whose sides join elements is split, into disjoint cases, so
+that a bag of matches counts each match once.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from gpu_wcoj.query.motif.condition import (
 )
 from gpu_wcoj.query.terms import Constant
 
-MOST_CASES = 64
-"""How many conjunctions the conditions of a motif become at most."""
-MOST_SPLIT = 8
-"""How many sides of an OR become conjunctions of their own at most."""
+MAX_CASES = 64
+"""The largest number of conjunctions that the conditions of a motif become."""
+MAX_SPLIT = 8
+"""The largest number of sides of an OR that is split into conjunctions."""
 
 Case = tuple["Condition | Untrue", ...]
 
 
 @dataclass(frozen=True)
 class Untrue:
-    """That a condition is false or unknown."""
+    """A negated condition: it is false or unknown."""
 
     condition: Condition
 
@@ -57,117 +57,124 @@ _COMPARED: dict[str, Callable[[Anything, Anything], bool]] = {
 
 
 def conjuncts(condition: Condition) -> tuple[Condition, ...]:
-    """The parts that have all to be true, without `Not`.
+    """Return the conjuncts of a condition, without `Not`.
 
     Examples
     --------
     >>> from gpu_wcoj.query.motif import parse as parse_motif
     >>> from gpu_wcoj.query.motif.condition import parse
-    >>> given = parse("NOT (a.x > 1 OR a.y = 'n') AND a.z < 3", parse_motif("(a)"))
-    >>> print(*conjuncts(given), sep="; ")
+    >>> condition = parse("NOT (a.x > 1 OR a.y = 'n') AND a.z < 3", parse_motif("(a)"))
+    >>> print(*conjuncts(condition), sep="; ")
     a.x <= 1; a.y != "n"; a.z < 3
     """
-    found: list[Condition] = []
-    waiting = [_inwards(condition, False)]
+    parts: list[Condition] = []
+    waiting = [_push_negation(condition, False)]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, All):
-            waiting = [*one.parts, *waiting]
+        part = waiting.pop(0)
+        if isinstance(part, All):
+            waiting = [*part.parts, *waiting]
         else:
-            found.append(one)
-    return tuple(found)
+            parts.append(part)
+    return tuple(parts)
 
 
-def _inwards(one: Condition, is_negated: bool) -> Condition:
-    """The condition, or its negation, with negation in the comparisons."""
-    while isinstance(one, Not):
-        one, is_negated = one.part, not is_negated
-    if isinstance(one, (All, Any)):
-        parts = tuple(_inwards(part, is_negated) for part in one.parts)
-        return All(parts) if isinstance(one, All) != is_negated else Any(parts)
-    if isinstance(one, IsNull):
-        return _null(one.value, one.is_negated != is_negated)
-    if isinstance(one, Among):
-        is_out = one.is_negated != is_negated
-        if (is_out and one.has_null) or not (is_out or one.among):
+def _push_negation(condition: Condition, is_negated: bool) -> Condition:
+    """Return the condition, or its negation, with negation pushed down to comparisons."""
+    while isinstance(condition, Not):
+        condition, is_negated = condition.part, not is_negated
+    if isinstance(condition, (All, Any)):
+        parts = tuple(_push_negation(part, is_negated) for part in condition.parts)
+        return All(parts) if isinstance(condition, All) != is_negated else Any(parts)
+    if isinstance(condition, IsNull):
+        return _null_test(condition.value, condition.is_negated != is_negated)
+    if isinstance(condition, Among):
+        is_out = condition.is_negated != is_negated
+        if (is_out and condition.has_null) or not (is_out or condition.values):
             return Truth(False)
-        return replace(one, is_negated=is_out, has_null=False)
+        return replace(condition, is_negated=is_out, has_null=False)
     if not is_negated:
-        return one
-    if isinstance(one, Truth):
-        return Truth(not one.holds)
-    return replace(one, op=_OPPOSITE[one.op])
+        return condition
+    if isinstance(condition, Truth):
+        return Truth(not condition.holds)
+    return replace(condition, op=_OPPOSITE[condition.op])
 
 
-def _null(value: Value, is_negated: bool) -> Condition:
-    """A value that is calculated is null where one of its fields is."""
+def _null_test(value: Value, is_negated: bool) -> Condition:
+    """Return a null test on the fields of a value; an operation is null if a field is."""
     if isinstance(value, (Field, Null, Constant)):
         return IsNull(value, is_negated)
-    parts = tuple(IsNull(one, is_negated) for one in dict.fromkeys(fields_of(value)))
+    parts = tuple(IsNull(field, is_negated) for field in dict.fromkeys(fields_of(value)))
     if not parts:
         return Truth(is_negated)
     return All(parts) if is_negated else Any(parts)
 
 
-def known(condition: Condition, values: Callable[[Field], Value]) -> Condition:
-    """The condition with fields replaced, and what that decides left out."""
+def simplify(condition: Condition, values: Callable[[Field], Value]) -> Condition:
+    """Replace fields by their values, and remove the decided parts of a condition."""
     if isinstance(condition, Truth):
         return condition
     if isinstance(condition, (All, Any)):
         is_all = isinstance(condition, All)
-        parts = [known(part, values) for part in condition.parts]
+        parts = [simplify(part, values) for part in condition.parts]
         if any(isinstance(part, Truth) and part.holds != is_all for part in parts):
             return Truth(not is_all)
-        left = tuple(part for part in parts if not isinstance(part, Truth))
-        if len(left) == 1:
-            return left[0]
-        return (All(left) if is_all else Any(left)) if left else Truth(is_all)
+        undecided = tuple(part for part in parts if not isinstance(part, Truth))
+        if len(undecided) == 1:
+            return undecided[0]
+        return (All(undecided) if is_all else Any(undecided)) if undecided else Truth(is_all)
     if isinstance(condition, Not):
-        raise AssertionError("negation stands in the comparisons")
+        raise AssertionError("negation was not pushed down to the comparisons")
     if isinstance(condition, IsNull):
-        value = _replaced(condition.value, values)
+        value = _substitute(condition.value, values)
         if isinstance(value, Field):
             return replace(condition, value=value)
         return Truth(isinstance(value, Null) != condition.is_negated)
     if isinstance(condition, Among):
-        value = _replaced(condition.value, values)
+        value = _substitute(condition.value, values)
         if isinstance(value, Null):
             return Truth(False)
         if isinstance(value, Constant):
-            return Truth(any(_holds("=", value, one) for one in condition.among) != condition.is_negated)
+            return Truth(any(_compare("=", value, constant) for constant in condition.values) != condition.is_negated)
         return replace(condition, value=value)
-    left_value, right_value = _replaced(condition.left, values), _replaced(condition.right, values)
+    left_value, right_value = _substitute(condition.left, values), _substitute(condition.right, values)
     if isinstance(left_value, Null) or isinstance(right_value, Null):
         return Truth(False)
     if isinstance(left_value, Constant) and isinstance(right_value, Constant):
-        return Truth(_holds(condition.op, left_value, right_value))
+        return Truth(_compare(condition.op, left_value, right_value))
     return replace(condition, left=left_value, right=right_value)
 
 
-def _holds(op: str, left: Constant, right: Constant) -> bool:
-    kinds = {"a number" if type(one.value) in (int, float) else type(one.value).__name__ for one in (left, right)}
+def _compare(op: str, left: Constant, right: Constant) -> bool:
+    kinds = {
+        "a number" if type(constant.value) in (int, float) else type(constant.value).__name__
+        for constant in (left, right)
+    }
     if len(kinds) > 1:
-        raise TypeMismatchError(f"'{left} {op} {right}' compares values of two types; they do not compare.")
+        raise TypeMismatchError(
+            f"'{left} {op} {right}' compares values of different types: expected values of the same type."
+        )
     return _COMPARED[op](left.value, right.value)
 
 
-def _replaced(value: Value, values: Callable[[Field], Value]) -> Value:
+def _substitute(value: Value, values: Callable[[Field], Value]) -> Value:
     if isinstance(value, Field):
         return values(value)
     if not isinstance(value, Operation):
         return value
-    operands = tuple(_replaced(one, values) for one in value.operands)
-    if any(isinstance(one, Null) for one in operands):
+    operands = tuple(_substitute(operand, values) for operand in value.operands)
+    if any(isinstance(operand, Null) for operand in operands):
         return Null()
-    numbers = [one.value for one in operands if isinstance(one, Constant)]
+    numbers = [operand.value for operand in operands if isinstance(operand, Constant)]
     if len(numbers) < len(operands) or value.op.isalpha():
         return replace(value, operands=operands)
-    if any(type(one) not in (int, float) for one in numbers):
-        raise TypeMismatchError(f"'{replace(value, operands=operands)}' calculates with what is no number.")
-    return Constant(_calculated(value, [one for one in numbers if isinstance(one, (int, float))]))
+    if any(type(number) not in (int, float) for number in numbers):
+        raise TypeMismatchError(
+            f"'{replace(value, operands=operands)}' has an operand of the wrong type: expected numbers."
+        )
+    return Constant(_calculate(value, [number for number in numbers if isinstance(number, (int, float))]))
 
 
-def _calculated(operation: Operation, numbers: Sequence[int | float]) -> int | float:
+def _calculate(operation: Operation, numbers: Sequence[int | float]) -> int | float:
     if len(numbers) == 1:
         return -numbers[0]
     left, right = numbers
@@ -182,27 +189,27 @@ def _calculated(operation: Operation, numbers: Sequence[int | float]) -> int | f
     return calculate[operation.op](left, right)
 
 
-def cases(condition: Condition) -> list[Case]:
-    """Conjunctions of which one holds where the condition is true, and no two at once: mostly the condition itself.
+def split_cases(condition: Condition) -> list[Case]:
+    """Split a condition into disjoint conjunctions; usually into itself.
 
-    An OR is taken apart where each of its sides compares columns of two elements for equality, by which they join.
+    An OR is split where each of its sides compares columns of two elements for equality and thus joins them.
 
     Examples
     --------
     >>> from gpu_wcoj.query.motif import parse as parse_motif
     >>> from gpu_wcoj.query.motif.condition import parse
     >>> for text in ("a.x = 1 OR b.y = 2", "a.x = b.x OR a.y = b.y AND a.z > 1"):
-    ...     for case in cases(parse(text, parse_motif("(a); (b)"))):
+    ...     for case in split_cases(parse(text, parse_motif("(a); (b)"))):
     ...         print(*case, sep=" and ")
     (a.x = 1 OR b.y = 2)
     a.x = b.x
     a.y = b.y and a.z > 1 and a.x = b.x IS NOT TRUE
     """
-    if not isinstance(condition, Any) or len(condition.parts) > MOST_SPLIT or not all(map(_joins, condition.parts)):
+    if not isinstance(condition, Any) or len(condition.parts) > MAX_SPLIT or not all(map(_joins, condition.parts)):
         return [(condition,)]
     return [
-        (*(part.parts if isinstance(part, All) else (part,)), *map(Untrue, condition.parts[:at]))
-        for at, part in enumerate(condition.parts)
+        (*(part.parts if isinstance(part, All) else (part,)), *map(Untrue, condition.parts[:position]))
+        for position, part in enumerate(condition.parts)
     ]
 
 
@@ -216,14 +223,14 @@ def _joins(condition: Condition) -> bool:
     return isinstance(left, Field) and isinstance(right, Field) and left.element != right.element
 
 
-def combined(conditions: Sequence[Condition]) -> list[Case]:
-    """Conjunctions of which one holds where all conditions are true, and no two hold at once.
+def conjoin(conditions: Sequence[Condition]) -> list[Case]:
+    """Return disjoint conjunctions whose union is the conjunction of all conditions.
 
-    There are `MOST_CASES` at most: beyond them, an OR stays whole.
+    At most `MAX_CASES` are returned: beyond that, an OR is not split.
     """
-    found: list[Case] = [()]
-    for one in conditions:
-        ways = cases(one)
-        ways = ways if len(found) * len(ways) <= MOST_CASES else [(one,)]
-        found = [(*case, *way) for case, way in product(found, ways)]
-    return found
+    combinations: list[Case] = [()]
+    for condition in conditions:
+        alternatives = split_cases(condition)
+        alternatives = alternatives if len(combinations) * len(alternatives) <= MAX_CASES else [(condition,)]
+        combinations = [(*case, *alternative) for case, alternative in product(combinations, alternatives)]
+    return combinations

@@ -1,4 +1,4 @@
-"""Motifs as rules over the vertices and the edges, in bag semantics."""
+"""Compilation of motifs to rules over vertices and edges, in bag semantics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpu_wcoj.query.checks import check
 from gpu_wcoj.query.motif import condition as conditions
 from gpu_wcoj.query.motif.cases import conjuncts
 from gpu_wcoj.query.motif.condition import Condition, fields_of
-from gpu_wcoj.query.motif.form import ROW, SEMANTICS, Compiled, Element, Graph, Semantics
+from gpu_wcoj.query.motif.form import ROW, SEMANTICS, CompiledMotif, Element, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Edge, Motif, Path
 from gpu_wcoj.query.motif.reading import pointed_lines
-from gpu_wcoj.query.motif.way import Way, parallel
+from gpu_wcoj.query.motif.way import PathExpansion, share_ends
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
 from gpu_wcoj.query.terms import Atom, Constant
 
@@ -24,26 +24,26 @@ def compiled(
     *,
     where: str | None = None,
     semantics: Semantics = "homomorphism",
-    asked: Sequence[Element] | None = None,
+    elements: Sequence[Element] | None = None,
     ids: Collection[str] = (),
     graph: Graph | None = None,
-) -> Compiled:
-    """The rules of a motif.
+) -> CompiledMotif:
+    """Compile a motif to rules.
 
-    Every match is a row, as many times as there are ways to take its edges: edges without a name count, too, and so do
-    vertices without one. A named vertex is a row of the vertices, where there are any. What ``where`` asks of one
-    element restricts its relation before anything is joined; what it asks of several stands in the join.
+    Each match is a row, whose weight is the number of choices of edges; unnamed edges and vertices count, too. A
+    named vertex is a row of the vertices, if there is such a table. Conditions on a single element are pushed down to
+    its relation; conditions on several elements are part of the join.
 
     Parameters
     ----------
     where
         See `gpu_wcoj.query.motif.condition.parse`.
     semantics
-        What has to differ: nothing, edges (those of one name aside), or vertices and, between the same ones, edges.
-    asked
-        What matches tell; by default all named vertices by their ids, and all named edges by their rows.
+        Elements that must differ: none; edges of different names; or vertices, and edges between the same vertices.
+    elements
+        Columns of the matches; by default the ids of all named vertices and the rows of all named edges.
     ids
-        Vertices that are restricted to lists of ids.
+        Vertices restricted to lists of ids.
     graph
         The tables' columns.
 
@@ -59,51 +59,54 @@ def compiled(
     .output motif
     """
     if semantics not in SEMANTICS:
-        raise UsageError(f"there is no semantics {semantics!r}; there are {listed(SEMANTICS)}.")
+        raise UsageError.unknown_name("semantics", semantics, SEMANTICS)
     graph = graph or Graph()
-    if asked is None:
-        asked = default_asked(motif)
+    if elements is None:
+        elements = default_elements(motif)
     for name in ids:
         if name not in motif.vertices:
             raise UsageError(
-                f"ids are given of '{name}', which is no vertex of the motif.\n"
-                f"  Its vertices are: {listed(motif.vertices)}.{nearest(name, motif.vertices)}"
+                f"ids= names an unknown vertex '{name}': expected one of {listed(motif.vertices)}."
+                f"{nearest(name, motif.vertices)}"
             )
-    given = () if where is None else conjuncts(conditions.parse(where, motif))
-    _check_fields(given, motif, graph, where or "")
-    return Compiler(motif, given, semantics, tuple(dict.fromkeys(asked)), tuple(ids), graph, where or "").compiled()
+    parts = () if where is None else conjuncts(conditions.parse(where, motif))
+    _check_fields(parts, motif, graph, where or "")
+    return MotifCompiler(
+        motif, parts, semantics, tuple(dict.fromkeys(elements)), tuple(ids), graph, where or ""
+    ).compile()
 
 
-def default_asked(motif: Motif) -> tuple[Element, ...]:
-    """All that a motif names, and what its terms tell."""
-    told = {name for names in motif.telling.values() for name in names.values()}
+def default_elements(motif: Motif) -> tuple[Element, ...]:
+    """Return all named elements of a motif, and the columns of its terms."""
+    term_columns = {name for names in motif.term_columns.values() for name in names.values()}
     return tuple(
-        Element(name, "told" if name in told else "id" if name in motif.vertices else "row") for name in motif.columns
+        Element(name, "told" if name in term_columns else "id" if name in motif.vertices else "row")
+        for name in motif.columns
     )
 
 
-def _check_fields(given: Sequence[Condition], motif: Motif, graph: Graph, text: str) -> None:
-    for condition in given:
-        for one in fields_of(condition):
-            if not one.element:
+def _check_fields(condition_list: Sequence[Condition], motif: Motif, graph: Graph, text: str) -> None:
+    for condition in condition_list:
+        for field in fields_of(condition):
+            if not field.element:
                 continue
-            is_vertex = one.element in motif.vertices
+            is_vertex = field.element in motif.vertices
             columns = graph.vertices if is_vertex else graph.edges
             if is_vertex and not graph.has_vertices:
                 columns = (graph.id,)
-            if columns is not None and one.column not in columns:
-                error = ColumnError("vertices" if is_vertex else "edges", one.column, columns)
-                raise SchemaError(pointed_lines(str(error), text, one.span, "<where>"))
+            if columns is not None and field.column not in columns:
+                error = ColumnError("vertices" if is_vertex else "edges", field.column, columns)
+                raise SchemaError(pointed_lines(str(error), text, field.span, "<where>"))
 
 
 @dataclass
-class Compiler:
-    """The rules of a motif, as far as they have been written."""
+class MotifCompiler:
+    """Compiler of one motif."""
 
     motif: Motif
-    given: Sequence[Condition]
+    conjuncts: Sequence[Condition]
     semantics: Semantics
-    asked: tuple[Element, ...]
+    elements: tuple[Element, ...]
     ids: tuple[str, ...]
     graph: Graph
     text: str
@@ -111,20 +114,20 @@ class Compiler:
     def __post_init__(self) -> None:
         self.rules: list[Rule] = []
         self.helpers: dict[tuple[object, ...], str] = {}
-        self.taken: set[str] = set()
+        self.used_names: set[str] = set()
         self.lists: dict[tuple[Constant, ...], str] = {}
         self.vertex_columns = dict.fromkeys([self.graph.id])
         self.edge_columns = dict.fromkeys([self.graph.src, self.graph.dst])
 
-    def compiled(self) -> Compiled:
-        """All of them."""
-        ways = list(product(*(paths or (None,) for paths in self.motif.paths)))
-        self.find_columns(ways)
+    def compile(self) -> CompiledMotif:
+        """Compile the motif."""
+        expansions = list(product(*(paths or (None,) for paths in self.motif.paths)))
+        self.find_columns(expansions)
         parts = []
         outputs: list[Rule] = []
-        for number, way in enumerate(ways, start=1):
-            name = "motif" if len(ways) == 1 else f"motif#{number}"
-            part, rules = Way(self, way, name).written()
+        for index, expansion in enumerate(expansions, start=1):
+            name = "motif" if len(expansions) == 1 else f"motif#{index}"
+            part, rules = PathExpansion(self, expansion, name).to_rules()
             parts.append(part)
             outputs += rules
         written = (*self.rules, *outputs)
@@ -136,17 +139,17 @@ class Compiler:
             for name, columns in (("vertices", vertices), ("edges", edges))
             if columns
         )
-        found = Rules(written, declarations, tuple(part.relation for part in parts))
-        check(found)
-        return Compiled(self.motif, found, vertices, edges, tuple(parts))
+        program = Rules(written, declarations, tuple(part.relation for part in parts))
+        check(program)
+        return CompiledMotif(self.motif, program, vertices, edges, tuple(parts))
 
-    def find_columns(self, ways: Iterable[Sequence[Path | None]]) -> None:
-        """Which columns the inputs need: those that are asked for or compared, and numbers of rows."""
-        fields = [one for condition in self.given for one in fields_of(condition) if one.element]
-        rows_of_vertices = any(one.what == "row" and one.name in self.motif.vertices for one in self.asked)
-        rows_of_edges = any(one.what == "row" and one.name in self.motif.edges for one in self.asked)
-        for way in ways:
-            edges = [edge for path in way if path is not None for edge in path.edges]
+    def find_columns(self, expansions: Iterable[Sequence[Path | None]]) -> None:
+        """Determine the input columns: requested or compared columns, and row numbers."""
+        fields = [field for condition in self.conjuncts for field in fields_of(condition) if field.element]
+        rows_of_vertices = any(field.what == "row" and field.name in self.motif.vertices for field in self.elements)
+        rows_of_edges = any(field.what == "row" and field.name in self.motif.edges for field in self.elements)
+        for expansion in expansions:
+            edges = [edge for path in expansion if path is not None for edge in path.edges]
             if self.semantics != "homomorphism" and len(edges) > 1:
                 rows_of_edges = rows_of_edges or self.semantics == "edges-distinct" or self.are_parallel(edges)
             keys = [edge.key for edge in edges]
@@ -155,30 +158,30 @@ class Compiler:
             self.vertex_columns = dict.fromkeys([ROW, *self.vertex_columns])
         if rows_of_edges:
             self.edge_columns = dict.fromkeys([ROW, *self.edge_columns])
-        for one in fields:
-            if one.element in self.motif.vertices:
-                self.vertex_columns[one.column] = None
+        for field in fields:
+            if field.element in self.motif.vertices:
+                self.vertex_columns[field.column] = None
             else:
-                self.edge_columns[one.column] = None
+                self.edge_columns[field.column] = None
 
     def are_parallel(self, edges: Sequence[Edge]) -> bool:
-        """Whether one row may be found for two of the edges even where all vertices differ."""
-        return any(parallel(one, other) for one, other in combinations(edges, 2))
+        """Return whether two of the edges can match the same row while all vertices differ."""
+        return any(share_ends(left, right) for left, right in combinations(edges, 2))
 
-    def helper(self, wanted: str, key: tuple[object, ...]) -> tuple[str, bool]:
-        """The name of a helper relation, and whether it is still to be written."""
+    def helper(self, prefix: str, key: tuple[object, ...]) -> tuple[str, bool]:
+        """Return the name of a helper relation, and whether it is new."""
         if key in self.helpers:
             return self.helpers[key], False
-        name, number = f"{wanted}", 1
-        while name in self.taken:
-            number += 1
-            name = f"{wanted}{number}"
-        self.taken.add(name)
+        name, suffix = f"{prefix}", 1
+        while name in self.used_names:
+            suffix += 1
+            name = f"{prefix}{suffix}"
+        self.used_names.add(name)
         self.helpers[key] = name
         return name, True
 
-    def listed(self, values: tuple[Constant, ...]) -> str:
-        """A relation of the values of a list."""
+    def list_relation(self, values: tuple[Constant, ...]) -> str:
+        """Return the relation that holds the values of a list."""
         if values not in self.lists:
             self.lists[values] = f"list#{len(self.lists) + 1}"
             for value in values:

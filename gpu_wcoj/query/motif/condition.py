@@ -1,4 +1,4 @@
-"""What ``where`` asks of a motif's elements: a grammar (``where.lark``), and expressions of truth and of values."""
+"""Parser of ``where`` (grammar ``where.lark``), and its expressions and conditions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
     Node = Tree[Token]
 
-NESTING = 100
-"""How deep an expression may nest."""
+MAX_NESTING = 100
+"""The largest nesting depth of an expression."""
 
-MOST_VALUES = 1000
-"""The longest list behind IN."""
+MAX_VALUES = 1000
+"""The largest number of values in a list after IN."""
 
-_DIGITS = 30
+_MAX_DIGITS = 30
+"""The longest integer literal that is converted, in digits; longer ones are outside int64 anyway."""
 _MIRRORED = {"<>": "!="}
 
 
 @dataclass(frozen=True)
 class Field:
-    """``element.column``; of what a term tells (``_hop``, ``_direction``) the element is empty."""
+    """``element.column``; the element is empty for a term's ``_hop`` or ``_direction``."""
 
     element: str
     column: str
@@ -40,7 +41,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Null:
-    """The value that is none."""
+    """The null value."""
 
     def __str__(self) -> str:
         return "NULL"
@@ -48,7 +49,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Operation:
-    """Arithmetic, a minus before one operand, ``like`` of a text and a pattern, or another function."""
+    """Arithmetic, unary minus, ``like`` of a text and a pattern, or another function."""
 
     op: str
     operands: tuple[Value, ...]
@@ -57,8 +58,8 @@ class Operation:
     def __str__(self) -> str:
         if self.op.isalpha():
             return f"{self.op}({', '.join(map(str, self.operands))})"
-        shown = [f"({one})" if isinstance(one, Operation) else str(one) for one in self.operands]
-        return f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}"
+        printed = [f"({operand})" if isinstance(operand, Operation) else str(operand) for operand in self.operands]
+        return f" {self.op} ".join(printed) if len(printed) > 1 else f"{self.op}{printed[0]}"
 
 
 Value = Field | Constant | Null | Operation
@@ -79,27 +80,27 @@ class Test:
 
 @dataclass(frozen=True)
 class Among:
-    """Whether a value is one of a list, or is none of it; not true where it is null.
+    """Membership of a value in a list, or its negation; not true for null.
 
     Attributes
     ----------
     has_null
-        Whether the list also has a null; then it is unknown whether a value that is not found is in the list.
+        True if the list contains null; then the membership of a missing value is unknown.
     """
 
     value: Value
-    among: tuple[Constant, ...]
+    values: tuple[Constant, ...]
     is_negated: bool = False
     has_null: bool = False
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
-        return f"{self.value} {'NOT ' if self.is_negated else ''}IN ({', '.join(map(str, self.among))})"
+        return f"{self.value} {'NOT ' if self.is_negated else ''}IN ({', '.join(map(str, self.values))})"
 
 
 @dataclass(frozen=True)
 class IsNull:
-    """Whether a value is null, or is not."""
+    """Null test of a value, or its negation."""
 
     value: Value
     is_negated: bool = False
@@ -110,14 +111,14 @@ class IsNull:
 
 @dataclass(frozen=True)
 class Truth:
-    """What is always true, or never."""
+    """A constant condition."""
 
     holds: bool
 
 
 @dataclass(frozen=True)
 class All:
-    """Whether all parts are true."""
+    """Conjunction of conditions."""
 
     parts: tuple[Condition, ...]
 
@@ -127,7 +128,7 @@ class All:
 
 @dataclass(frozen=True)
 class Any:
-    """Whether one part is true at least."""
+    """Disjunction of conditions."""
 
     parts: tuple[Condition, ...]
 
@@ -137,7 +138,7 @@ class Any:
 
 @dataclass(frozen=True)
 class Not:
-    """Whether the part is false, which it is not where it is unknown."""
+    """Negation of a condition; unknown where the condition is unknown."""
 
     part: Condition
 
@@ -146,38 +147,38 @@ Condition = Test | Among | IsNull | Truth | All | Any | Not
 
 
 def fields_of(value: Value | Condition) -> Iterator[Field]:
-    """All fields of an expression."""
+    """Yield all fields of an expression."""
     waiting: list[Value | Condition] = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Field):
-            yield one
-        elif isinstance(one, Operation):
-            waiting += one.operands
-        elif isinstance(one, Test):
-            waiting += (one.left, one.right)
-        elif isinstance(one, (Among, IsNull)):
-            waiting.append(one.value)
-        elif isinstance(one, (All, Any)):
-            waiting += one.parts
-        elif isinstance(one, Not):
-            waiting.append(one.part)
+        part = waiting.pop()
+        if isinstance(part, Field):
+            yield part
+        elif isinstance(part, Operation):
+            waiting += part.operands
+        elif isinstance(part, Test):
+            waiting += (part.left, part.right)
+        elif isinstance(part, (Among, IsNull)):
+            waiting.append(part.value)
+        elif isinstance(part, (All, Any)):
+            waiting += part.parts
+        elif isinstance(part, Not):
+            waiting.append(part.part)
 
 
 def parse(text: str, motif: Motif, *, source: str = "<where>") -> Condition:
-    """The condition that `text` spells, of a motif's elements.
+    """Parse a condition on a motif's elements.
 
     Comparisons of ``name.column``, numbers, texts in single quotes, ``TRUE`` and ``FALSE``, ``+ - * / %``, ``IN``,
     ``BETWEEN``, ``LIKE``, ``IS NULL``, joined by ``AND``, ``OR``, ``NOT``; the functions ``lower``, ``upper``,
-    ``length``, ``abs``, ``year``, ``month`` and ``day``. ``/`` divides as floats do. Columns of odd names stand in
-    backticks.
+    ``length``, ``abs``, ``year``, ``month`` and ``day``. ``/`` is float division. Column names that are not
+    identifiers are quoted in backticks.
 
     Raises
     ------
     MotifSyntaxError
         If the text cannot be read, or names an element that the motif does not have.
     UnsupportedError, TypeMismatchError
-        If it cannot be answered; with line and column.
+        If the condition cannot be answered; with line and column.
 
     Examples
     --------
@@ -186,18 +187,18 @@ def parse(text: str, motif: Motif, *, source: str = "<where>") -> Condition:
     t.amount > 9 + a.limit
     """
     check_text(text, "a condition")
-    return _Reader(text, motif, source).condition()
+    return _ConditionParser(text, motif, source).condition()
 
 
-class _Reader:
-    """The grammar's tree of one text, turned into a condition."""
+class _ConditionParser:
+    """Translator of a parse tree to a condition."""
 
     def __init__(self, text: str, motif: Motif, source: str) -> None:
         self.text = text
         self.motif = motif
         self.source = source
         self.elements = (*motif.vertices, *motif.edges)
-        self.told = [name for names in motif.telling.values() for name in names.values()]
+        self.term_columns = [name for names in motif.term_columns.values() for name in names.values()]
 
     def condition(self) -> Condition:
         from lark import UnexpectedInput
@@ -213,7 +214,7 @@ class _Reader:
         return self.truth(node, 0)
 
     def truth(self, node: Node, depth: int) -> Condition:
-        """An expression that is true, false or unknown."""
+        """Translate an expression that is true, false or unknown."""
         while node.data == "group":
             (node,) = trees(node)
         self.check_depth(node, depth)
@@ -237,9 +238,9 @@ class _Reader:
         if node.data == "like":
             value, pattern = (self.value(part, depth + 1) for part in parts)
             if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-                raise self.error("a pattern is a text: write LIKE '...'", span_of(parts[1]))
-            found = Operation("like", (value, pattern), span_of(node))
-            return Test("!=" if is_negated else "=", found, Constant(True), span_of(node))
+                raise self.error("the pattern of LIKE is not a text literal; write LIKE '...'", span_of(parts[1]))
+            matched = Operation("like", (value, pattern), span_of(node))
+            return Test("!=" if is_negated else "=", matched, Constant(True), span_of(node))
         if node.data == "null":
             return IsNull(self.value(parts[0], depth + 1), is_negated)
         if node.data == "literal":
@@ -249,7 +250,7 @@ class _Reader:
         if node.data == "column":
             value = self.value(node, depth)
             return Test("=", value, Constant(True), span_of(node))
-        raise self.error("expected a comparison here, and this is a value", span_of(node))
+        raise self.error("expected a comparison, got a value", span_of(node))
 
     def comparison(self, node: Node, parts: list[Node], depth: int) -> Condition:
         left, right = (self.value(part, depth + 1) for part in parts)
@@ -261,32 +262,36 @@ class _Reader:
         return Test(op, left, right, span_of(node))
 
     def among(self, node: Node, parts: list[Node], is_negated: bool, depth: int) -> Condition:
-        first, *rest = parts
+        first, *elements = parts
         value = self.value(first, depth + 1)
-        if len(rest) > MOST_VALUES:
+        if len(elements) > MAX_VALUES:
             what = (
-                f"the list has {len(rest):,} values; {MOST_VALUES:,} are allowed.\n  Pass longer lists of ids as ids="
+                f"the list is too long: got {len(elements):,} values, expected at most {MAX_VALUES:,}.\n"
+                "  Pass longer lists of ids as ids={...}"
             )
-            raise UnsupportedError(pointed_lines(what + "{...}", self.text, span_of(node), self.source))
-        found: dict[Constant, None] = {}
+            raise UnsupportedError(pointed_lines(what, self.text, span_of(node), self.source))
+        constants: dict[Constant, None] = {}
         has_null = False
-        for part in rest:
-            one = self.value(part, depth + 1)
-            if isinstance(one, Null):
+        for part in elements:
+            element = self.value(part, depth + 1)
+            if isinstance(element, Null):
                 has_null = True
-            elif isinstance(one, Constant):
-                found[one] = None
+            elif isinstance(element, Constant):
+                constants[element] = None
             else:
-                what = "a list holds constants; compare with '=' and OR instead"
+                what = "a list holds constants only; compare with '=' and OR instead"
                 raise UnsupportedError(pointed_lines(what, self.text, span_of(part), self.source))
-        kinds = {"a number" if type(one.value) in (int, float) else type(one.value).__name__ for one in found}
+        kinds = {
+            "a number" if type(constant.value) in (int, float) else type(constant.value).__name__
+            for constant in constants
+        }
         if len(kinds) > 1:
-            what = "the values of a list are all numbers, all texts or all truth values"
+            what = "the values of a list have different types: expected only numbers, only texts or only truth values"
             raise TypeMismatchError(pointed_lines(what, self.text, span_of(node), self.source))
-        return Among(value, tuple(found), is_negated, has_null, span_of(node))
+        return Among(value, tuple(constants), is_negated, has_null, span_of(node))
 
     def value(self, node: Node, depth: int) -> Value:
-        """An expression that is a number, a text or a truth value."""
+        """Translate an expression that is a number, a text or a truth value."""
         while node.data == "group":
             (node,) = trees(node)
         self.check_depth(node, depth)
@@ -305,23 +310,24 @@ class _Reader:
             if node.data == "minus" and isinstance(operands[0], Constant) and type(operands[0].value) in (int, float):
                 return Constant(-operands[0].value)  # type: ignore[operator]  # it is a number
             return Operation(str(op), operands, span_of(node))
-        raise self.error("expected a value here, and this is a condition", span_of(node))
+        raise self.error("expected a value, got a condition", span_of(node))
 
     def column(self, token: Token) -> Field:
         span = Span(token.line or 1, token.column or 1, len(token))
         if token.type == "NAME":
-            if str(token) in self.told:
+            if str(token) in self.term_columns:
                 return Field("", str(token), span)
             if str(token) in self.elements:
                 what = f"'{token}' is an element; name a column of it, as in {token}.{self.example(str(token))}"
             else:
-                known = f"{self.elements[0]}.{token}"
-                what = f"'{token}' is no column of the matches; write it behind the name of an element, as in {known}"
+                example = f"{self.elements[0]}.{token}"
+                what = f"unknown column '{token}' of the matches; qualify it with an element, as in {example}"
             raise self.error(what, span)
         element, column = token.split(".", 1)
         if element not in self.elements:
-            known = ", ".join(self.elements)
-            what = f"the motif has no element '{element}'; it has {known}.{nearest(element, self.elements)}"
+            listing = ", ".join(self.elements)
+            hint = nearest(element, self.elements)
+            what = f"unknown element '{element}' of the motif: expected one of {listing}.{hint}"
             raise self.error(what, Span(span.line, span.column, len(element)))
         return Field(element, column.strip("`"), span)
 
@@ -337,19 +343,19 @@ class _Reader:
         if token.type == "STRING":
             text = token[1:-1].replace("''", "'")
             if any(0xD800 <= ord(char) < 0xE000 for char in text):
-                raise self.error("half a surrogate pair is no character", span)
+                raise self.error("the text contains an unpaired surrogate", span)
             return Constant(text)
         digits = token.lstrip("0") or "0"
-        if token.type == "INTEGER" and len(digits) > _DIGITS:
-            raise self.error(f"integer {token[:_DIGITS]}... is outside int64, -2^63 to 2^63-1", span)
+        if token.type == "INTEGER" and len(digits) > _MAX_DIGITS:
+            raise self.error(f"integer {token[:_MAX_DIGITS]}... is outside int64, -2^63 to 2^63-1", span)
         try:
             return Constant(float(token) if token.type == "FLOAT" else int(digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), span) from None
 
     def check_depth(self, node: Node, depth: int) -> None:
-        if depth > NESTING:
-            raise self.error(f"conditions and calculations nest more than {NESTING} deep", span_of(node))
+        if depth > MAX_NESTING:
+            raise self.error(f"conditions and calculations nest more than {MAX_NESTING} deep", span_of(node))
 
     def error(self, what: str, span: Span) -> MotifSyntaxError:
         return MotifSyntaxError(what, self.text, span.line, span.column, span.width, self.source)

@@ -1,4 +1,4 @@
-"""Conditions on matches as comparisons and atoms of rules."""
+"""Translation of conditions to comparisons and atoms of rules."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpu_wcoj.query.terms import COMPARING, NULL, TRUE, Atom, Call, Comparison, 
 
 FUNCTIONS = {"lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month",
              "day": "day"}  # fmt: skip
-"""Functions of conditions, and what they are called in rules."""
+"""Functions of conditions, and their names in rules."""
 
-FEW = 4
-"""Of so many values, each is compared; more are a relation."""
+MAX_COMPARED = 4
+"""Longest NOT IN list, in values, that becomes comparisons; longer lists become a relation."""
 
 _FLOATS = ("float32", "float64")
 
@@ -30,25 +30,25 @@ class Literals(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Writer:
-    """Writes conditions down.
+class ConditionWriter:
+    """Translator of conditions to parts of rules.
 
     Attributes
     ----------
     term
-        What a field is in the rule.
+        Returns the term of a field in the rule.
     kind
-        The family of its type (``integer``, ``float64`` and so on); None if that is not known.
+        Returns the family of a field's type (``integer``, ``float64``, ...), or None if unknown.
     listed
-        The relation that holds the values of a list.
+        Returns the relation that holds the values of a list.
     """
 
     term: Callable[[Field], Expression]
     kind: Callable[[Field], str | None]
-    listed: Callable[[tuple[Constant, ...]], str]
+    list_relation: Callable[[tuple[Constant, ...]], str]
 
     def literals(self, case: Case) -> Literals:
-        """A conjunction."""
+        """Translate a conjunction."""
         comparisons: list[Comparison] = []
         atoms: list[Atom] = []
         negated: list[Atom] = []
@@ -57,89 +57,95 @@ class Writer:
                 comparisons.append(Comparison("=", called("istrue", self.condition(literal)), TRUE))
             elif isinstance(literal, IsNull):
                 op = "!=" if literal.is_negated else "="
-                comparisons.append(Comparison(op, self.written(literal.value)[0], NULL))
+                comparisons.append(Comparison(op, self.to_term(literal.value)[0], NULL))
             elif isinstance(literal, Test):
-                left, right = self.alike(self.written(literal.left), self.written(literal.right))
+                left, right = self.unify_types(self.to_term(literal.left), self.to_term(literal.right))
                 comparisons.append(Comparison(literal.op, left, right))
             elif not isinstance(literal, Among):
-                raise AssertionError(f"'{literal}' was to be decided before")
-            elif len(literal.among) <= (FEW if literal.is_negated else 1):
+                raise AssertionError(f"'{literal}' was not simplified")
+            elif len(literal.values) <= (MAX_COMPARED if literal.is_negated else 1):
                 op = "!=" if literal.is_negated else "="
-                value = self.written(literal.value)
-                for one in literal.among:
-                    left, right = self.alike(value, self.written(one))
+                value = self.to_term(literal.value)
+                for value_ in literal.values:
+                    left, right = self.unify_types(value, self.to_term(value_))
                     comparisons.append(Comparison(op, left, right))
             else:
                 (negated if literal.is_negated else atoms).append(self.among(literal))
         return Literals(tuple(comparisons), tuple(atoms), tuple(negated))
 
-    def condition(self, one: Condition | Untrue) -> Expression:
-        """A condition as a null-aware call."""
-        if isinstance(one, Untrue):
-            return negated(called("istrue", self.condition(one.condition)))
-        if isinstance(one, (All, Any)):
-            return called("all" if isinstance(one, All) else "any", *map(self.condition, one.parts))
-        if isinstance(one, IsNull):
-            test = called("isnull", self.written(one.value)[0])
-            return negated(test) if one.is_negated else test
-        if isinstance(one, Among):
-            found = called("among", *self.value_and_list(one))
-            return negated(found) if one.is_negated else found
-        assert isinstance(one, Test), f"'{one}' was to be decided before"
-        left, right = self.alike(self.written(one.left), self.written(one.right))
-        return called(next(name for name, op in COMPARING.items() if op == one.op), left, right)
+    def condition(self, condition: Condition | Untrue) -> Expression:
+        """Translate a condition to a null-aware call."""
+        if isinstance(condition, Untrue):
+            return negated(called("istrue", self.condition(condition.condition)))
+        if isinstance(condition, (All, Any)):
+            return called("all" if isinstance(condition, All) else "any", *map(self.condition, condition.parts))
+        if isinstance(condition, IsNull):
+            test = called("isnull", self.to_term(condition.value)[0])
+            return negated(test) if condition.is_negated else test
+        if isinstance(condition, Among):
+            test = called("among", *self.value_and_list(condition))
+            return negated(test) if condition.is_negated else test
+        assert isinstance(condition, Test), f"'{condition}' was not simplified"
+        left, right = self.unify_types(self.to_term(condition.left), self.to_term(condition.right))
+        return called(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
 
     def among(self, literal: Among) -> Atom:
-        """That a value is one of a list."""
+        """Return an atom of the list's relation that tests membership."""
         value, *values = self.value_and_list(literal)
-        return Atom(self.listed(tuple(one for one in values if isinstance(one, Constant))), (value,))
+        return Atom(self.list_relation(tuple(value_ for value_ in values if isinstance(value_, Constant))), (value,))
 
     def value_and_list(self, literal: Among) -> tuple[Expression, ...]:
-        """A value, and the list that it is in, whose values are of its type."""
-        value, kind = self.written(literal.value)
-        values = literal.among
-        are_whole = [isinstance(one.value, int) for one in values]
-        if kind in _FLOATS or (kind is None and not all(are_whole) and any(are_whole)):
-            values = tuple(Constant(float(one.value)) if type(one.value) is int else one for one in values)
-        elif kind == "integer" and not all(are_whole):
+        """Return a value, and the values of its list converted to its type."""
+        value, kind = self.to_term(literal.value)
+        values = literal.values
+        are_integers = [isinstance(constant.value, int) for constant in values]
+        if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):
+            values = tuple(
+                Constant(float(constant.value)) if type(constant.value) is int else constant for constant in values
+            )
+        elif kind == "integer" and not all(are_integers):
             value = Call("double", (value,))
-            values = tuple(Constant(float(one.value)) if type(one.value) is int else one for one in values)
-        distinct = {equality_key(one, is_double=kind in _FLOATS): one for one in values}
+            values = tuple(
+                Constant(float(constant.value)) if type(constant.value) is int else constant for constant in values
+            )
+        distinct = {equality_key(constant, is_double=kind in _FLOATS): constant for constant in values}
         return (value, *distinct.values())
 
-    def written(self, value: Value) -> tuple[Expression, str | None]:
-        """A value, and the family of its type."""
+    def to_term(self, value: Value) -> tuple[Expression, str | None]:
+        """Translate a value; return its term and the family of its type."""
         if isinstance(value, Field):
             return self.term(value), self.kind(value)
         if isinstance(value, Constant):
             return value, {int: "whole", float: "float64"}.get(type(value.value))
-        assert not isinstance(value, Null), "what is null is decided before"
-        return self.calculated(value)
+        assert not isinstance(value, Null), "null values are simplified before"
+        return self.calculation(value)
 
-    def calculated(self, value: Operation) -> tuple[Expression, str | None]:
-        """A calculation, and the family of its type."""
-        operands = [self.written(one) for one in value.operands]
+    def calculation(self, value: Operation) -> tuple[Expression, str | None]:
+        """Translate an operation; return its term and the family of its type."""
+        operands = [self.to_term(operand) for operand in value.operands]
         if value.op in FUNCTIONS:
             kind = operands[0][1] if value.op == "abs" else None if value.op in ("lower", "upper") else "integer"
-            return Call(FUNCTIONS[value.op], tuple(one for one, _ in operands)), kind
+            return Call(FUNCTIONS[value.op], tuple(operand for operand, _ in operands)), kind
         if value.op == "like":
-            return Call("like", tuple(one for one, _ in operands)), "bool"
+            return Call("like", tuple(operand for operand, _ in operands)), "bool"
         if value.op == "/":
-            return Call("/", tuple(_double(one, kind) for one, kind in operands)), "float64"
+            return Call("/", tuple(_double(operand, kind) for operand, kind in operands)), "float64"
         if len(operands) == 1:
             return Call("-", (operands[0][0],)), operands[0][1]
-        left, right = self.alike(*operands)
+        left, right = self.unify_types(*operands)
         kinds = [kind for _, kind in operands]
-        found = "float64" if set(kinds) & set(_FLOATS) else next((kind for kind in kinds if kind != "whole"), "whole")
-        return Call(value.op, (left, right)), found
+        family = "float64" if set(kinds) & set(_FLOATS) else next((kind for kind in kinds if kind != "whole"), "whole")
+        return Call(value.op, (left, right)), family
 
-    def alike(
+    def unify_types(
         self, left: tuple[Expression, str | None], right: tuple[Expression, str | None]
     ) -> tuple[Expression, Expression]:
-        """Two values that meet: an integer beside a float becomes one, as in SQL."""
+        """Return two operands of one type; an integer beside a float becomes a float."""
         kinds = left[1], right[1]
         if set(kinds) & set(_FLOATS):
-            first, second = (_double(one, kind) if kind == "integer" else one for one, kind in (left, right))
+            first, second = (
+                _double(operand, kind) if kind == "integer" else operand for operand, kind in (left, right)
+            )
             return first, second
         return left[0], right[0]
 

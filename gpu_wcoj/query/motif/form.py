@@ -1,4 +1,4 @@
-"""What a motif is compiled from and to."""
+"""Inputs and outputs of the compilation of motifs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Semantics = Literal["homomorphism", "edges-distinct", "nodes-distinct"]
 SEMANTICS: tuple[Semantics, ...] = ("homomorphism", "edges-distinct", "nodes-distinct")
 
 ROW = "_row"
-"""The column of the inputs that numbers their rows."""
+"""The input column that holds row numbers."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """A column of a head: what it holds of which element.
+    """A column of a head: an element, and the part of it that the column holds.
 
     Attributes
     ----------
     name
-        The element's name, or that of a column that tells of a term.
+        The element's name, or the name of a term column.
     what
-        ``id`` of a vertex, ``row`` of either, ``src`` or ``dst`` of an edge, ``told`` of a term.
+        ``id`` of a vertex, ``row`` of a vertex or an edge, ``src`` or ``dst`` of an edge, ``told`` for a term column.
     """
 
     name: str
@@ -34,29 +34,29 @@ class Element:
 
 @dataclass(frozen=True)
 class Part:
-    """The matches of one way to spell a motif out.
+    """The matches of a path expansion of a motif.
 
     Attributes
     ----------
     relation
         The head.
     elements
-        What its columns hold.
-    told
-        What is the same in all of its matches: ``_hop`` and the like.
+        The contents of its columns.
+    constants
+        Term columns with the same value in all matches, such as ``_hop``.
     patterns
-        Of columns that hold a direction, ``out`` or ``in``, and show a pattern, which.
+        Per pattern column stored as a direction, the pattern for ``out`` and for ``in``.
     """
 
     relation: str
     elements: tuple[Element, ...]
-    told: Mapping[str, int | str] = field(default_factory=dict)
+    constants: Mapping[str, int | str] = field(default_factory=dict)
     patterns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A motif as rules.
+class CompiledMotif:
+    """A compiled motif.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class Compiled:
         The program, for bag semantics. Its inputs are ``vertices``, ``edges`` and, for a vertex or edge ``a`` that is
         restricted to a list, ``ids#a``.
     vertices, edges
-        Columns of these inputs; ``_row`` is the number of the row. Empty if the input is not read.
+        Columns of these inputs; ``_row`` is the row number. Empty if the input is not read.
     parts
-        The outputs; a match is a row of one of them.
+        The outputs; each match is a row of one part.
     """
 
     motif: Motif
@@ -78,18 +78,18 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Graph:
-    """What is known of the tables before they are seen.
+    """Schema of the tables of a graph.
 
     Attributes
     ----------
     vertices, edges
-        Names of their columns; None if they are not known, or there are no vertices but the ends of edges.
+        Names of their columns; None if unknown, or if vertices are only the ends of edges.
     has_vertices
-        Whether there is a table of vertices.
+        True if there is a table of vertices.
     id, src, dst
-        Which columns tell vertices apart.
+        Names of the key columns.
     kinds
-        Families of the types of columns (``integer``, ``float64``, ...), by table and name, as far as they are known.
+        Families of the known column types (``integer``, ``float64``, ...), by table and name.
     """
 
     vertices: Collection[str] | None = None

@@ -1,4 +1,4 @@
-"""What a motif says: terms, their vertices and edges, and the columns that it gives."""
+"""Syntax tree of motifs: terms, vertices, edges, and the columns of matches."""
 
 from __future__ import annotations
 
@@ -26,34 +26,40 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Link:
-    """What stands between two vertices.
+    """The edge or chain between two vertices.
 
     Attributes
     ----------
     name
         The edge's name; None for ``[]``.
     arrow
-        ``->``, ``<-``, ``<->`` (an edge each way) or ``-`` (one edge, whichever way).
-    least, most
-        Of ``*n`` and ``*n..m`` how many hops; None for one edge.
+        ``->``, ``<-``, ``<->`` (an edge each way) or ``-`` (an undirected edge).
+    min_hops, max_hops
+        Numbers of hops of ``*n`` and ``*n..m``; None for a single edge.
     is_range
-        Whether it is ``*n..m``, whose paths tell their lengths.
+        True for ``*n..m``, whose matches have a ``_hop`` column.
     """
 
     name: str | None
     arrow: Arrow
-    least: int | None = None
-    most: int | None = None
+    min_hops: int | None = None
+    max_hops: int | None = None
     is_range: bool = False
     span: Span = field(default=Span(), compare=False)
 
     @property
     def is_chain(self) -> bool:
-        """Whether it has a length."""
-        return self.least is not None
+        """True for a chain ``*n`` or ``*n..m``."""
+        return self.min_hops is not None
 
     def __str__(self) -> str:
-        length = "" if self.least is None else f"*{self.least}..{self.most}" if self.is_range else f"*{self.least}"
+        length = (
+            ""
+            if self.min_hops is None
+            else f"*{self.min_hops}..{self.max_hops}"
+            if self.is_range
+            else f"*{self.min_hops}"
+        )
         begin = "<-" if self.arrow.startswith("<") else "-"
         end = "->" if self.arrow.endswith(">") else "-"
         return f"{begin}[{self.name or ''}{length}]{end}"
@@ -61,7 +67,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Term:
-    """``(left)-[link]->(right)``, negated or not, or a vertex alone if there is no link."""
+    """``(left)-[link]->(right)``, possibly negated, or a single vertex without a link."""
 
     left: Vertex
     link: Link | None = None
@@ -73,8 +79,8 @@ class Term:
         return f"{'!' if self.is_negated else ''}{self.left}{self.link or ''}{self.right or ''}"
 
     @property
-    def tells(self) -> tuple[str, ...]:
-        """What the term says of itself beside its elements: of undirected edges the direction, of ranges the hops."""
+    def columns(self) -> tuple[str, ...]:
+        """Further columns of the term: the direction if undirected, the hops of a range."""
         if self.link is None or not (self.link.is_range or self.link.arrow == "-"):
             return ()
         return ("_hop", "_pattern", "_direction") if self.link.is_chain else ("_pattern", "_direction")
@@ -82,18 +88,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Edge:
-    """One edge of a motif that is spelled out.
+    """An edge of a path expansion.
 
     Attributes
     ----------
     key
-        Its name, or ``#1`` and so on; edges with one key are one edge.
+        Its name, or ``#1`` and so on; edges with the same key are the same edge.
     source, target
-        Keys of vertices, likewise.
+        Keys of its vertices.
     is_undirected
-        Whether it may also lead from target to source.
+        True if it may also lead from target to source.
     term
-        Which term it stands in, of an undirected one.
+        Index of its term, for an undirected edge; else -1.
     """
 
     key: str
@@ -105,27 +111,27 @@ class Edge:
 
 @dataclass(frozen=True)
 class Path:
-    """One way to spell out a term: its elements in order, and what it tells of itself.
+    """A path expansion of a term: its elements in order, and its term columns.
 
     Attributes
     ----------
     edges
-        Along the way.
-    told
-        Values of `Term.tells`, where they are the same in all matches.
+        The edges along the path.
+    constants
+        Values of `Term.columns` that are the same in all matches.
     names
-        Names of vertices and edges, in the order in which they are columns; those of undirected chains that go
-        backwards stand behind what the term tells.
+        Names of vertices and edges, in the order of their columns. The names of backward undirected chains come after
+        the term columns.
     """
 
     edges: tuple[Edge, ...]
     names: tuple[str, ...]
-    told: dict[str, int | str] = field(default_factory=dict, compare=False)
+    constants: dict[str, int | str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
 class Motif:
-    """A motif's terms.
+    """A motif: its terms.
 
     Examples
     --------
@@ -146,49 +152,49 @@ class Motif:
 
     @cached_property
     def paths(self) -> tuple[tuple[Path, ...], ...]:
-        """Per term, the ways to spell it out."""
-        from gpu_wcoj.query.motif.chains import paths_of
+        """Per term, its path expansions."""
+        from gpu_wcoj.query.motif.chains import expand_term
 
-        return tuple(tuple(paths_of(number, term)) for number, term in enumerate(self.terms))
+        return tuple(tuple(expand_term(index, term)) for index, term in enumerate(self.terms))
 
     @cached_property
     def vertices(self) -> tuple[str, ...]:
-        """Names of vertices, also those that chains give to theirs."""
+        """Names of vertices, including the inner vertices of chains."""
         named = [vertex.name for term in self.terms for vertex in (term.left, term.right) if vertex and vertex.name]
         inner = [end for path in self._all_paths() for edge in path.edges for end in (edge.source, edge.target)]
-        return tuple(dict.fromkeys([*named, *(one for one in inner if not one.startswith("#"))]))
+        return tuple(dict.fromkeys([*named, *(vertex for vertex in inner if not vertex.startswith("#"))]))
 
     @cached_property
     def edges(self) -> tuple[str, ...]:
-        """Names of edges, also those that chains give to theirs."""
-        found = (edge.key for path in self._all_paths() for edge in path.edges)
-        return tuple(dict.fromkeys(one for one in found if not one.startswith("#")))
+        """Names of edges, including the edges of chains."""
+        keys = (edge.key for path in self._all_paths() for edge in path.edges)
+        return tuple(dict.fromkeys(key for key in keys if not key.startswith("#")))
 
     @cached_property
-    def telling(self) -> dict[int, dict[str, str]]:
-        """Per term that tells something, what each of it is called as a column; numbered if there are several terms."""
-        terms = [number for number, term in enumerate(self.terms) if term.tells and not term.is_negated]
+    def term_columns(self) -> dict[int, dict[str, str]]:
+        """Column names of `Term.columns`, per term; numbered if several terms have such columns."""
+        terms = [index for index, term in enumerate(self.terms) if term.columns and not term.is_negated]
         return {
-            number: {what: f"{what}{place}" if len(terms) > 1 else what for what in self.terms[number].tells}
-            for place, number in enumerate(terms, start=1)
+            index: {what: f"{what}{place}" if len(terms) > 1 else what for what in self.terms[index].columns}
+            for place, index in enumerate(terms, start=1)
         }
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of matches, in the order in which they first stand."""
-        found: dict[str, None] = {}
-        for number, ways in enumerate(self.paths):
-            term = self.terms[number]
+        """Names of the columns of matches, in order of first occurrence."""
+        names: dict[str, None] = {}
+        for index, paths in enumerate(self.paths):
+            term = self.terms[index]
             if term.left.name:
-                found[term.left.name] = None
-            longest = ways[0] if ways else None
-            found.update(dict.fromkeys(longest.names if longest else ()))
+                names[term.left.name] = None
+            longest = paths[0] if paths else None
+            names.update(dict.fromkeys(longest.names if longest else ()))
             if term.right is not None and term.right.name:
-                found[term.right.name] = None
-            found.update(dict.fromkeys(self.telling.get(number, {}).values()))
-            found.update(dict.fromkeys(name for path in ways for name in path.names))
-        return tuple(found)
+                names[term.right.name] = None
+            names.update(dict.fromkeys(self.term_columns.get(index, {}).values()))
+            names.update(dict.fromkeys(name for path in paths for name in path.names))
+        return tuple(names)
 
     def _all_paths(self) -> Iterator[Path]:
-        for ways in self.paths:
-            yield from ways
+        for paths in self.paths:
+            yield from paths

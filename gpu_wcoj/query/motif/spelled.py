@@ -1,4 +1,4 @@
-"""Names of variables that Datalog's text can spell."""
+"""Variable names that are valid Datalog identifiers."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS, Variable
 _RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
 
 
-class Names:
-    """Variables of one rule, each for one thing.
+class RuleVariables:
+    """The variables of a rule, by the object that each stands for.
 
     Examples
     --------
-    >>> names = Names()
-    >>> print(names.of("a vertex", "a"), names.of("another", "a"), names.of("a vertex", "a"), names.of("third", "1 x"))
+    >>> names = RuleVariables()
+    >>> new = names.variable
+    >>> print(new("vertex 1", "a"), new("vertex 2", "a"), new("vertex 1", "a"), new("vertex 3", "1 x"))
     a a_2 a x_1_x
     """
 
     def __init__(self) -> None:
-        self._of: dict[object, Variable] = {}
-        self._taken: set[str] = set()
+        self._variables: dict[object, Variable] = {}
+        self._used: set[str] = set()
 
-    def of(self, what: object, wanted: str) -> Variable:
-        """The variable for something; called as it is wanted, if that can be spelled and is not taken."""
-        if what not in self._of:
-            name = re.sub(r"\W", "_", wanted)
+    def variable(self, what: object, name_hint: str) -> Variable:
+        """Return the variable for `what`, named `name_hint` if that is valid and unused."""
+        if what not in self._variables:
+            name = re.sub(r"\W", "_", name_hint)
             if name in _RESERVED or not name or not name[0].isalpha():
                 name = f"x_{name}"
-            free, number = name, 1
-            while free in self._taken:
-                number += 1
-                free = f"{name}_{number}"
-            self._taken.add(free)
-            self._of[what] = Variable(free)
-        return self._of[what]
+            candidate, suffix = name, 1
+            while candidate in self._used:
+                suffix += 1
+                candidate = f"{name}_{suffix}"
+            self._used.add(candidate)
+            self._variables[what] = Variable(candidate)
+        return self._variables[what]
