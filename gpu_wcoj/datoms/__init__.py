@@ -1,4 +1,4 @@
-"""Databases of datoms: transactions, queries in EDN, and subscriptions that follow their answers.
+"""Databases of datoms: transactions, queries in EDN, and subscriptions to answers.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""A database of datoms: transactions change it, subscriptions follow it."""
+"""A database of datoms, with transactions, queries and subscriptions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from os import PathLike, fspath
 from typing import Any, TypeVar, cast
 
 from gpu_wcoj.datoms.bulk import Bulk
-from gpu_wcoj.datoms.edn import forms_of, schema_of
+from gpu_wcoj.datoms.edn import read_forms, read_schema_text
 from gpu_wcoj.datoms.follower import Follower
-from gpu_wcoj.datoms.forms import Forms
-from gpu_wcoj.datoms.question import Question
+from gpu_wcoj.datoms.forms import FormReader
+from gpu_wcoj.datoms.question import BoundQuery
 from gpu_wcoj.datoms.report import Report
 from gpu_wcoj.datoms.schema import Attribute, read_schema
 from gpu_wcoj.datoms.store import Delta, Store
@@ -22,29 +22,29 @@ from gpu_wcoj.turns import NotCopied, Turns
 
 T = TypeVar("T")
 
-_numbers = count()
-_again = object()
+_ids = count()
+_retry = object()
 
 
 @entry_point
 class Database(NotCopied):
-    """Facts as datoms: entity, attribute, value.
+    """A database of facts as datoms: entity, attribute, value.
 
     Parameters
     ----------
     schema
-        What is known of attributes, ``{":person/friend": {":db/valueType": ":db.type/ref", ":db/cardinality":
-        ":db.cardinality/many"}}``, a list of maps that have ``:db/ident``, or either as a text in EDN. An attribute
-        without a type has that of its first value, one without a cardinality has one value.
+        Properties of attributes: ``{":person/friend": {":db/valueType": ":db.type/ref", ":db/cardinality":
+        ":db.cardinality/many"}}``, a list of maps with ``:db/ident``, or either as EDN text. An attribute without a
+        type gets the type of its first value; an attribute without a cardinality has a single value.
     strict
-        Whether attributes that the schema does not name are refused, in transactions and in queries. Otherwise they
-        have one value, of the type of the first one, and a query that asks for one that has no datoms either gives an
-        `gpu_wcoj.errors.UnknownAttributeWarning`, unless the database has no attributes yet.
+        True to reject attributes that are not in the schema, in transactions and queries. Otherwise they have a single
+        value of the type of the first one. A query with an attribute that occurs neither in the schema nor in a datom
+        emits `gpu_wcoj.errors.UnknownAttributeWarning`, unless the database has no attributes yet.
 
     Raises
     ------
     SchemaError, EdnSyntaxError
-        If the schema is none.
+        If the schema is invalid.
 
     Examples
     --------
@@ -61,8 +61,8 @@ class Database(NotCopied):
         self.store = Store({}, strict)
         self._transaction = 0
         self.following: dict[Follower, list[Subscription]] = {}
-        self._by_question: dict[Any, Follower] = {}
-        self._number, self._turns = next(_numbers), Turns("the database")
+        self._followers: dict[Any, Follower] = {}
+        self._id, self._turns = next(_ids), Turns("the database")
         if schema is not None:
             self.define(schema)
 
@@ -77,21 +77,21 @@ class Database(NotCopied):
 
     @property
     def transactions(self) -> int:
-        """How many there have been."""
+        """The number of transactions so far."""
         return self._transaction
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the datoms' columns take; what subscriptions keep is theirs."""
+        """Size of the columns of the datoms in bytes, without the state of subscriptions."""
         return self.store.nbytes
 
     @property
     def attributes(self) -> dict[str, str | None]:
-        """The attributes and their types; None where no value has shown it yet."""
-        return {name: one.type for name, one in self.store.attributes.items()}
+        """The attributes and their types; None where the type is not yet known."""
+        return {name: attribute.type for name, attribute in self.store.attributes.items()}
 
     def define(self, schema: Any) -> None:
-        """Add attributes to the schema; those that are there must be as they are.
+        """Add attributes to the schema; present attributes cannot be changed.
 
         Examples
         --------
@@ -100,33 +100,33 @@ class Database(NotCopied):
         >>> db.attributes
         {':age': 'long', ':name': 'string'}
         """
-        found = read_schema(schema_of(schema) if isinstance(schema, str) else schema)
-        self._alone("defining attributes", partial(self._define, found))
+        attributes = read_schema(read_schema_text(schema) if isinstance(schema, str) else schema)
+        self._run_exclusively("defining attributes", partial(self._define, attributes))
 
-    def _define(self, found: Mapping[str, Attribute]) -> None:
-        for name, one in found.items():
+    def _define(self, attributes: Mapping[str, Attribute]) -> None:
+        for name, attribute in attributes.items():
             before = self.store.attributes.get(name)
-            if before is not None and before != one:
-                raise SchemaError(f"attribute '{name}' is {before}, and cannot become {one}.")
-        self._take(Delta({}, found, self.store.next_id), {}, counts=False)
+            if before is not None and before != attribute:
+                raise SchemaError.mismatch(f"attribute '{name}'", "cannot be changed", attribute, before)
+        self._commit(Delta({}, attributes, self.store.next_id), {}, counts=False)
 
     def transact(self, forms: Any) -> Report:
-        """Change datoms, all or nothing, and all subscriptions with them.
+        """Apply a transaction atomically to the datoms and to all subscriptions.
 
         Parameters
         ----------
         forms
             A list, or a text in EDN, of ``[":db/add", e, a, v]``, ``[":db/retract", e, a, v]``, ``[":db/retract", e,
-            a]``, ``[":db/retractEntity", e]`` and maps ``{":db/id": e, a: v}``. It has no order: what is retracted is
-            what stood before. An entity is an id from 0 on, a lookup reference ``[a, v]``, or a temporary id: a
-            negative number or a text, which stands for a new entity, or for the one that has the same value of an
-            attribute whose values are identities.
+            a]``, ``[":db/retractEntity", e]`` and maps ``{":db/id": e, a: v}``. The order does not matter: retractions
+            refer to the datoms before the transaction. An entity is an id from 0 on, a lookup reference ``[a, v]``, or
+            a temporary id: a negative number or a text, which denotes a new entity, or the entity with the same value
+            of a ``:db.unique/identity`` attribute.
 
         Raises
         ------
         TransactionError
-            If a form is none, a value is of another type than its attribute's, or forms contradict each other. The
-            database and all subscriptions are as before, whatever is raised.
+            If a form is invalid, a value has another type than its attribute, or forms contradict each other. After
+            any error the database and all subscriptions are as before.
 
         Examples
         --------
@@ -137,40 +137,40 @@ class Database(NotCopied):
         >>> db.transact([[":db/add", 1, ":name", "Anna"], [":db/add", 1, ":tag", "a"]]).rows()
         [((1, ':name', 'Ann'), -1), ((1, ':name', 'Anna'), 1)]
         """
-        return self._alone("a transaction", lambda: self._transact(forms))
+        return self._run_exclusively("a transaction", lambda: self._transact(forms))
 
     def _transact(self, forms: Any) -> Report:
-        from gpu_wcoj.datoms.transaction import resolved
+        from gpu_wcoj.datoms.transaction import resolve_transaction
 
         sizes = self.store.texts.sizes
         try:
             at = None
             if isinstance(forms, str):
-                forms, at = forms_of(forms)
-            reader = Forms(self.store, at)
-            done = resolved(self.store, reader, reader.read(forms))
-            return self._take(done.delta, done.tempids)
+                forms, at = read_forms(forms)
+            reader = FormReader(self.store, at)
+            done = resolve_transaction(self.store, reader, reader.read(forms))
+            return self._commit(done.delta, done.tempids)
         except BaseException:
             self.store.texts.truncate(sizes)
             raise
 
     def load(self, *, entity: Any, attribute: Any, value: Any) -> Report:
-        """Add many datoms in one transaction, by the column.
+        """Add many datoms from columns in a single transaction.
 
         Parameters
         ----------
         entity
             Entity ids: an array, a list, or an Arrow array.
         attribute
-            One attribute, or one for each datom.
+            A single attribute, or one per datom.
         value
-            The values, all of one type; NumPy's times have no zone, so instants come as Arrow's or Python's. UUIDs
-            come as Python's or Arrow's or, for an attribute of that type, as texts.
+            The values, all of the same type. Instants are Arrow or Python values, because NumPy times have no time
+            zone. UUIDs are Python or Arrow values or, for an attribute of type uuid, texts.
 
         Raises
         ------
         TransactionError, SchemaError
-            As `transact` does.
+            As for `transact`.
 
         Examples
         --------
@@ -184,26 +184,28 @@ class Database(NotCopied):
         def load() -> Report:
             sizes = self.store.texts.sizes
             try:
-                return self._take(Bulk(self.store).delta(entity, attribute, value), {})
+                return self._commit(Bulk(self.store).delta(entity, attribute, value), {})
             except BaseException:
                 self.store.texts.truncate(sizes)
                 raise
 
-        return self._alone("a transaction", load)
+        return self._run_exclusively("a transaction", load)
 
     def subscribe(self, query: Any, *inputs: Any, **options: Any) -> Subscription:
-        """Follow the answer of a query: its first change is the present answer, then there is one per transaction.
+        """Subscribe to the answer of a query.
+
+        The first change is the present answer, followed by one change per transaction.
 
         Parameters
         ----------
         query
-            A text in EDN, or the same as Python's data.
+            EDN text, or the same as Python data.
         inputs
-            What ``:in`` binds after ``$``: values, collections, tuples, lists of tuples, rules for ``%`` as text; for
-            ``$name`` a table (of Arrow, Polars, pandas, NumPy; a Z-set), or another database, whose transactions the
-            subscription follows, too.
+            Arguments of ``:in`` after ``$``: values, collections, tuples, lists of tuples; text of rules for ``%``; for
+            ``$name`` a table (Arrow, Polars, pandas, NumPy or a Z-set) or another database, whose transactions also
+            update the answer.
         options
-            Of the `Program` that keeps the answer, such as ``backend``, ``keep`` or ``strategy``.
+            Options of the `Program` that maintains the answer, such as ``backend``, ``keep`` or ``strategy``.
 
         Raises
         ------
@@ -219,29 +221,29 @@ class Database(NotCopied):
         >>> [change.rows() for change in live.changes()]
         [[], [(('Ann',), 1)], [(('Ann',), -1)]]
         """
-        return self._alone("subscribing", lambda: self._subscribe(query, inputs, options), inputs)
+        return self._run_exclusively("subscribing", lambda: self._subscribe(query, inputs, options), inputs)
 
     def _subscribe(self, query: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Subscription:
-        key = _key(query, inputs, options)
-        follower = self._by_question.get(key) if key is not None else None
+        key = _query_key(query, inputs, options)
+        follower = self._followers.get(key) if key is not None else None
         if follower is None:
-            follower = Follower(Question(self, query, inputs), options)
+            follower = Follower(BoundQuery(self, query, inputs), options)
             first = follower.first
             if key is not None:
-                self._by_question[key] = follower
+                self._followers[key] = follower
         else:
             first = follower.answer
-        subscription = Subscription(follower, first, self._closed)
-        for database in follower.question.databases:
+        subscription = Subscription(follower, first, self._unsubscribe)
+        for database in follower.bound_query.databases:
             database.following.setdefault(follower, []).append(subscription)
         return subscription
 
     def query(self, query: Any, *inputs: Any, **options: Any) -> Any:
-        """The answer of a query, once; see `subscribe`.
+        """Return the answer of a query once; see `subscribe`.
 
         Returns
         -------
-        As ``:find`` says; see `Subscription.answer`.
+        The answer in the shape of ``:find``; see `Subscription.answer`.
 
         Examples
         --------
@@ -252,20 +254,20 @@ class Database(NotCopied):
         """
 
         def answer() -> Any:
-            follower = Follower(Question(self, query, inputs), options)
-            return follower.shaped(follower.first)
+            follower = Follower(BoundQuery(self, query, inputs), options)
+            return follower.shape_answer(follower.first)
 
-        return self._alone("a query", answer, inputs)
+        return self._run_exclusively("a query", answer, inputs)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Write all datoms to a folder, all or nothing, in the place of what it had of a database.
+        """Write all datoms to a folder atomically, and replace a database in it.
 
         Raises
         ------
         CheckpointError
-            If the folder has something else, or another process writes to it.
+            If the folder contains other files, or another process writes to it.
         CheckpointWriteError
-            If it cannot be written.
+            If a file cannot be written.
 
         Examples
         --------
@@ -278,93 +280,99 @@ class Database(NotCopied):
         >>> again.transact([[":db/retract", 1, ":name"]]).rows()
         [((1, ':name', 'Ann'), -1)]
         """
-        from gpu_wcoj.datoms.keeping import keep
+        from gpu_wcoj.datoms.keeping import write_database
 
-        self._alone("storing the datoms", lambda: keep(self.store, self._transaction, fspath(path)))
+        self._run_exclusively("storing the datoms", lambda: write_database(self.store, self._transaction, fspath(path)))
 
     @classmethod
     def restore(cls, path: str | PathLike[str]) -> Database:
-        """The database that a folder has; subscriptions are made anew.
+        """Read a database from a folder; subscriptions are not stored.
 
         Raises
         ------
         CheckpointError
-            If there is none, or a file is damaged.
+            If the folder has no database, or a file is damaged.
         """
-        from gpu_wcoj.datoms.keeping import kept
+        from gpu_wcoj.datoms.keeping import read_database
 
         database = cls()
-        database.store, database._transaction = kept(fspath(path))
+        database.store, database._transaction = read_database(fspath(path))
         return database
 
-    # One transaction.
+    # Transactions.
 
-    def _alone(self, doing: str, work: Callable[[], T], inputs: Iterable[Any] = ()) -> T:
-        """Work while nobody works on this database, an input, or a database that shares a subscription with them."""
-        given = [self, *(one for one in inputs if isinstance(one, Database))]
+    def _run_exclusively(self, doing: str, work: Callable[[], T], inputs: Iterable[Any] = ()) -> T:
+        """Run `work` with locks on this database, its inputs and all connected databases."""
+        databases = [self, *(database for database in inputs if isinstance(database, Database))]
         while True:
-            concerned = self._sharing(given)
+            connected = self._connected_databases(databases)
 
-            def checked(concerned: list[Database] = concerned) -> Any:
-                return work() if self._sharing(given) == concerned else _again
+            def checked(connected: list[Database] = connected) -> Any:
+                return work() if self._connected_databases(databases) == connected else _retry
 
             run: Callable[[], Any] = checked
-            for one in reversed(concerned):  # the order is the same for all, so nobody waits for each other
-                run = partial(one._turns.run, doing, run)
-            found = run()
-            if found is not _again:
-                return cast(T, found)
+            for database in reversed(connected):  # the order is global, which avoids deadlocks
+                run = partial(database._turns.run, doing, run)
+            result = run()
+            if result is not _retry:
+                return cast(T, result)
 
-    def _take(self, delta: Delta, tempids: Mapping[int | str, int], *, counts: bool = True) -> Report:
-        """Let the store and all subscriptions have a change, or none of them."""
+    def _commit(self, delta: Delta, tempids: Mapping[int | str, int], *, counts: bool = True) -> Report:
+        """Apply a change atomically to the store and all subscriptions."""
         store = self.store
-        known = {**store.attributes, **delta.attributes} if delta.attributes else store.attributes
-        types = {name: known[name].type or "" for name in delta.parts}
+        attributes = {**store.attributes, **delta.attributes} if delta.attributes else store.attributes
+        types = {name: attributes[name].type or "" for name in delta.parts}
         report = Report(self._transaction + 1, dict(tempids), delta.parts, types, store.texts)
-        concerned = [one for one in self.following if one.compiled.is_concerned(delta)]
-        before = [(one, one.state()) for one in concerned]
+        followers = [follower for follower in self.following if follower.compiled.is_concerned(delta)]
+        before = [(follower, follower.state()) for follower in followers]
         try:
-            changes = {one: one.take(self, delta) for one in concerned}
-            store.take(delta)
+            changes = {follower: follower.process(self, delta) for follower in followers}
+            store.apply(delta)
         except BaseException:
-            for one, state in before:
-                one.return_to(state)
+            for follower, state in before:
+                follower.return_to(state)
             raise
         if counts:
             self._transaction += 1
-            for one, subscriptions in self.following.items():
-                change = changes[one] if one in changes else one.no_change  # noqa: SIM401  # made only where it is needed
+            for follower, subscriptions in self.following.items():
+                change = changes[follower] if follower in changes else follower.no_change  # noqa: SIM401  # on demand
                 for subscription in subscriptions:
                     subscription.put(change)
         return report
 
     @staticmethod
-    def _sharing(given: Iterable[Database]) -> list[Database]:
-        """Those databases, and all that one of their subscriptions follows, too."""
-        found = {*given}
-        for database in given:
+    def _connected_databases(databases: Iterable[Database]) -> list[Database]:
+        """Return the databases, and all databases that share a subscription with them."""
+        connected = {*databases}
+        for database in databases:
             for follower in list(database.following):
-                found.update(one for one in follower.question.databases if isinstance(one, Database))
-        return sorted(found, key=lambda one: one._number)
+                connected.update(source for source in follower.bound_query.databases if isinstance(source, Database))
+        return sorted(connected, key=lambda database: database._id)
 
-    def _closed(self, follower: Follower, subscription: Subscription) -> None:
-        self._alone("closing a subscription", lambda: self._without(follower, subscription))
+    def _unsubscribe(self, follower: Follower, subscription: Subscription) -> None:
+        self._run_exclusively("closing a subscription", lambda: self._remove_subscription(follower, subscription))
 
-    def _without(self, follower: Follower, subscription: Subscription) -> None:
-        for database in follower.question.databases:
-            rest = [one for one in database.following[follower] if one is not subscription]
-            if rest:
-                database.following[follower] = rest
+    def _remove_subscription(self, follower: Follower, subscription: Subscription) -> None:
+        for database in follower.bound_query.databases:
+            remaining = [
+                other_subscription
+                for other_subscription in database.following[follower]
+                if other_subscription is not subscription
+            ]
+            if remaining:
+                database.following[follower] = remaining
             else:
                 del database.following[follower]
         if follower not in self.following:
-            self._by_question = {key: one for key, one in self._by_question.items() if one is not follower}
+            self._followers = {
+                key: other_follower for key, other_follower in self._followers.items() if other_follower is not follower
+            }
 
 
-def _key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """What tells a question from others; None where it cannot be told."""
-    plain = (str, int, float, bool, type(None))
+def _query_key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Return a key by which equal queries share a follower; None if there is no such key."""
+    hashable = (str, int, float, bool, type(None))
     values = (*inputs, *options.values())
-    if not isinstance(query, str) or not all(type(one) in plain for one in values):
+    if not isinstance(query, str) or not all(type(value) in hashable for value in values):
         return None
-    return query, tuple(options), tuple((type(one), one) for one in values)
+    return query, tuple(options), tuple((type(value), value) for value in values)

@@ -1,4 +1,4 @@
-"""The program that keeps the answer of a question, for all subscriptions that ask it."""
+"""Incremental maintenance of the answer of a query, shared by its subscriptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_wcoj.datoms.question import Compiled, Question, Source
+from gpu_wcoj.datoms.question import BoundQuery, CompiledQuery, Source
 from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta
@@ -22,7 +22,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def _callers_level() -> int:
-    """Return the `stacklevel` by which a warning points at the line outside of this package that led here."""
+    """Return the `stacklevel` with which a warning points at the caller of this package."""
     level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -31,38 +31,38 @@ def _callers_level() -> int:
 
 @dataclass(frozen=True)
 class State:
-    """What a transaction can move: the program, and what it was compiled from."""
+    """State that a transaction can change: the program and its compiled query."""
 
-    compiled: Compiled
+    compiled: CompiledQuery
     program: Program
     mark: Mark
 
 
 class Follower:
-    """Keeps the answer of a question.
+    """Maintains the answer of a query.
 
     Attributes
     ----------
     first
-        The answer at the start.
+        The initial answer.
     """
 
-    def __init__(self, question: Question, options: Mapping[str, Any]) -> None:
-        self.question = question
+    def __init__(self, bound_query: BoundQuery, options: Mapping[str, Any]) -> None:
+        self.bound_query = bound_query
         self.options = options
-        self.compiled = question.compiled()
+        self.compiled = bound_query.compile()
         for message in self.compiled.query.undeclared.values():
             warnings.warn(message, UnknownAttributeWarning, stacklevel=_callers_level())
         self.program = self._program(self.compiled)
         self._no_change: ZSet | None = None
-        self.first = self._begun(self.program, self.compiled)
+        self.first = self._start(self.program, self.compiled)
 
-    def _program(self, compiled: Compiled) -> Program:
+    def _program(self, compiled: CompiledQuery) -> Program:
         query = compiled.query
         return Program(query.rules, outputs=[query.output], schema=compiled.schema, **self.options)
 
-    def _begun(self, program: Program, compiled: Compiled) -> ZSet:
-        """Let a new program have what is there; the answer."""
+    def _start(self, program: Program, compiled: CompiledQuery) -> ZSet:
+        """Run the first tick of a program on the present datoms; return the answer."""
         return program.step(compiled.present())[compiled.query.output]
 
     @property
@@ -70,46 +70,46 @@ class Follower:
         """The present answer."""
         return self.program.relation(self.compiled.query.output)
 
-    def shaped(self, answer: ZSet) -> Any:
-        """An answer in the shape that the query asks for."""
+    def shape_answer(self, answer: ZSet) -> Any:
+        """Return an answer in the shape of ``:find``."""
         return self.compiled.query.shape_answer([row for row, _ in answer.rows()])
 
     @property
     def no_change(self) -> ZSet:
-        """An answer without rows."""
+        """A change without rows."""
         if self._no_change is None:
             self._no_change = self.program.empty(self.compiled.query.output)
         return self._no_change
 
     def state(self) -> State:
-        """What stands now, for `return_to`."""
+        """Return the present state, for `return_to`."""
         return State(self.compiled, self.program, self.program.mark())
 
     def return_to(self, state: State) -> None:
-        """Undo what has happened since."""
+        """Restore a state."""
         self.compiled, self.program, self._no_change = state.compiled, state.program, None
         self.program.return_to(state.mark)
 
-    def take(self, source: Source, delta: Delta) -> ZSet:
-        """Take a transaction of a database, whose store does not have it yet; the answer's change."""
+    def process(self, source: Source, delta: Delta) -> ZSet:
+        """Process a transaction before its store applies it; return the answer's change."""
         try:
-            self.renew(source, delta.attributes)
-            self._no_change = None  # what is known of types may change with the rows
+            self.recompile(source, delta.attributes)
+            self._no_change = None  # types may become known with the rows
             changes = {}
             for name, feed in self.compiled.feeds.items():
-                if feed.source is source and (parts := feed.touched(delta)):
+                if feed.source is source and (parts := feed.select(delta)):
                     changes[name] = datoms_as_zset(parts, feed.kind, source.store.texts)
             return self.program.step(changes)[self.compiled.query.output]
         except Exception as error:
             error.add_note(
-                f"The transaction was undone: the subscription to {self.question.text!r:.200} cannot take it."
+                f"The transaction was undone: the subscription to {self.bound_query.text!r:.200} cannot process it."
             )
             raise
 
-    def renew(self, source: Source, attributes: Mapping[str, Attribute]) -> None:
-        """Compile anew if the question asks of attributes that are known only now; no answer changes by it."""
+    def recompile(self, source: Source, attributes: Mapping[str, Attribute]) -> None:
+        """Recompile if the types of attributes have become known; the answer is unchanged."""
         if self.compiled.is_outdated(attributes):
-            compiled = self.question.compiled(source, attributes)
+            compiled = self.bound_query.compile(source, attributes)
             program = self._program(compiled)
             program.load(compiled.present())
             self.compiled, self.program, self._no_change = compiled, program, None

@@ -1,4 +1,4 @@
-"""A query and its inputs, compiled for what is known of the attributes now."""
+"""Queries with their inputs, compiled for the present attributes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from gpu_wcoj.zset.zset import ZSet
 
 KINDS = {kind: "long" if kind == "ref" else kind for kind in TYPES}
-"""The relation that has the datoms of each type: references are integers as others are."""
+"""The relation that holds the datoms of each type; refs are stored with longs."""
 
 
 class Source(Protocol):
-    """A database as a question knows it.
+    """The interface of a database for its queries.
 
     Attributes
     ----------
     store
         Its datoms.
     following
-        What keeps answers from them, and for whom.
+        The followers of this database, with their subscriptions.
     """
 
     store: Store
@@ -42,62 +42,62 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """Which datoms an input of a program gets.
+    """Selection of the datoms of an input of a program.
 
     Attributes
     ----------
     source
         The database.
     kind
-        The type of their values.
+        The type of the values.
     attributes
-        Their attributes; None for all of the type.
+        The attributes; None for all attributes of the type.
     """
 
     source: Source
     kind: str
     attributes: frozenset[str] | None
 
-    def _takes(self, one: Attribute | None) -> bool:
-        if one is None or one.type is None or KINDS[one.type] != self.kind:
+    def _accepts(self, attribute: Attribute | None) -> bool:
+        if attribute is None or attribute.type is None or KINDS[attribute.type] != self.kind:
             return False
-        return self.attributes is None or one.name in self.attributes
+        return self.attributes is None or attribute.name in self.attributes
 
     def present(self) -> ZSet:
-        """The datoms that are there."""
+        """Return the present datoms of the input."""
         store = self.source.store
         parts = {}
-        for one in store.typed():
-            if self._takes(one):
-                entity, code = store.pairs(one.name).columns()
-                parts[one.name] = entity, code, np.ones(len(entity), np.int64)
+        for attribute in store.typed():
+            if self._accepts(attribute):
+                entity, code = store.pairs(attribute.name).columns()
+                parts[attribute.name] = entity, code, np.ones(len(entity), np.int64)
         return datoms_as_zset(parts, self.kind, store.texts)
 
-    def touched(self, delta: Delta) -> dict[str, tuple[Int64Array, Int64Array, Int64Array]]:
-        """The parts of a transaction of this database that it gets."""
-        known = self.source.store.attributes
+    def select(self, delta: Delta) -> dict[str, tuple[Int64Array, Int64Array, Int64Array]]:
+        """Return the parts of a transaction that belong to the input."""
+        attributes = self.source.store.attributes
         return {
             name: part
             for name, part in delta.parts.items()
-            if self._takes(delta.attributes.get(name) or known.get(name))
+            if self._accepts(delta.attributes.get(name) or attributes.get(name))
         }
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
-    """A question as a program runs it.
+class CompiledQuery:
+    """A query compiled for a program.
 
     Attributes
     ----------
     query
-        What the text was compiled into.
+        The rules and the shape of the answer.
     feeds
-        Per input of datoms, what it gets.
+        Per input of datoms, its selection.
     missing
-        Attributes that nothing is known of yet.
+        Attributes whose type is not yet known.
     is_open
-        Whether there is a variable for an attribute.
-    given
+        True if an attribute is a variable.
+    constants
         Inputs that do not change.
     """
 
@@ -105,108 +105,110 @@ class Compiled:
     feeds: Mapping[str, Feed]
     missing: frozenset[str]
     is_open: bool
-    given: Mapping[str, Any]
+    constants: Mapping[str, Any]
 
     def present(self) -> dict[str, Any]:
-        """What is there for every input."""
-        return {**self.given, **{name: feed.present() for name, feed in self.feeds.items()}}
+        """Return the present rows of every input."""
+        return {**self.constants, **{name: feed.present() for name, feed in self.feeds.items()}}
 
     def is_outdated(self, attributes: Mapping[str, Attribute]) -> bool:
-        """Whether it must be compiled anew, as these attributes have a type now."""
-        typed = [name for name, one in attributes.items() if one.type is not None]
+        """Return whether new types of `attributes` require recompilation."""
+        typed = [name for name, attribute in attributes.items() if attribute.type is not None]
         return bool(typed) and (self.is_open or not self.missing.isdisjoint(typed))
 
     def is_concerned(self, delta: Delta) -> bool:
-        """Whether a transaction can change the answer."""
+        """Return whether a transaction can change the answer."""
         if delta.attributes and self.is_outdated(delta.attributes):
             return True
         return not delta.parts.keys().isdisjoint(self.attributes) if self.attributes is not None else bool(delta.parts)
 
     @cached_property
     def attributes(self) -> frozenset[str] | None:
-        """All attributes that are read; None for any."""
+        """The attributes that are read; None for all."""
         read = [feed.attributes for feed in self.feeds.values()]
-        return None if None in read else frozenset().union(*(one for one in read if one is not None))
+        return (
+            None if None in read else frozenset().union(*(attributes for attributes in read if attributes is not None))
+        )
 
     @property
     def schema(self) -> dict[str, list[str]]:
-        """Types of the columns of datoms."""
+        """Column types of the inputs of datoms."""
         return {name: ["int64", "string", TYPES[feed.kind].name] for name, feed in self.feeds.items()}
 
 
-class Question:
+class BoundQuery:
     """A query, its inputs, and the databases among them.
 
     Attributes
     ----------
     databases
-        The one that was asked, then those among the inputs.
+        The queried database, then the databases among the inputs.
     tables
-        The inputs that are tables, by their places.
+        The inputs that are tables, by position.
     """
 
     def __init__(self, source: Source, text: Any, inputs: Sequence[Any]) -> None:
         self.text = text
         self.source = source
         self.inputs = tuple(inputs)
-        found = {id(one): one for one in (source, *inputs) if isinstance(one, type(source))}
-        self.databases: tuple[Source, ...] = tuple(found.values())
+        databases = {id(database): database for database in (source, *inputs) if isinstance(database, type(source))}
+        self.databases: tuple[Source, ...] = tuple(databases.values())
         self.tables = {
-            number: _table(f"relation{number + 1}", one) for number, one in enumerate(inputs) if _is_table(one)
+            position: _table(f"relation{position + 1}", data) for position, data in enumerate(inputs) if _is_table(data)
         }
 
-    def compiled(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> Compiled:
-        """The program, knowing of these attributes of a database as well."""
+    def compile(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> CompiledQuery:
+        """Compile the query, with additional attributes of a database."""
         from gpu_wcoj.query import edn
 
         datoms = {}
         feeds_of: dict[str, tuple[Source, str]] = {}
-        for number, database in enumerate(self.databases):
-            known = {**database.store.attributes, **((attributes or {}) if database is source else {})}
-            prefix = f"datoms{number or ''}"
-            relations = {kind: f"{prefix}_{held}" for kind, held in KINDS.items()}
-            feeds_of.update({f"{prefix}_{held}": (database, held) for held in KINDS.values()})
+        for database_index, database in enumerate(self.databases):
+            all_attributes = {**database.store.attributes, **((attributes or {}) if database is source else {})}
+            prefix = f"datoms{database_index or ''}"
+            relations = {kind: f"{prefix}_{value_kind}" for kind, value_kind in KINDS.items()}
+            feeds_of.update({f"{prefix}_{value_kind}": (database, value_kind) for value_kind in KINDS.values()})
             typed = {
-                name: edn.Attribute(one.type, one.unique is not None)
-                for name, one in known.items()
-                if one.type is not None
+                name: edn.Attribute(attribute.type, attribute.unique is not None)
+                for name, attribute in all_attributes.items()
+                if attribute.type is not None
             }
-            untyped = frozenset(known.keys() - typed.keys())
+            untyped = frozenset(all_attributes.keys() - typed.keys())
             datoms[id(database)] = edn.Datoms(typed, relations, untyped, database.store.strict)
         arguments: list[Any] = [
-            datoms[id(one)] if isinstance(one, type(self.source)) else _form(one) for one in self.inputs
+            datoms[id(data)] if isinstance(data, type(self.source)) else _form(data) for data in self.inputs
         ]
-        for number, table in self.tables.items():
+        for position, table in self.tables.items():
             types = tuple(column.type.value_name for column in table.columns)
-            arguments[number] = edn.Relation(f"relation{number + 1}", table.names, types)
+            arguments[position] = edn.Relation(f"relation{position + 1}", table.names, types)
         query = edn.parse(self.text, {"$": datoms[id(self.source)]}, arguments=arguments)
         feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
-        tables = {f"relation{number + 1}": table for number, table in self.tables.items()}
-        given = {**query.given, **{name: tables[name] for name in query.rules.inputs if name in tables}}
-        return Compiled(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), given)
+        tables = {f"relation{position + 1}": table for position, table in self.tables.items()}
+        constants = {**query.given, **{name: tables[name] for name in query.rules.inputs if name in tables}}
+        return CompiledQuery(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), constants)
 
 
-def _form(given: Any) -> Any:
-    """An input, keywords in it as the reader of EDN has them."""
-    if isinstance(given, Keyword):
+def _form(data: Any) -> Any:
+    """Return an input with its keywords converted to forms."""
+    if isinstance(data, Keyword):
         from gpu_wcoj.query.edn.forms import Form
 
-        return Form("keyword", given.text)
-    return type(given)(map(_form, given)) if type(given) in (list, tuple, set) else given
+        return Form("keyword", data.text)
+    return type(data)(map(_form, data)) if type(data) in (list, tuple, set) else data
 
 
-def _is_table(given: Any) -> bool:
-    """Whether an input is a relation as a whole, for ``$name``."""
-    if isinstance(given, np.ndarray):
-        return given.ndim == 2 or given.dtype.names is not None
-    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+def _is_table(data: Any) -> bool:
+    """Return whether an input is a table, for ``$name``."""
+    if isinstance(data, np.ndarray):
+        return data.ndim == 2 or data.dtype.names is not None
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
-def _table(name: str, given: Any) -> ZSet:
+def _table(name: str, data: Any) -> ZSet:
     from gpu_wcoj.arrow import as_table
     from gpu_wcoj.zset.zset import ZSet
 
-    if isinstance(given, ZSet):
-        return given
-    names, columns = as_table(given, f"the input '{name}'")
+    if isinstance(data, ZSet):
+        return data
+    names, columns = as_table(data, f"the input '{name}'")
     return ZSet.from_columns(names, columns)

@@ -1,4 +1,4 @@
-"""What a transaction did."""
+"""Reports of transactions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpu_wcoj.datoms.values import TYPES, Texts
 from gpu_wcoj.zset.zset import ZSet
 
 NAMES = ("e", "a", "v")
-"""What the columns of datoms are called."""
+"""Column names of datoms."""
 
 Parts = Mapping[str, tuple[Int64Array, Int64Array, Int64Array]]
 """Per attribute, entities, codes of values, and weights."""
 
 
 def datoms_as_zset(parts: Parts, kind: str, texts: Texts) -> ZSet:
-    """Datoms whose attributes are all of one type, as a Z-set of entity, attribute and value."""
+    """Return datoms of one value type as a Z-set of entity, attribute and value."""
     names = [texts.string.encode_one(name) for name in parts]
     filled = list(parts.values())
     if len(filled) == 1:
@@ -40,14 +40,14 @@ def datoms_as_zset(parts: Parts, kind: str, texts: Texts) -> ZSet:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What a transaction did.
+    """The changes that a transaction made.
 
     Attributes
     ----------
     transaction
         Its number, from 1.
     tempids
-        The temporary ids, and the entities that they stand for.
+        The entities of the temporary ids.
     """
 
     transaction: int
@@ -61,19 +61,19 @@ class Report:
 
     @cached_property
     def changes(self) -> dict[str, ZSet]:
-        """Per type of value, the datoms that came (weight 1) and that went (-1), as Z-sets of e, a and v."""
+        """Added (weight 1) and removed (-1) datoms: a Z-set of e, a and v per value type."""
         kinds: dict[str, dict[str, tuple[Int64Array, Int64Array, Int64Array]]] = {}
         for name, part in self._parts.items():
             kinds.setdefault(self._types[name], {})[name] = part
         return {kind: datoms_as_zset(parts, kind, self._texts) for kind, parts in kinds.items()}
 
     def rows(self) -> list[tuple[tuple[int, str, Any], int]]:
-        """The datoms that came and went, of all types, as pairs ``((e, a, v), weight)``; by attribute and entity."""
-        found: list[tuple[tuple[int, str, Any], int]] = []
+        """Return changed datoms as ``((e, a, v), weight)``, by attribute and entity."""
+        rows: list[tuple[tuple[int, str, Any], int]] = []
         for name in sorted(self._parts):
             entity, code, weight = self._parts[name]
             order = np.lexsort((weight, entity))
             values = self._texts.values(self._types[name], code[order])
-            shown = zip(entity[order].tolist(), values, weight[order].tolist(), strict=True)
-            found += [((one, name, value), sign) for one, value, sign in shown]
-        return found
+            datoms = zip(entity[order].tolist(), values, weight[order].tolist(), strict=True)
+            rows += [((entity_id, name, value), sign) for entity_id, value, sign in datoms]
+        return rows

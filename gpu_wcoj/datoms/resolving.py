@@ -1,148 +1,148 @@
-"""Which entities temporary ids and lookup references stand for."""
+"""Resolution of temporary ids and lookup references to entities."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gpu_wcoj.datoms.forms import Entity, Forms, Fresh, Lookup, Single
+from gpu_wcoj.datoms.forms import DatomOperation, Entity, FormReader, Fresh, Lookup
 from gpu_wcoj.datoms.store import Store
-from gpu_wcoj.datoms.values import shown
+from gpu_wcoj.datoms.values import describe
 from gpu_wcoj.errors import TransactionConflictError
 
 TempId = int | str | Fresh
-_END = 2**63 - 1
+_MAX_ID = 2**63 - 1
 
 CodeOf = Callable[[str, Any, int], int]
-"""The code of a value of an attribute, given its place."""
+"""Returns the code of a value of an attribute; the place is for messages."""
 
 
 class Entities:
-    """What stands for an entity in one transaction, and the entity.
+    """The entities of the temporary ids of a transaction.
 
-    A temporary id with a value that another entity has, of an attribute whose values are identities, stands for that
-    entity; two with one such value are one entity; all others are new entities, numbered in the order in which their
-    ids first stand.
+    A temporary id with a value of a ``:db.unique/identity`` attribute denotes the entity that has this value; temporary
+    ids with the same such value denote the same entity. All others are new entities, numbered in order of first
+    occurrence.
 
     Attributes
     ----------
     next_id
-        The first entity id that nobody has used, this transaction included.
+        The first unused entity id, including this transaction.
     """
 
-    def __init__(self, store: Store, forms: Forms, code_of: CodeOf) -> None:
+    def __init__(self, store: Store, forms: FormReader, code_of: CodeOf) -> None:
         self.store = store
-        self.forms = forms
+        self.reader = forms
         self.code_of = code_of
         self.next_id = store.next_id
-        self._known: dict[TempId, int] = {}
+        self._entities: dict[TempId, int] = {}
 
     @property
     def tempids(self) -> dict[int | str, int]:
-        """The temporary ids that the transaction spells, and their entities."""
-        return {one: entity for one, entity in self._known.items() if not isinstance(one, Fresh)}
+        """The named temporary ids of the transaction, and their entities."""
+        return {tempid: entity for tempid, entity in self._entities.items() if not isinstance(tempid, Fresh)}
 
-    def resolve(self, singles: Sequence[Single]) -> None:
-        """Find what every temporary id stands for."""
+    def resolve(self, singles: Sequence[DatomOperation]) -> None:
+        """Assign an entity to every temporary id."""
         mentioned: dict[TempId, int] = {}
-        for one in singles:
-            for stands in self._mentioned(one):
+        for operation in singles:
+            for stands in self._references(operation):
                 if _is_temporary(stands):
-                    mentioned.setdefault(stands, one.place)
-                elif one.operation == "add" and _is_plain(stands):
-                    self._used(stands)
+                    mentioned.setdefault(stands, operation.place)
+                elif operation.kind == "add" and _is_plain(stands):
+                    self._reserve_id(stands)
         if not mentioned:
             return
-        alias = self._identified(singles)
+        alias = self._find_aliases(singles)
         for stands, place in mentioned.items():
             root = _root(alias, stands)
-            if root not in self._known:
-                if self.next_id >= _END:
-                    raise self.forms.error(place, f"there is no entity id after {_END - 1}.")
-                self._known[root] = self.next_id
+            if root not in self._entities:
+                if self.next_id >= _MAX_ID:
+                    raise self.reader.error(place, f"the entity ids are used up: the largest is {_MAX_ID - 1}.")
+                self._entities[root] = self.next_id
                 self.next_id += 1
-            self._known[stands] = self._known[root]
-        self._refuse_unmade(singles, mentioned)
+            self._entities[stands] = self._entities[root]
+        self._check_added(singles, mentioned)
 
-    def _mentioned(self, one: Single) -> Iterable[Any]:
-        yield one.entity
-        if one.operation in ("add", "retract") and self.store.attribute(one.attribute).type == "ref":
-            yield one.value
+    def _references(self, operation: DatomOperation) -> Iterable[Any]:
+        yield operation.entity
+        if operation.kind in ("add", "retract") and self.store.attribute(operation.attribute).type == "ref":
+            yield operation.value
 
-    def _used(self, entity: int) -> None:
-        self.next_id = max(self.next_id, min(entity, _END - 1) + 1)
+    def _reserve_id(self, entity: int) -> None:
+        self.next_id = max(self.next_id, min(entity, _MAX_ID - 1) + 1)
 
-    def _identified(self, singles: Sequence[Single]) -> dict[TempId, TempId]:
-        """Which temporary ids stand for what another one does; those of entities that exist are known then."""
+    def _find_aliases(self, singles: Sequence[DatomOperation]) -> dict[TempId, TempId]:
+        """Return temporary ids that equal another one; assign those with existing entities."""
         alias: dict[TempId, TempId] = {}
         first: dict[tuple[str, int], TempId] = {}
-        for one in singles:
-            if one.operation != "add" or not _is_temporary(one.entity):
+        for operation in singles:
+            if operation.kind != "add" or not _is_temporary(operation.entity):
                 continue
-            attribute = self.store.attribute(one.attribute)
-            value = one.value
+            attribute = self.store.attribute(operation.attribute)
+            value = operation.value
             if attribute.unique == "identity" and attribute.type == "ref" and isinstance(value, Lookup):
-                value = self._looked_up(value, one.place)
+                value = self._look_up(value, operation.place)
             is_stored = attribute.type != "ref" or (_is_plain(value) and value >= 0)
             if attribute.unique != "identity" or not is_stored:
                 continue
-            code = self.code_of(one.attribute, value, one.place)
-            stands: TempId = one.entity  # type: ignore[assignment]  # a temporary one, as was asked
-            other = first.setdefault((one.attribute, code), stands)
-            if _root(alias, other) != _root(alias, stands):
-                self._unite(alias, _root(alias, other), _root(alias, stands), one)
-            for entity in self.store.entities(one.attribute, code):
-                self._settle(_root(alias, stands), entity, one)
+            code = self.code_of(operation.attribute, value, operation.place)
+            stands: TempId = operation.entity  # type: ignore[assignment]  # it is temporary
+            earlier = first.setdefault((operation.attribute, code), stands)
+            if _root(alias, earlier) != _root(alias, stands):
+                self._unite(alias, _root(alias, earlier), _root(alias, stands), operation)
+            for entity in self.store.entities(operation.attribute, code):
+                self._assign(_root(alias, stands), entity, operation)
         return alias
 
-    def _unite(self, alias: dict[TempId, TempId], kept: TempId, gone: TempId, one: Single) -> None:
-        if gone in self._known:
-            self._settle(kept, self._known[gone], one)
-        alias[gone] = kept
+    def _unite(self, alias: dict[TempId, TempId], target: TempId, source: TempId, operation: DatomOperation) -> None:
+        if source in self._entities:
+            self._assign(target, self._entities[source], operation)
+        alias[source] = target
 
-    def _settle(self, stands: TempId, entity: int, one: Single) -> None:
-        before = self._known.setdefault(stands, entity)
+    def _assign(self, stands: TempId, entity: int, operation: DatomOperation) -> None:
+        before = self._entities.setdefault(stands, entity)
         if before != entity:
-            raise self.forms.error(
-                one.place,
-                f"the temporary id {_spelled(one.entity)} stands for two entities, {before} and {entity}, by values "
-                f"that are identities; the last is {shown(one.value)} of '{one.attribute}'.",
+            raise self.reader.error(
+                operation.place,
+                f"the temporary id {_describe(operation.entity)} denotes two entities, {before} and {entity}, by "
+                f"unique values; the second is {describe(operation.value)} of '{operation.attribute}'.",
                 TransactionConflictError,
             )
 
-    def _refuse_unmade(self, singles: Sequence[Single], mentioned: dict[TempId, int]) -> None:
-        """A temporary id that nothing is said of, or that is to be retracted, is an error of writing."""
-        made = (one.entity for one in singles if one.operation == "add")
-        roots = {self._known[one] for one in made if _is_temporary(one)}  # type: ignore[index]  # as was just asked
+    def _check_added(self, singles: Sequence[DatomOperation], mentioned: dict[TempId, int]) -> None:
+        """Raise for a temporary id without an added datom."""
+        made = (operation.entity for operation in singles if operation.kind == "add")
+        roots = {self._entities[entity] for entity in made if _is_temporary(entity)}  # type: ignore[index]  # they are temporary
         for stands, place in mentioned.items():
-            if self._known[stands] not in roots:
-                raise self.forms.error(
+            if self._entities[stands] not in roots:
+                raise self.reader.error(
                     place,
-                    f"the temporary id {_spelled(stands)} is of no entity: nothing is added to it.\n"
+                    f"the temporary id {_describe(stands)} has no entity: no datom is added to it.\n"
                     "  Add an attribute to it, or write the id of an entity, which is 0 or more.",
                 )
 
-    def of(self, stands: Entity, place: int) -> int:
-        """The entity that something stands for."""
+    def entity_of(self, stands: Entity, place: int) -> int:
+        """Return the entity of an id or a reference."""
         if isinstance(stands, Lookup):
-            return self._looked_up(stands, place)
+            return self._look_up(stands, place)
         if isinstance(stands, int) and stands >= 0:
             return stands
-        return self._known[stands]
+        return self._entities[stands]
 
-    def _looked_up(self, lookup: Lookup, place: int) -> int:
+    def _look_up(self, lookup: Lookup, place: int) -> int:
         attribute = self.store.attribute(lookup.attribute)
         if attribute.unique is None:
-            raise self.forms.error(
+            raise self.reader.error(
                 place,
-                f"the values of attribute '{lookup.attribute}' are not unique, so none of them names an entity.\n"
-                "  Let the schema say ':db/unique': ':db.unique/identity' of it, or write the entity's id.",
+                f"the values of attribute '{lookup.attribute}' are not unique, so they cannot identify an entity.\n"
+                "  Declare it with ':db/unique': ':db.unique/identity', or write the entity's id.",
             )
         code = self.code_of(lookup.attribute, lookup.value, place)
-        found = self.store.entities(lookup.attribute, code)
-        if not found:
-            raise self.forms.error(place, f"no entity has {shown(lookup.value)} of '{lookup.attribute}'.")
-        return found[0]
+        entities = self.store.entities(lookup.attribute, code)
+        if not entities:
+            raise self.reader.error(place, f"no entity has the value {describe(lookup.value)} of '{lookup.attribute}'.")
+        return entities[0]
 
 
 def _is_temporary(stands: Any) -> bool:
@@ -161,5 +161,5 @@ def _root(alias: dict[TempId, TempId], stands: TempId) -> TempId:
     return stands
 
 
-def _spelled(stands: Any) -> str:
+def _describe(stands: Any) -> str:
     return "of a map without ':db/id'" if isinstance(stands, Fresh) else repr(stands)

@@ -1,4 +1,4 @@
-"""What is known of attributes: their type, whether they have one value or many, and whether values are unique."""
+"""Schema of attributes: type, cardinality and uniqueness."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _CHOICES: dict[str, Mapping[Any, Any]] = {
     ":db/isComponent": {True: True, False: False},
 }
 _WITHOUT_EFFECT = (":db/doc", ":db/index", ":db/noHistory")
-"""Which orders there are follows from the queries, and no history is kept."""
+"""Accepted properties without effect: indexes follow from the queries, and no history is kept."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """What a schema says of an attribute.
+    """The schema of an attribute.
 
     Attributes
     ----------
     name
-        With its colon, ``:person/name``.
+        The name with its colon, ``:person/name``.
     type
-        One of `TYPES`; None until the first value shows it.
+        One of `TYPES`; None until the first value determines it.
     many
-        Whether an entity can have several values.
+        True if an entity can have several values.
     unique
-        ``identity``: a value names its entity, in lookup references and where an entity is not known yet;
-        ``value``: two entities with one value are an error; None.
+        ``identity``: a value identifies its entity, in lookup references and for temporary ids; ``value``: entities
+        with the same value are an error; or None.
     component
-        Whether what it refers to goes with its entity.
+        True if the referenced entity is retracted with its entity.
     """
 
     name: str
@@ -45,65 +45,67 @@ class Attribute:
     component: bool = False
 
 
-def attribute_name(given: Any) -> str | None:
-    """The name of an attribute as it is stored, or None if this is none; the colon may be left out.
+def attribute_name(value: Any) -> str | None:
+    """Return the stored name of an attribute, or None if invalid; the colon is optional.
 
     Examples
     --------
     >>> attribute_name(":g/to"), attribute_name("g/to"), attribute_name(7)
     (':g/to', ':g/to', None)
     """
-    if not isinstance(given, (str, Keyword)):
+    if not isinstance(value, (str, Keyword)):
         return None
-    text = given.text if isinstance(given, Keyword) else str.__str__(given)  # what a member of an enumeration holds
+    text = value.text if isinstance(value, Keyword) else str.__str__(value)  # the value of an enumeration member
     name = text if text.startswith(":") else f":{text}"
-    plain = len(name) > 1 and ":" not in name[1:2] and not any(one.isspace() or one in '"()[]{},;' for one in name)
+    plain = len(name) > 1 and ":" not in name[1:2] and not any(char.isspace() or char in '"()[]{},;' for char in name)
     return name if plain else None
 
 
-def read_schema(given: Any) -> dict[str, Attribute]:
-    """The attributes of a schema, ``{attribute: {property: value}}`` or a list of maps that have ``:db/ident``.
+def read_schema(schema: Any) -> dict[str, Attribute]:
+    """Parse a schema: ``{attribute: {property: value}}``, or maps with ``:db/ident``.
 
     Raises
     ------
     SchemaError
-        If an attribute, a property or a value is not one.
+        If an attribute, a property or a value is invalid.
 
     Examples
     --------
     >>> read_schema({":g/to": {":db/valueType": ":db.type/ref", ":db/cardinality": ":db.cardinality/many"}})
     {':g/to': Attribute(name=':g/to', type='ref', many=True, unique=None, component=False)}
     """
-    found: dict[str, Attribute] = {}
-    for ident, properties in _entries(given):
+    attributes: dict[str, Attribute] = {}
+    for ident, properties in _entries(schema):
         name = attribute_name(ident)
         if name is None or name.startswith((":db/", ":db.")):
-            raise SchemaError(f"{ident!r:.80} is no name of an attribute.\n  Write it as ':person/name'.")
-        if name in found:
-            raise SchemaError(f"attribute '{name}' stands in the schema twice.")
+            raise SchemaError(f"{ident!r:.80} is not the name of an attribute.\n  Write it as ':person/name'.")
+        if name in attributes:
+            raise SchemaError.duplicate("attribute", name, "in the schema")
         if not isinstance(properties, Mapping):
             raise SchemaError(
-                f"attribute '{name}' has {properties!r:.80} for its properties.\n"
-                "  Write a map, as {':db/valueType': ':db.type/long', ':db/cardinality': ':db.cardinality/one'}."
+                f"the properties of attribute '{name}' have the wrong type: got {properties!r:.80}, expected a map.\n"
+                "  Write a map such as {':db/valueType': ':db.type/long', ':db/cardinality': ':db.cardinality/one'}."
             )
-        found[name] = _attribute(name, properties)
-    return found
+        attributes[name] = _attribute(name, properties)
+    return attributes
 
 
-def _entries(given: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(given, Mapping):
-        return list(given.items())
-    if isinstance(given, (list, tuple)) and all(isinstance(one, Mapping) for one in given):
+def _entries(schema: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(schema, Mapping):
+        return list(schema.items())
+    if isinstance(schema, (list, tuple)) and all(isinstance(properties, Mapping) for properties in schema):
         entries = []
-        for one in given:
-            plain = {_property(key): value for key, value in one.items()}
+        for properties in schema:
+            plain = {_property(key): value for key, value in properties.items()}
             if ":db/ident" not in plain:
-                raise SchemaError(f"a map of the schema has no ':db/ident': {dict(one)!r:.120}.")
+                raise SchemaError(
+                    f"a map of the schema needs ':db/ident', which is missing: {dict(properties)!r:.120}."
+                )
             entries.append((plain.pop(":db/ident"), plain))
         return entries
     raise SchemaError(
-        f"a schema is {{attribute: {{property: value}}}} or a list of maps with ':db/ident', and this is "
-        f"{given!r:.80} of type '{type(given).__name__}'."
+        f"the schema has the wrong type: got {schema!r:.80} of type '{type(schema).__name__}', expected "
+        f"{{attribute: {{property: value}}}} or a list of maps with ':db/ident'."
     )
 
 
@@ -117,41 +119,49 @@ def _property(key: Any) -> Any:
 
 
 def _attribute(name: str, properties: Mapping[Any, Any]) -> Attribute:
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in properties.items():
         what = _property(key)
         if what in _WITHOUT_EFFECT:
             continue
         if what not in _CHOICES:
-            known = [*_CHOICES, *_WITHOUT_EFFECT]
-            close = nearest(str(what), known)
-            raise SchemaError(f"attribute '{name}' has no property {what!r:.60}.{close}\n  There are {listed(known)}.")
+            allowed = [*_CHOICES, *_WITHOUT_EFFECT]
+            close = nearest(str(what), allowed)
+            raise SchemaError(
+                f"unknown property {what!r:.60} of attribute '{name}': expected one of {listed(allowed)}.{close}"
+            )
         choices = _CHOICES[what]
         chosen = value if isinstance(value, bool) else _choice(value, choices)
         if chosen not in choices:
             if what == ":db/isComponent":
-                raise SchemaError(f"attribute '{name}': {what} is True or False, not {value!r:.60}.")
+                raise SchemaError(f"attribute '{name}': {what}={value!r:.60} is not allowed: expected True or False.")
             close = nearest(str(chosen), choices)
             raise SchemaError(
-                f"attribute '{name}': {what} is {str(value)!r:.60}.{close}\n  It can be {listed(map(str, choices))}."
+                f"attribute '{name}': {what}={str(value)!r:.60} is not allowed: expected one of "
+                f"{listed(map(str, choices))}.{close}"
             )
-        said[what] = choices[chosen]
-    one = Attribute(
-        name, said.get(":db/valueType"), said.get(":db/cardinality", False), said.get(":db/unique"),
-        said.get(":db/isComponent", False),
+        settings[what] = choices[chosen]
+    attribute = Attribute(
+        name, settings.get(":db/valueType"), settings.get(":db/cardinality", False), settings.get(":db/unique"),
+        settings.get(":db/isComponent", False),
     )  # fmt: skip
-    if one.component and one.type != "ref":
-        raise SchemaError(f"attribute '{name}' is a component and of type '{one.type}'.\n  Let it be :db.type/ref.")
-    if one.unique and one.many:
-        raise SchemaError(f"attribute '{name}' is unique and has many values.\n  Let it be :db.cardinality/one.")
-    return one
+    if attribute.component and attribute.type != "ref":
+        raise SchemaError(
+            f"attribute '{name}' is a component of the wrong type: got '{attribute.type}', expected 'ref'.\n"
+            "  Declare it :db.type/ref."
+        )
+    if attribute.unique and attribute.many:
+        raise SchemaError.conflict(
+            f"':db/unique' of attribute '{name}'", ":db.cardinality/many", "Declare it :db.cardinality/one."
+        )
+    return attribute
 
 
 def _choice(value: Any, choices: Mapping[Any, Any]) -> Any:
-    """A choice by its full name or, as a plain text, by its last part."""
+    """Return a choice by its full name or, for a plain text, by its last part."""
     if not isinstance(value, (str, Keyword)):
         return None
     text = str(value)
     if text in choices or isinstance(value, Keyword):
         return text
-    return next((one for one in choices if str(one).rsplit("/", 1)[-1] == text), text)
+    return next((choice for choice in choices if str(choice).rsplit("/", 1)[-1] == text), text)

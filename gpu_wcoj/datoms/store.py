@@ -1,4 +1,4 @@
-"""What a database holds: per attribute, pairs of an entity and the code of a value."""
+"""Storage of datoms: per attribute, pairs of an entity and the code of a value."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gpu_wcoj.errors import UnknownAttributeError
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """What a transaction does: datoms that were not there come, and datoms that were there go.
+    """The change of a transaction: added missing datoms and removed present datoms.
 
     Attributes
     ----------
     parts
-        Per attribute, entities, codes of values and weights 1 or -1; no pair twice.
+        Per attribute, entities, codes of values and weights 1 or -1; pairs are distinct.
     attributes
-        Those that are new, or have a type now.
+        Attributes that are new or whose type became known.
     next_id
-        The first entity id that nobody has used.
+        The first unused entity id.
     """
 
     parts: Mapping[str, tuple[Int64Array, Int64Array, Int64Array]]
@@ -38,16 +38,16 @@ class Delta:
 
 @dataclass(eq=False)
 class Store:
-    """The datoms, in the order entity and value of each attribute; the other way around only where it was asked for.
+    """The datoms per attribute, by entity; also by value where that was needed.
 
     Attributes
     ----------
     attributes
-        What is known of each attribute.
+        The schema of each attribute.
     strict
-        Whether attributes must be in the schema.
+        True if attributes must be in the schema.
     next_id
-        The first entity id that nobody has used.
+        The first unused entity id.
     """
 
     attributes: dict[str, Attribute]
@@ -62,52 +62,52 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns of pairs."""
-        return sum(pairs.nbytes for held in (self._forward, self._reverse) for pairs in held.values())
+        """Size of the columns of pairs in bytes."""
+        return sum(pairs.nbytes for order in (self._forward, self._reverse) for pairs in order.values())
 
     def attribute(self, name: str) -> Attribute:
-        """What is known of an attribute.
+        """Return the schema of an attribute.
 
         Raises
         ------
         UnknownAttributeError
-            If the schema is strict and does not name it.
+            If the schema is strict and lacks the attribute.
         """
-        found = self.attributes.get(name)
-        if found is None:
+        attribute = self.attributes.get(name)
+        if attribute is None:
             if self.strict:
                 raise UnknownAttributeError(name, self.attributes)
             return Attribute(name)
-        return found
+        return attribute
 
     def typed(self) -> Iterator[Attribute]:
-        """The attributes whose type is known."""
-        return (one for one in self.attributes.values() if one.type is not None)
+        """Return the attributes whose type is known."""
+        return (attribute for attribute in self.attributes.values() if attribute.type is not None)
 
     def values(self, entity: int, attribute: str) -> list[int]:
-        """The codes of an entity's values."""
+        """Return the codes of an entity's values."""
         pairs = self._forward.get(attribute)
         return [] if pairs is None else pairs.rights(entity)
 
     def has(self, entity: int, attribute: str, code: int) -> bool:
-        """Whether a datom is there."""
+        """Return whether a datom is present."""
         pairs = self._forward.get(attribute)
         return pairs is not None and pairs.has(entity, code)
 
     def entities(self, attribute: str, code: int) -> list[int]:
-        """The entities that have a value; the order for it is made when it is first asked for."""
+        """Return the entities that have a value; builds the order by value on first use."""
         forward = self._forward.get(attribute)
         if forward is None:
             return []
         return self._by_value(attribute, forward).rights(code)
 
     def pairs(self, attribute: str) -> Pairs:
-        """The pairs of an attribute."""
-        found = self._forward.get(attribute)
-        return Pairs() if found is None else found
+        """Return the pairs of an attribute."""
+        pairs = self._forward.get(attribute)
+        return Pairs() if pairs is None else pairs
 
     def by_value(self, attribute: str) -> Pairs:
-        """The pairs of an attribute, value first."""
+        """Return the pairs of an attribute, value first."""
         forward = self._forward.get(attribute)
         return Pairs() if forward is None else self._by_value(attribute, forward)
 
@@ -116,19 +116,19 @@ class Store:
         if reverse is None:
             entity, code = forward.columns()
             reverse = Pairs()
-            reverse.replace(reverse.merged(code, entity, np.ones(len(code), np.int64)))
+            reverse.replace(reverse.merge(code, entity, np.ones(len(code), np.int64)))
             self._reverse[attribute] = reverse
         return reverse
 
-    def take(self, delta: Delta) -> None:
-        """Hold what the transaction leaves, or if anything fails, what was held before."""
+    def apply(self, delta: Delta) -> None:
+        """Apply a transaction atomically."""
         before = self.attributes, self.next_id, dict(self._forward), dict(self._reverse)
         done: list[tuple[Pairs, Int64Array, Int64Array, Int64Array]] = []
         try:
             for name, (entity, code, weight) in delta.parts.items():
-                self._forward[name] = _taken(self._forward.get(name), entity, code, weight, done)
+                self._forward[name] = _apply_change(self._forward.get(name), entity, code, weight, done)
                 if name in self._reverse:
-                    self._reverse[name] = _taken(self._reverse[name], code, entity, weight, done)
+                    self._reverse[name] = _apply_change(self._reverse[name], code, entity, weight, done)
             if delta.attributes:
                 self.attributes = {**self.attributes, **delta.attributes}
             self.next_id = delta.next_id
@@ -138,31 +138,31 @@ class Store:
                 _put(pairs, left, right, -weight)
             raise
 
-    def hold(self, attribute: str, pairs: Pairs) -> None:
-        """Hold these pairs of an attribute that has none yet."""
+    def set_pairs(self, attribute: str, pairs: Pairs) -> None:
+        """Set the pairs of an attribute without datoms."""
         self._forward[attribute] = pairs
 
 
-def _taken(
+def _apply_change(
     pairs: Pairs | None,
     left: Int64Array,
     right: Int64Array,
     weight: Int64Array,
     done: list[tuple[Pairs, Int64Array, Int64Array, Int64Array]],
 ) -> Pairs:
-    """The pairs after a change: these ones changed, which `done` notes, or new ones where there is much to change."""
+    """Return the changed pairs: modified in place and recorded in `done`, or new ones."""
     if pairs is None:
         pairs = Pairs()
     if pairs.prefers_columns(len(left)):
         pairs.columns()
-        fresh = Pairs()
-        fresh.replace(pairs.merged(left, right, weight))
-        return fresh
+        new_pairs = Pairs()
+        new_pairs.replace(pairs.merge(left, right, weight))
+        return new_pairs
     done.append((pairs, left, right, weight))
     _put(pairs, left, right, weight)
     return pairs
 
 
 def _put(pairs: Pairs, left: Int64Array, right: Int64Array, weight: Int64Array) -> None:
-    for one, other, sign in zip(left.tolist(), right.tolist(), weight.tolist(), strict=True):
-        pairs.put(one, other, sign > 0)
+    for left_value, right_value, sign in zip(left.tolist(), right.tolist(), weight.tolist(), strict=True):
+        pairs.put(left_value, right_value, sign > 0)

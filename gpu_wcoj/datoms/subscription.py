@@ -1,4 +1,4 @@
-"""What a subscriber sees of a query: the changes that are still to be read, and the present answer."""
+"""Subscriptions: unread changes, and the present answer of a query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpu_wcoj.zset.zset import ZSet
 
 @entry_point
 class Subscription:
-    """Follows the answer of a query; `gpu_wcoj.datoms.Database.subscribe` makes it.
+    """Subscription to the answer of a query; see `gpu_wcoj.datoms.Database.subscribe`.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Subscription:
         self._closed = closed
 
     def __repr__(self) -> str:
-        state = "closed" if self._follower is None else f"{self._follower.question.text!r:.60}"
+        state = "closed" if self._follower is None else f"{self._follower.bound_query.text!r:.60}"
         return f"Subscription({state}; {len(self._unread):,} changes to read)"
 
     def __enter__(self) -> Self:
@@ -45,48 +45,50 @@ class Subscription:
 
     @property
     def program(self) -> Program:
-        """The program that keeps the answer, to look at: its `explain`, `state_rows`, `nbytes` and `last_tick`.
+        """The program of the answer, for `explain`, `state_rows`, `nbytes` and `last_tick`.
 
-        Subscriptions of one query share it, so it takes no ticks but those of the database.
+        Subscriptions of equal queries share it; only the database runs its ticks.
         """
         return self._open().program
 
     def changes(self) -> list[ZSet]:
-        """The changes that have not been read: the answer at the start, then one Z-set per transaction.
+        """Return the unread changes: the initial answer, then one Z-set per transaction.
 
-        A transaction that leaves the answer as it was has a Z-set without rows. Changes that nobody reads are kept.
+        A transaction that does not change the answer gives a Z-set without rows. Unread changes accumulate.
         """
-        found = []
-        while self._unread:  # one at a time, so that one that comes meanwhile is not lost
-            found.append(self._unread.popleft())
-        return found
+        changes = []
+        while self._unread:  # pop singly, so that a concurrent change is not lost
+            changes.append(self._unread.popleft())
+        return changes
 
     def answer(self) -> Any:
-        """The present answer, in the shape that ``:find`` says.
+        """Return the present answer in the shape of ``:find``.
 
         Returns
         -------
-        A list of tuples, or of dicts where there are ``:keys``; a list of values for a collection; for a tuple one
-        row, for a scalar one value, or None without an answer.
+        A list of tuples, or of dicts with ``:keys``; a list of values for a collection; a single row for a tuple and a
+        single value for a scalar, or None if the answer is empty.
         """
         follower = self._open()
-        return follower.shaped(follower.answer)
+        return follower.shape_answer(follower.answer)
 
     def relation(self) -> ZSet:
-        """The present answer as a Z-set."""
+        """Return the present answer as a Z-set."""
         return self._open().answer
 
     def close(self) -> None:
-        """Follow no longer; what has not been read can still be read."""
+        """End the subscription; unread changes can still be read."""
         if self._follower is not None:
             follower, self._follower = self._follower, None
             self._closed(follower, self)
 
     def _open(self) -> Follower:
         if self._follower is None:
-            raise UsageError("the subscription is closed.\n  Subscribe anew, or read the answer before close().")
+            raise UsageError.wrong_state(
+                "reading the answer", "the subscription is closed", "Subscribe again, or read it before close()."
+            )
         return self._follower
 
     def put(self, change: ZSet) -> None:
-        """Have a change to be read."""
+        """Append an unread change."""
         self._unread.append(change)

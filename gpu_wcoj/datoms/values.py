@@ -1,4 +1,4 @@
-"""The types of values: which Python values are of which type, and the int64 codes that stand for them."""
+"""Types of values, their Python types, and their int64 codes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ TYPES = {
     "uuid": DataType("string"),
     "bytes": DataType("binary"),
 }
-"""The types of values and the columns that hold them; ``:db.type/long`` is spelled ``long``."""
+"""The types of values, and their column types; ``long`` is ``:db.type/long``."""
 
-TAKES = {
+ACCEPTED = {
     "long": "an integer from -2^63 to 2^63-1",
     "ref": "an entity id from 0 to 2^63-1, a temporary id, or a lookup reference [attribute, value]",
     "double": "a float",
@@ -40,7 +40,7 @@ TAKES = {
     "uuid": "a uuid.UUID",
     "bytes": "bytes",
 }
-"""What values of each type are in Python."""
+"""The accepted Python values of each type, in words."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -48,7 +48,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Keyword:
-    """A keyword as EDN spells it, ``:red``; a text that begins with a colon is none where types are told apart.
+    """A keyword of EDN, ``:red``, where it must differ from a text with a leading colon.
 
     Examples
     --------
@@ -63,45 +63,45 @@ class Keyword:
 
 
 class Text(str):
-    """A string of EDN, where keywords are spelled otherwise: it is a text, also if it begins with a colon."""
+    """A string of EDN: a text even if it begins with a colon."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The dictionaries that text and bytes of one database are codes of."""
+    """The dictionaries of the texts and bytes of a database."""
 
     string: Dictionary
     binary: Dictionary
 
     @classmethod
     def empty(cls) -> Texts:
-        """Without values."""
+        """Create empty dictionaries."""
         return cls(Dictionary("string"), Dictionary("binary"))
 
-    def of(self, kind: str) -> Dictionary | None:
-        """What the codes of a type are positions in; None if they are none."""
+    def dictionary_of(self, kind: str) -> Dictionary | None:
+        """Return the dictionary of a type, or None if its codes are not dictionary codes."""
         if kind == "bytes":
             return self.binary
         return self.string if kind in ("string", "keyword", "uuid") else None
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many values they hold; see `truncate`."""
+        """The numbers of values; see `truncate`."""
         return len(self.string), len(self.binary)
 
     def truncate(self, sizes: tuple[int, int]) -> None:
-        """Forget what has come since they had these sizes."""
+        """Remove the values added since the dictionaries had these sizes."""
         self.string.truncate(sizes[0])
         self.binary.truncate(sizes[1])
 
     def column(self, kind: str, codes: Any) -> Column:
-        """Codes of a type as a column."""
-        return Column(TYPES[kind], codes, None, self.of(kind))
+        """Return codes of a type as a column."""
+        return Column(TYPES[kind], codes, None, self.dictionary_of(kind))
 
     def values(self, kind: str, codes: Any) -> list[Any]:
-        """The values behind codes, as Python has them; keywords are texts with their colon, UUIDs texts.
+        """Decode codes to Python values; keywords (with their colon) and UUIDs are texts.
 
         Examples
         --------
@@ -111,14 +111,14 @@ class Texts:
         """
         if not len(codes):
             return []
-        dictionary = self.of(kind)
+        dictionary = self.dictionary_of(kind)
         if dictionary is not None:
             return dictionary.values_of(np.asarray(codes))
         return python_values(self.column(kind, np.asarray(codes, np.int64)))
 
 
 def type_of(value: Any) -> str | None:
-    """The type of a value whose attribute has none yet; None if no type has it.
+    """Return the type of a value of an untyped attribute; None if no type fits.
 
     Examples
     --------
@@ -140,12 +140,12 @@ def type_of(value: Any) -> str | None:
 
 
 def code_of(kind: str, value: Any, texts: Texts) -> int:
-    """The code of a value of this type; text and bytes that are missing are added. Nothing is coerced.
+    """Return the code of a value without coercion; new texts and bytes are added.
 
     Raises
     ------
     TypeMismatchError
-        If the value is of another type; the message is what was expected.
+        If the value has another type; the message is the expected value.
 
     Examples
     --------
@@ -153,42 +153,42 @@ def code_of(kind: str, value: Any, texts: Texts) -> int:
     1
     """
     value = as_python(value)
-    of = type(value)  # no subclass: of an enumeration or another library's time, only a part would be kept
-    taken: int | None = None
+    data_type = type(value)  # not subclasses: of an enumeration or another library's time, a part would be lost
+    code: int | None = None
     if kind in ("long", "ref"):
-        if of is int and (0 if kind == "ref" else -(2**63)) <= value < 2**63:
-            taken = value
+        if data_type is int and (0 if kind == "ref" else -(2**63)) <= value < 2**63:
+            code = value
     elif kind == "double":
-        if of is float:
-            taken = int(without_zero_signs(float_codes(np.array([value])))[0])  # equal values are one datom
+        if data_type is float:
+            code = int(without_zero_signs(float_codes(np.array([value])))[0])  # equal values are the same datom
     elif kind == "boolean":
-        if of is bool:
-            taken = int(value)
+        if data_type is bool:
+            code = int(value)
     elif kind == "string":
-        if of in (str, Text):
-            taken = texts.string.encode_one(str(value))
+        if data_type in (str, Text):
+            code = texts.string.encode_one(str(value))
     elif kind == "keyword":
-        if of is Keyword or (of is str and value[:1] == ":" and len(value) > 1):
-            taken = texts.string.encode_one(str(value))
+        if data_type is Keyword or (data_type is str and value[:1] == ":" and len(value) > 1):
+            code = texts.string.encode_one(str(value))
     elif kind == "instant":
-        if of is dt.datetime and value.utcoffset() is not None:
-            taken = (value - _EPOCH) // _MICROSECOND
+        if data_type is dt.datetime and value.utcoffset() is not None:
+            code = (value - _EPOCH) // _MICROSECOND
     elif kind == "uuid":
-        if of is UUID:
-            taken = texts.string.encode_one(str(value))
-    elif of is bytes:
-        taken = texts.binary.encode_one(value)
-    if taken is None:
-        raise TypeMismatchError(TAKES[kind])
-    return taken
+        if data_type is UUID:
+            code = texts.string.encode_one(str(value))
+    elif data_type is bytes:
+        code = texts.binary.encode_one(value)
+    if code is None:
+        raise TypeMismatchError(ACCEPTED[kind])
+    return code
 
 
-def shown(value: Any) -> str:
-    """A value and its type, for a message.
+def describe(value: Any) -> str:
+    """Format a value and its type for a message.
 
     Examples
     --------
-    >>> shown("a"), shown(Keyword(":a"))
+    >>> describe("a"), describe(Keyword(":a"))
     ("'a' of type 'str'", ":a of type 'keyword'")
     """
     if isinstance(value, Keyword):

@@ -127,7 +127,7 @@ def test_an_interrupt_at_any_subscription_leaves_all_as_they_were(db, monkeypatc
         db.subscribe(query) for query in (NAMES, "[:find ?name :where [_ :name ?name]]", "[:find ?e :where [?e :name]]")
     ]
     db.transact([[":db/add", 1, ":name", "Ann"]])
-    take = Follower.take
+    take = Follower.process
     for chosen in range(4):
         for live in lives:
             live.changes()
@@ -139,9 +139,9 @@ def test_an_interrupt_at_any_subscription_leaves_all_as_they_were(db, monkeypatc
             return take(self, source, delta)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Follower, "take", taken)
+            patched.setattr(Follower, "process", taken)
             if chosen == 3:
-                patched.setattr(type(db.store), "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                patched.setattr(type(db.store), "apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 db.transact([[":db/add", 2, ":name", "Ben"], [":db/add", 1, ":name", "Zoe"]])
         assert [live.changes() for live in lives] == [[], [], []]
@@ -290,7 +290,7 @@ def test_tables_are_sources(db):
         db.transact([[":db/add", 2, ":name", "Ben"]])
         db.transact([[":db/add", 2, ":name", "Bob"]])
         assert weights(live.changes())[1] == {("Bob", 20): -1, ("Ben", 20): 1}
-    with pytest.raises(EdnSyntaxError, match="its argument is a source; name it"):
+    with pytest.raises(EdnSyntaxError, match="its argument is a source; name the source"):
         db.query("[:find ?e :in $ [[?e]] :where [?e :name]]", tables[0])
 
 

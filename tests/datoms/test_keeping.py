@@ -80,10 +80,10 @@ def test_a_version_that_was_not_finished_is_none(tmp_path, monkeypatch):
 
 
 def test_what_is_no_database_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="there is no database"):
+    with pytest.raises(CheckpointError, match="has no database"):
         Database.restore(tmp_path)
     (tmp_path / "mine.txt").write_text("")
-    with pytest.raises(CheckpointError, match="has 'mine.txt', which is of no database"):
+    with pytest.raises(CheckpointError, match="contains 'mine.txt', which does not belong to a database"):
         Database().checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match="is a file"):
         Database().checkpoint(tmp_path / "mine.txt")
@@ -109,7 +109,7 @@ def test_two_that_write_at_once(tmp_path):
     other = OsFolder(tmp_path)
     assert other.lock("lock")
     try:
-        with pytest.raises(CheckpointError, match="another process writes"):
+        with pytest.raises(CheckpointError, match="locked by another process"):
             db.checkpoint(tmp_path)
     finally:
         other.unlock()

@@ -79,18 +79,18 @@ def test_an_overwrite_by_the_column():
 
 
 REFUSED = {
-    "lengths": ({"entity": [1, 2], "attribute": ":to", "value": [1]}, ArityError, "2 entities for 1 values"),
+    "lengths": ({"entity": [1, 2], "attribute": ":to", "value": [1]}, ArityError, "got 2 entities and 1 values"),
     "attributes": (
         {"entity": [1, 2], "attribute": [":to"], "value": [1, 2]},
         ArityError,
-        "2 entities for 1 attributes",
+        "got 2 entities and 1 attributes",
     ),
-    "no ids": ({"entity": ["a"], "attribute": ":to", "value": [1]}, TypeMismatchError, "entities are of type"),
-    "negative": ({"entity": [-1], "attribute": ":to", "value": [1]}, TransactionError, "entity -1 is no entity id"),
+    "no ids": ({"entity": ["a"], "attribute": ":to", "value": [1]}, TypeMismatchError, "entities have the wrong type"),
+    "negative": ({"entity": [-1], "attribute": ":to", "value": [1]}, TransactionError, "entity -1 is not an entity id"),
     "negative reference": (
         {"entity": [1], "attribute": ":to", "value": [-1]},
         TransactionError,
-        "value -1 is no entity id",
+        "value -1 is not an entity id",
     ),
     "null": ({"entity": [1, 2], "attribute": ":to", "value": [1, None]}, TransactionError, "value 1 is null"),
     "mixed": ({"entity": [1, 2], "attribute": ":new", "value": [1, "a"]}, SchemaError, "mixes types"),
@@ -105,19 +105,19 @@ REFUSED = {
         TypeMismatchError,
         "':since' is of type 'instant'",
     ),
-    "no uuid": ({"entity": [1], "attribute": ":key", "value": ["x"]}, TypeMismatchError, "a value is 'x'"),
+    "no uuid": ({"entity": [1], "attribute": ":key", "value": ["x"]}, TypeMismatchError, "got the value 'x'"),
     "another spelling": (
         {"entity": [1], "attribute": ":key", "value": [str(UUIDS[0]).replace("-", "")]},
         TypeMismatchError,
-        "a text that spells one",
+        "a text as str\\(\\) formats it",
     ),
-    "uuids": ({"entity": [1, 2], "attribute": ":name", "value": UUIDS}, TypeMismatchError, "the values are UUIDs"),
+    "uuids": ({"entity": [1, 2], "attribute": ":name", "value": UUIDS}, TypeMismatchError, "got UUIDs"),
     "a uuid and null": (
         {"entity": [1, 2], "attribute": ":key", "value": [UUIDS[0], None]},
         TypeMismatchError,
-        "value 1 is None",
+        "got None of type 'NoneType' as value 1",
     ),
-    "no keyword": ({"entity": [1], "attribute": ":color", "value": ["red"]}, TypeMismatchError, "a value is 'red'"),
+    "no keyword": ({"entity": [1], "attribute": ":color", "value": ["red"]}, TypeMismatchError, "got the value 'red'"),
     "no type": (
         {"entity": [1], "attribute": ":new", "value": [dt.date(2026, 1, 1)]},
         TypeMismatchError,
@@ -126,9 +126,13 @@ REFUSED = {
     "no attribute": (
         {"entity": [1], "attribute": ":db/id", "value": [1]},
         TransactionError,
-        "is no name of an attribute",
+        "is not the name of an attribute",
     ),
-    "numbers": ({"entity": [1], "attribute": [5], "value": [1]}, TypeMismatchError, "attributes are of type 'int64'"),
+    "numbers": (
+        {"entity": [1], "attribute": [5], "value": [1]},
+        TypeMismatchError,
+        "attributes have the wrong type: got 'int64'",
+    ),
     "two spellings": (
         {"entity": [1, 2], "attribute": ["a", ":a"], "value": [1, 1]},
         TransactionError,
@@ -137,17 +141,17 @@ REFUSED = {
     "two values": (
         {"entity": [1, 2, 1], "attribute": ":name", "value": ["a", "b", "c"]},
         TransactionConflictError,
-        "':name' has one value, and entity 1 is to have two: 'a' and 'c'",
+        "':name' has a single value, but entity 1 would have two: 'a' and 'c'",
     ),
     "unique": (
         {"entity": [1, 2], "attribute": ":seat", "value": [5, 5]},
         TransactionConflictError,
-        "5 is to be of entity 2",
+        "5 of entity 2 is already",
     ),
     "taken": (
         {"entity": [1], "attribute": ":seat", "value": [44]},
         TransactionConflictError,
-        "of entity 1, and is of 44",
+        "of entity 1 is already the value of entity 44",
     ),
 }
 

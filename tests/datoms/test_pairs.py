@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(NUMBERS, NUMBERS, st.booleans()), max_size=60)
 @pytest.mark.parametrize("least", [0, 3, 4096])
 @given(steps=STEPS, cut=st.integers(1, 20))
 def test_pairs_are_a_set(least, steps, cut):
-    before, module._LEAST = module._LEAST, least
+    before, module._MIN_CHANGES = module._MIN_CHANGES, least
     try:
         pairs, expected = Pairs(), set()
         for number, (left, right, present) in enumerate(steps):
@@ -28,21 +28,21 @@ def test_pairs_are_a_set(least, steps, cut):
                 columns = pairs.columns()
                 assert list(zip(*(column.tolist() for column in columns), strict=True)) == sorted(expected)
     finally:
-        module._LEAST = before
+        module._MIN_CHANGES = before
 
 
 def test_merged_leaves_the_pairs_as_they_are():
     pairs = Pairs()
     pairs.put(1, 1, True)
     pairs.columns()
-    merged = pairs.merged(np.array([1, 2]), np.array([1, 5]), np.array([-1, 1]))
+    merged = pairs.merge(np.array([1, 2]), np.array([1, 5]), np.array([-1, 1]))
     assert [column.tolist() for column in merged] == [[2], [5]]
     assert pairs.rights(1) == [1]
     assert pairs.rights(2) == []
 
 
 def test_changes_are_merged_once_there_are_many(monkeypatch):
-    monkeypatch.setattr(module, "_LEAST", 10)
+    monkeypatch.setattr(module, "_MIN_CHANGES", 10)
     pairs = Pairs()
     for number in range(1000):
         pairs.put(number, 0, True)

@@ -30,13 +30,13 @@ IN_TEXT = {
     "no list": (
         "{:db/id 1}",
         EdnSyntaxError,
-        "a transaction is a vector of forms.* and this is a map .line 1, column 1",
+        "a transaction is a vector of forms.* got a map .line 1, column 1",
     ),
     "not closed": ('[[:db/add 1 :name "x"]', EdnSyntaxError, "is not closed"),
-    "a symbol": ("[[:db/add 1 :name x]]", EdnSyntaxError, "a symbol is no value of a datom .line 1, column 19"),
+    "a symbol": ("[[:db/add 1 :name x]]", EdnSyntaxError, "a symbol cannot be the value of a datom .line 1, column 19"),
     "a key that is no keyword": ('[{"name" 1}]', EdnSyntaxError, "expected a keyword for the key of a map"),
     "a keyword for a text": ("[\n[:db/add 1 :name :x]]", TransactionError, "type 'keyword' .line 2, column 1.*~~~"),
-    "a text for a keyword": ('[[:db/add 1 :color ":x"]]', TransactionError, "is of type 'keyword', and the value"),
+    "a text for a keyword": ('[[:db/add 1 :color ":x"]]', TransactionError, "is of type 'keyword': got"),
 }
 
 

@@ -9,11 +9,11 @@ from tests.datoms.people import changed
 CONFLICTS = {
     "two values": (
         [[":db/add", 1, ":name", "Ann"], [":db/add", 1, ":name", "Bob"]],
-        "':name' has one value, and entity 1 is to have two: 'Ann' .form 1. and 'Bob'",
+        "':name' has a single value, but entity 1 would have two: 'Ann' .form 1. and 'Bob'",
     ),
     "two values of one map and a list": (
         [{":db/id": 1, ":age": 1}, [":db/add", 1, ":age", 2]],
-        "':age' has one value, and entity 1 is to have two: 1 .form 1. and 2. .form 2",
+        "':age' has a single value, but entity 1 would have two: 1 .form 1. and 2. .form 2",
     ),
     "added and retracted": (
         [[":db/add", 9, ":name", "Old"], [":db/retract", 9, ":name", "Old"]],
@@ -33,19 +33,19 @@ CONFLICTS = {
     ),
     "a unique value that another entity has": (
         [[":db/add", 1, ":seat", 3]],
-        "the values of attribute ':seat' are unique, and 3 is to be of entity 1, and is of 9",
+        "the values of attribute ':seat' are unique, but 3 of entity 1 is already the value of entity 9",
     ),
     "a unique value of two": (
         [[":db/add", 1, ":seat", 5], [":db/add", 2, ":seat", 5]],
-        "unique, and 5 is to be of entity 2, and is of 1",
+        "unique, but 5 of entity 2 is already the value of entity 1",
     ),
     "an identity of an entity that is known": (
         [{":db/id": 1, ":email": "old@x"}],
-        "unique, and 'old@x' is to be of entity 1, and is of 9",
+        "unique, but 'old@x' of entity 1 is already the value of entity 9",
     ),
     "a temporary id of two entities": (
         [[":db/add", "t", ":email", "old@x"], [":db/add", "t", ":email", "other@x"]],
-        "'t' stands for two entities, 9 and 10",
+        "'t' denotes two entities, 9 and 10",
     ),
 }
 
@@ -60,30 +60,33 @@ def test_a_transaction_that_contradicts_itself_is_refused(db, case):
 
 
 UNREADABLE = {
-    "no list": (7, "a transaction is a list of forms"),
-    "one form": ({":db/id": 1}, "a transaction is a list of forms"),
-    "a number": ([5], "5 of type 'int' is no form"),
-    "nothing": ([[]], "an empty form is no operation"),
-    "an unknown operation": ([[":db/retracts", 1, ":name"]], "no operation. Did you mean ':db/retract'"),
+    "no list": (7, "the transaction has the wrong type"),
+    "one form": ({":db/id": 1}, "the transaction has the wrong type"),
+    "a number": ([5], "5 of type 'int' is not a form"),
+    "nothing": ([[]], "an empty form is not an operation"),
+    "an unknown operation": ([[":db/retracts", 1, ":name"]], "not an operation. Did you mean ':db/retract'"),
     "too few": (
         [[":db/add", 1, ":name"]],
-        "':db/add' with 2 arguments.*\n.*Write .':db/add', entity, attribute, value",
+        "':db/add' has the wrong number of arguments: got 2.*\n.*Write .':db/add', entity, attribute, value",
     ),
-    "too many": ([[":db/retractEntity", 1, 2]], "with 2 arguments"),
-    "no entity": ([[":db/add", 1.5, ":name", "x"]], "1.5 of type 'float' is no entity"),
-    "a truth for an entity": ([[":db/add", True, ":name", "x"]], "True of type 'bool' is no entity"),
-    "an ident": ([[":db/add", ":ann", ":name", "x"]], "':ann' of type 'str' is no entity"),
+    "too many": ([[":db/retractEntity", 1, 2]], "wrong number of arguments: got 2"),
+    "no entity": ([[":db/add", 1.5, ":name", "x"]], "1.5 of type 'float' is not an entity"),
+    "a truth for an entity": ([[":db/add", True, ":name", "x"]], "True of type 'bool' is not an entity"),
+    "an ident": ([[":db/add", ":ann", ":name", "x"]], "':ann' of type 'str' is not an entity"),
     "a large entity": ([[":db/add", 2**63 - 1, ":name", "x"]], "outside -2.63 to 2.63-2"),
-    "no attribute": ([[":db/add", 1, 7, "x"]], "7 is no name of an attribute"),
-    "an attribute of ours": ([[":db/add", 1, ":db/ident", "x"]], "':db/ident' is no name of an attribute"),
-    "a map of nothing": ([{":db/id": 1}], "has no attributes, so it says nothing"),
-    "a key that is none": ([{":db/id": 1, 5: 1}], "5 is no name of an attribute"),
-    "an attribute twice": ([{":db/id": 1, ":age": 1, "age": 1}], "':age' stands in the map twice"),
-    "a list for one value": ([{":db/id": 1, ":name": ["a", "b"]}], "':name' has one value, and the map gives"),
-    "an id of nothing": ([[":db/add", 1, ":boss", "nobody"]], "'nobody' is of no entity: nothing is added to it"),
-    "an id to retract": ([[":db/retract", -5, ":name", "x"]], "-5 is of no entity"),
+    "no attribute": ([[":db/add", 1, 7, "x"]], "7 is not the name of an attribute"),
+    "an attribute of ours": ([[":db/add", 1, ":db/ident", "x"]], "':db/ident' is not the name of an attribute"),
+    "a map of nothing": ([{":db/id": 1}], "has no attributes: expected at least one"),
+    "a key that is none": ([{":db/id": 1, 5: 1}], "5 is not the name of an attribute"),
+    "an attribute twice": ([{":db/id": 1, ":age": 1, "age": 1}], "':age' is given twice in the map"),
+    "a list for one value": ([{":db/id": 1, ":name": ["a", "b"]}], "':name' has a single value: got"),
+    "an id of nothing": ([[":db/add", 1, ":boss", "nobody"]], "'nobody' has no entity: no datom is added to it"),
+    "an id to retract": ([[":db/retract", -5, ":name", "x"]], "-5 has no entity"),
     "a reference by what is not unique": ([[":db/add", [":name", "x"], ":age", 1]], "':name' are not unique"),
-    "a reference to nobody": ([[":db/add", [":email", "x"], ":age", 1]], "no entity has 'x' of type 'str' of ':email'"),
+    "a reference to nobody": (
+        [[":db/add", [":email", "x"], ":age", 1]],
+        "no entity has the value 'x' of type 'str' of ':email'",
+    ),
 }
 
 
@@ -137,5 +140,5 @@ def test_maps_cannot_nest_without_end(db):
     form = {":name": "leaf"}
     for _ in range(1000):
         form = {":boss": form}
-    with pytest.raises(TransactionError, match="within each other more than 64 times"):
+    with pytest.raises(TransactionError, match="maps nest more than 64 deep"):
         db.transact([form])

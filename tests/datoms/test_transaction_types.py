@@ -44,26 +44,26 @@ def test_equal_floats_are_one_value(db):
 
 
 MISTYPED = [
-    (":age", True, "is of type 'long', and the value is True of type 'bool'"),
-    (":age", 1.0, "the value is 1.0 of type 'float'.*It takes an integer from -2.63 to 2.63-1; nothing is converted"),
-    (":age", 2**63, "the value is 9223372036854775808"),
-    (":age", "5", "the value is '5' of type 'str'"),
-    (":age", None, "the value is None of type 'NoneType'"),
-    (":size", 1, "is of type 'double', and the value is 1 of type 'int'"),
-    (":name", b"x", "is of type 'string', and the value is b'x' of type 'bytes'"),
-    (":name", Keyword(":red"), "the value is :red of type 'keyword'"),
+    (":age", True, "is of type 'long': got True of type 'bool'"),
+    (":age", 1.0, "got 1.0 of type 'float'.*It takes an integer from -2.63 to 2.63-1; nothing is converted"),
+    (":age", 2**63, "got 9223372036854775808"),
+    (":age", "5", "got '5' of type 'str'"),
+    (":age", None, "got None of type 'NoneType'"),
+    (":size", 1, "is of type 'double': got 1 of type 'int'"),
+    (":name", b"x", "is of type 'string': got b'x' of type 'bytes'"),
+    (":name", Keyword(":red"), "got :red of type 'keyword'"),
     (":name", "\ud800", "is not valid Unicode"),
-    (":color", "red", "is of type 'keyword', and the value is 'red'"),
-    (":color", ":", "is of type 'keyword', and the value is ':'"),
-    (":paid", 1, "is of type 'boolean', and the value is 1"),
+    (":color", "red", "is of type 'keyword': got 'red'"),
+    (":color", ":", "is of type 'keyword': got ':'"),
+    (":paid", 1, "is of type 'boolean': got 1"),
     (":since", dt.datetime(2026, 1, 1), "It takes a datetime with a time zone"),  # that is the fault
     (":since", dt.date(2026, 1, 1), "is of type 'instant'"),
     (":code", "12345678-1234-5678-1234-567812345678", "It takes a uuid.UUID"),
     (":blob", "x", "is of type 'bytes'"),
-    (":boss", 1.0, "is of type 'ref', and the value is 1.0"),
-    (":boss", True, "is of type 'ref', and the value is True"),
-    (":boss", ":ident", "is of type 'ref', and the value is ':ident'"),
-    (":boss", 2**63, "the value is 9223372036854775808"),
+    (":boss", 1.0, "is of type 'ref': got 1.0"),
+    (":boss", True, "is of type 'ref': got True"),
+    (":boss", ":ident", "is of type 'ref': got ':ident'"),
+    (":boss", 2**63, "got 9223372036854775808"),
 ]
 
 
@@ -74,20 +74,20 @@ def test_a_value_of_another_type_is_refused(db, attribute, value, message):
         db.transact([[":db/add", 1, ":tag", "after"], [":db/add", 1, attribute, value]])
     assert isinstance(raised.value, TransactionError)
     assert "(form 2)" in str(raised.value)
-    assert "Nothing of the transaction has happened" in str(raised.value)
+    assert "The transaction was not applied" in str(raised.value)
     assert changed(db, [":db/add", 1, ":tag", "before"]) == {}
     assert db.transactions == 2
 
 
 def test_an_attribute_of_no_type_has_that_of_its_first_value():
     db = Database()
-    with pytest.raises(TypeMismatchError, match="':x' is of type 'long', and the value is 'a'"):
+    with pytest.raises(TypeMismatchError, match="':x' is of type 'long': got 'a'"):
         db.transact([[":db/add", 1, ":x", 5], [":db/add", 2, ":x", "a"]])
     assert db.attributes == {}
     db.transact([[":db/add", 1, ":x", "a"], [":db/add", 1, ":k", Keyword(":a")], [":db/add", 1, ":b", True]])
     assert db.attributes == {":x": "string", ":k": "keyword", ":b": "boolean"}
-    with pytest.raises(TypeMismatchError, match="':x' is of type 'string', and the value is 5"):
+    with pytest.raises(TypeMismatchError, match="':x' is of type 'string': got 5"):
         db.transact([[":db/add", 2, ":x", 5]])
-    with pytest.raises(TypeMismatchError, match="':y' cannot have None of type 'NoneType' for its value"):
+    with pytest.raises(TypeMismatchError, match="':y' cannot have the value None of type 'NoneType'"):
         db.transact([[":db/add", 2, ":y", None]])
     assert dict(db.transact([[":db/add", 1, ":x", "b"]]).rows()) == {(1, ":x", "a"): -1, (1, ":x", "b"): 1}
