@@ -108,7 +108,7 @@ def test_columns_without_names_are_numbered(place, capfd):
     assert run(capfd, "-e", text, "--language", "sql", "--input", "e=plain.txt") == [{"answer": 1}]
     arguments = ("-e", "(a)-[]->(b)", "--language", "motif", "--input", "edges=plain.txt")
     assert run(capfd, *arguments, "--src", "c0", "--dst", "c1") == [{"matches": 2}]
-    assert "the edges have no column 'src'" in complaint(capfd, "run", *arguments)
+    assert "the edges need a column 'src', which is missing" in complaint(capfd, "run", *arguments)
 
 
 def test_files_without_rows_tell_the_columns(place, capfd):

@@ -144,10 +144,10 @@ class Database(NotCopied):
 
         sizes = self.store.texts.sizes
         try:
-            at = None
+            point_at = None
             if isinstance(forms, str):
-                forms, at = read_forms(forms)
-            reader = FormReader(self.store, at)
+                forms, point_at = read_forms(forms)
+            reader = FormReader(self.store, point_at)
             done = resolve_transaction(self.store, reader, reader.read(forms))
             return self._commit(done.delta, done.tempids)
         except BaseException:
@@ -370,7 +370,7 @@ class Database(NotCopied):
 
 
 def _query_key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """Return a key by which equal queries share a follower; None if there is no such key."""
+    """Return a key by which equal queries share a follower; None if they cannot."""
     hashable = (str, int, float, bool, type(None))
     values = (*inputs, *options.values())
     if not isinstance(query, str) or not all(type(value) in hashable for value in values):

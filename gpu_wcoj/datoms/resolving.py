@@ -11,7 +11,8 @@ from gpu_wcoj.datoms.values import describe
 from gpu_wcoj.errors import TransactionConflictError
 
 TempId = int | str | Fresh
-_MAX_ID = 2**63 - 1
+_ID_LIMIT = 2**63 - 1
+"""Exclusive upper bound of entity ids."""
 
 CodeOf = Callable[[str, Any, int], int]
 """Returns the code of a value of an attribute; the place is for messages."""
@@ -57,8 +58,8 @@ class Entities:
         for stands, place in mentioned.items():
             root = _root(alias, stands)
             if root not in self._entities:
-                if self.next_id >= _MAX_ID:
-                    raise self.reader.error(place, f"the entity ids are used up: the largest is {_MAX_ID - 1}.")
+                if self.next_id >= _ID_LIMIT:
+                    raise self.reader.error(place, f"the entity ids are used up: the largest is {_ID_LIMIT - 1}.")
                 self._entities[root] = self.next_id
                 self.next_id += 1
             self._entities[stands] = self._entities[root]
@@ -70,7 +71,7 @@ class Entities:
             yield operation.value
 
     def _reserve_id(self, entity: int) -> None:
-        self.next_id = max(self.next_id, min(entity, _MAX_ID - 1) + 1)
+        self.next_id = max(self.next_id, min(entity, _ID_LIMIT - 1) + 1)
 
     def _find_aliases(self, singles: Sequence[DatomOperation]) -> dict[TempId, TempId]:
         """Return temporary ids that equal another one; assign those with existing entities."""
