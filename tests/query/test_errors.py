@@ -121,5 +121,5 @@ def test_the_nearest_relation_is_named_through_the_facade(text, wrong, right):
 def test_the_nearest_column_of_a_motif_is_named():
     with pytest.raises(GpuWcojError, match="Did you mean 'name'"):
         gw.find("(a)-[]->(b)", vertices=PEOPLE, edges=EDGES, where="a.nam = 'a'")
-    with pytest.raises(GpuWcojError, match="it has aa, b"):
+    with pytest.raises(GpuWcojError, match="expected one of aa, b"):
         gw.find("(aa)-[]->(b)", vertices=PEOPLE, edges=EDGES, where="ab.name = 'a'")
