@@ -123,7 +123,8 @@ def asked(
     GpuWcojError
         And whatever the parser of the language and `Program` raise.
     """
-    from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of, read
+    from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of
+    from gpu_wcoj.query.translation import read
 
     found: Language | None = None
     own: Mapping[str, Any] = {}

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError, nearest, pointed
+from gpu_wcoj.query.languages import language_of
 from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS, SOUFFLE_FUNCTORS
 
 if TYPE_CHECKING:
@@ -114,8 +115,6 @@ def syntax_error(parser: Lark, text: str, source: str) -> DatalogSyntaxError | U
 
 def _hint(text: str) -> str:
     """Return a hint for a text that looks like another language, or an empty string."""
-    from gpu_wcoj.query.languages import language_of  # a circular import
-
     try:
         language = language_of(text)
     except UsageError:

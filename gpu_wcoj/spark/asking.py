@@ -11,9 +11,10 @@ from pyspark.sql.types import DecimalType
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
 from gpu_wcoj.incoming import column_order
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of, read
+from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.query.translation import read
 from gpu_wcoj.schema import MOST_DIGITS
 from gpu_wcoj.spark.types import arrow_type
 

@@ -14,8 +14,8 @@ from gpu_wcoj.errors import (
     SqlSyntaxError,
 )
 from gpu_wcoj.query import motif
-from gpu_wcoj.query.languages import read
 from gpu_wcoj.query.motif import compiled
+from gpu_wcoj.query.translation import read
 
 TABLES = {"edges": {"src": "int64", "dst": "int64"}, "people": {"id": "int64", "name": "string"}}
 EDGES = {"src": [1], "dst": [2]}

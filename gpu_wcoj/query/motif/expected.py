@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import MotifSyntaxError, nearest
-from gpu_wcoj.query.motif.expressions import FUNCTIONS
+from gpu_wcoj.query.motif.pattern import MOTIF_FUNCTIONS
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -96,9 +96,9 @@ def where_error(parser: Lark, text: str, source: str) -> MotifSyntaxError:
     elif remaining.startswith(("&", "|")):
         what = f"write {'AND' if remaining[0] == '&' else 'OR'}"
     elif not is_value and token_text == "(" and previous is not None:
-        allowed = ", ".join(FUNCTIONS)
+        allowed = ", ".join(MOTIF_FUNCTIONS)
         name = previous[:_MAX_PRINTED]
-        what = f"unknown function '{name}' in where: expected one of {allowed}.{nearest(previous, FUNCTIONS)}"
+        what = f"unknown function '{name}' in where: expected one of {allowed}.{nearest(previous, MOTIF_FUNCTIONS)}"
     elif not text.strip():
         what = "where is empty: expected a condition such as a.id = 1; or leave out where"
     else:

@@ -9,11 +9,8 @@ from typing import NamedTuple
 from gpu_wcoj.query.constant import called, equality_key, negated
 from gpu_wcoj.query.motif.cases import Case, Untrue
 from gpu_wcoj.query.motif.condition import All, Among, Any, Condition, Field, IsNull, Null, Operation, Test, Value
+from gpu_wcoj.query.motif.pattern import MOTIF_FUNCTIONS
 from gpu_wcoj.query.terms import COMPARING, NULL, TRUE, Atom, Call, Comparison, Constant, Expression
-
-FUNCTIONS = {"lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month",
-             "day": "day"}  # fmt: skip
-"""Functions of conditions, and their names in rules."""
 
 MAX_COMPARED = 4
 """Longest NOT IN list, in values, that becomes comparisons; longer lists become a relation."""
@@ -123,9 +120,9 @@ class ConditionWriter:
     def calculation(self, value: Operation) -> tuple[Expression, str | None]:
         """Translate an operation; return its term and the family of its type."""
         operands = [self.to_term(operand) for operand in value.operands]
-        if value.op in FUNCTIONS:
+        if value.op in MOTIF_FUNCTIONS:
             kind = operands[0][1] if value.op == "abs" else None if value.op in ("lower", "upper") else "integer"
-            return Call(FUNCTIONS[value.op], tuple(operand for operand, _ in operands)), kind
+            return Call(MOTIF_FUNCTIONS[value.op], tuple(operand for operand, _ in operands)), kind
         if value.op == "like":
             return Call("like", tuple(operand for operand, _ in operands)), "bool"
         if value.op == "/":
