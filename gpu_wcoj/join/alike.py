@@ -1,8 +1,8 @@
-"""Prefixes that look alike to the steps that are left: those are counted once for all of them.
+"""Prefixes that are equal for the remaining steps are grouped, and counted once a group.
 
-A prefix is seen through where it stands in the atoms that the steps extend, and through the values that their
-conditions and checks speak of. A variable that none of that depends on is hidden from then on: prefixes that differ in
-hidden variables only look alike. With sums in the place of rows this is variable elimination (Abo Khamis, Ngo, Rudra,
+The remaining steps depend on a prefix through its positions in the atoms that they extend, and through the values that
+their conditions and checks read. Variables that no remaining step depends on are eliminated: prefixes that differ only
+in eliminated variables form one group. With sums in place of rows this is variable elimination (Abo Khamis, Ngo, Rudra,
 "FAQ: Questions Asked Frequently", 2016, doi:10.1145/2902251.2902280).
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 SORT_FROM = 4096
-"""Fewer prefixes than this are not sorted to bring together those that look alike."""
+"""Prefixes from which on they are sorted in order to group them."""
 
 FEWER = 2
-"""Prefixes are sorted where so many times as many of them stand at no more places than that."""
+"""Least ratio of prefixes to distinct combinations of positions at which they are sorted."""
 
 
 def seen_by(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
-    """The variables that steps speak of, and those that their atoms have bound before."""
+    """Return the variables that steps read, and those that their atoms have bound before."""
     depth = dict(prefixes.layout)
     seen = set[str]()
     for step in steps:
@@ -40,7 +40,7 @@ def seen_by(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set
 
 
 def hidden(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
-    """Whether the steps cannot tell the variable bound last, and whether any of those bound."""
+    """Return whether the steps eliminate the variable bound last, and any bound variable."""
     if len(prefixes.order) == 0:
         return False, False
     seen = seen_by(steps, prefixes, join)
@@ -48,7 +48,10 @@ def hidden(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tupl
 
 
 def look_of(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[list[Int64Array], int | None]:
-    """What the steps see of each prefix, a column each, and at how many places one can stand; None if values count."""
+    """Return the columns by which steps tell prefixes apart, and a bound of their distinct rows.
+
+    The bound is None if values are among the columns.
+    """
     atoms = {atom for step in steps for atom in step.atoms}
     columns: list[Int64Array] = []
     places = 1
@@ -67,10 +70,11 @@ def look_of(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tup
 
 
 def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[Prefixes, IndexArray | None]:
-    """One prefix for all that look alike to `steps`, and for each given one which of these is its; None for its own.
+    """Group prefixes equal for `steps`; return one prefix a group and each prefix's group.
 
-    Where the variable bound last is hidden those stand together. Others are sorted, if the steps have work to do and
-    there are many more prefixes than places at which they can stand.
+    The second result is None if every prefix is a group. If the variable bound last is eliminated, groups are runs of
+    prefixes. Otherwise prefixes are sorted, if the steps are expensive and there are many more prefixes than
+    distinct combinations of positions.
     """
     n, backend = len(prefixes), join.backend
     newest, any_one = hidden(prefixes, steps, join) if n > 1 else (False, False)
@@ -97,7 +101,7 @@ def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple
 
 
 def runs(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
-    """For each of `n` rows the number of its run."""
+    """Return the index of the run that holds each of `n` rows."""
     if backend.device is None:
         return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, n)))
     run: IndexArray = backend.xp.searchsorted(starts, backend.xp.arange(n), side="right") - 1

@@ -1,4 +1,4 @@
-"""Plans of beginnings that delta paths share: what is enumerated once, and how each path goes on from its rows."""
+"""Plans of common prefixes of delta paths, and of the continuation of each path from them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from gpu_wcoj.join.path import DeltaPath
 
 @dataclass(frozen=True)
 class Beginning:
-    """What several delta paths do first, as a path of its own.
+    """The first steps that several delta paths have in common, as a path.
 
     Attributes
     ----------
     head, rule, number
-        Whose path it is taken from, and in whose names it is: a head, and the numbers of one of its rules and of a path
-        of that.
+        The path that it is taken from, whose variable names it uses: a head, and the indices of one of its rules and
+        of a path of that rule.
     path
-        It ends with the last step that all of them share.
+        The path up to the last common step.
     begun
-        How it begins itself, where others share less.
+        The continuation by which this prefix itself starts from a shorter common prefix, if it does.
     """
 
     head: str
@@ -31,17 +31,17 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Begun:
-    """How a path goes on from the rows of a beginning.
+    """The continuation of a path from the rows of a common prefix.
 
     Attributes
     ----------
     rest
-        Its seed has the variables that the beginning binds, in that order, as this path calls them; the other atoms are
-        those that the beginning has not bound to the last variable.
+        The remaining path. Its seed has the variables that the common prefix binds, in that order, by this path's
+        names; its other atoms are those that the common prefix does not bind to their last variable.
     names
-        Per step of the beginning, what this path calls it.
+        Per step of the common prefix, its name in this path.
     counts
-        Whether a count begins with these rows, too: it does not where it goes on with one prefix for many.
+        Whether counts start from these rows, too. They do not if they group prefixes.
     """
 
     beginning: Beginning

@@ -1,8 +1,8 @@
-"""Beginnings that several delta paths share: what one of them enumerates in a tick serves the others.
+"""Common prefixes of delta paths: one path enumerates the rows in a tick, others reuse them.
 
-The first path that asks enumerates the beginning, in pieces, and goes on with each of them. They are held until the
-last path has taken them that is going to ask in this tick, as far as there is room; where there is not, the others
-begin on their own. So do all of them where few rows have changed, and where a count goes on with one prefix for many.
+The first path that reads a common prefix enumerates it, in pieces, and continues with each of them. The pieces are
+buffered until the last path that is going to read them in this tick has done so, up to a limit; beyond the limit, the
+other paths enumerate their first steps themselves. So do all paths if few rows change, and if a count groups prefixes.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from gpu_wcoj.zset.arrays import positions, stacked
 _T = TypeVar("_T")
 
 FEWEST_CHANGED = 32
-"""Where fewer rows than this change, every path begins on its own."""
+"""Changed rows below which every path enumerates its first steps itself."""
 
 MOST_HELD = 1 << 23
-"""Numbers that the beginnings of a circuit hold at most, 8 bytes each."""
+"""Buffered numbers of all common prefixes of a circuit at most, 8 bytes each."""
 
 
 @dataclass(eq=False)
 class Beginnings:
-    """Those of a circuit.
+    """The common prefixes of a circuit.
 
     Attributes
     ----------
     arrangement
-        What a key stands for.
+        Returns the arrangement of a key.
     outputs
-        The heads whose changes may be asked for.
+        The heads whose changes may be requested.
     stored
-        The heads that have state, so that their rows are listed in every tick.
+        The heads that have state: their rows are listed in every tick.
     room
-        How many numbers may be held besides those that are.
+        Numbers that may still be buffered.
     is_used
-        Whether any of them has been asked for rows in this tick.
+        Whether rows of a common prefix were requested in this tick.
     """
 
     execution: Execution
@@ -68,7 +68,7 @@ class Beginnings:
     _collect: frozenset[str] | None = None
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, User]:
-        """The paths of a head's rule that begin with others, by number."""
+        """Return the paths of a head's rule that start with a common prefix, by path index."""
         found = {}
         for number, begun in enumerate(join.query.begun):
             if begun is not None:
@@ -97,19 +97,22 @@ class Beginnings:
         return user
 
     def begin(self, collect: frozenset[str] | None) -> None:
-        """A tick begins in which the rows of these heads are asked for, and the others counted; None for neither."""
+        """Start a tick in which the rows of the heads in `collect` are listed, others counted.
+
+        With None, rows are neither listed nor counted.
+        """
         self._collect = collect
         self.forget()
 
     def forget(self) -> None:
-        """Give back what is held: the tick has failed, or is over."""
+        """Drop the buffered rows, after a tick or a failure."""
         if self.is_used:
             self.is_used, self.room = False, MOST_HELD
             for one in self._shared.values():
                 one.waiting, one.held = {}, {}
 
     def asks(self, head: str, counts: bool) -> bool:
-        """Whether a head's rows are going to be listed in this tick, or counted if that `counts`."""
+        """Return whether a head's rows are going to be listed in this tick, or counted if `counts`."""
         if head in self.stored:
             return True
         return self._collect is not None and (head in self._collect or (counts and head in self.outputs))
@@ -117,16 +120,16 @@ class Beginnings:
 
 @dataclass(eq=False)
 class User:
-    """A path that goes on from a beginning.
+    """A path that continues from a common prefix.
 
     Attributes
     ----------
     join, number
-        Whose path it is.
+        The join and the index of the path in it.
     heads
-        Whose rows it brings.
+        The heads whose rows it derives.
     below
-        The beginning that it is the path of, if it is that of one.
+        The common prefix that this path enumerates, if it does.
     """
 
     shared: Shared
@@ -137,12 +140,12 @@ class User:
     below: Shared | None = None
 
     def is_worth_it(self, phase: int) -> bool:
-        """Whether enough rows change."""
+        """Return whether enough rows change."""
         delta = self.way.seeds[0].delta(phase)
         return delta is not None and delta.n_rows >= FEWEST_CHANGED
 
     def asks(self, phase: int) -> bool:
-        """Whether it is going to ask for rows, as far as that can be told."""
+        """Return whether the path is going to read rows, as far as is known now."""
         if not self.join.is_live(self.number, phase):
             return False
         if self.below is not None:
@@ -150,9 +153,9 @@ class User:
         return any(self.shared.circuit.asks(head, self.begun.counts) for head in self.heads)
 
     def rows(self, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
-        """The rows to go on from, as this path calls their variables; None if it has to begin on its own.
+        """Return the rows to continue from, by this path's variable names.
 
-        `join` is told of what is done for that.
+        The result is None if the path has to enumerate them itself. The work of enumerating them is reported to `join`.
         """
         found = self.shared.rows(self, phase, join)
         return None if found is None else map(self._renamed, found)
@@ -166,16 +169,16 @@ class User:
 
     @cached_property
     def way(self) -> Way:
-        """What the rest of the path reads."""
+        """The remaining path with its arrangements."""
         return self.join.way_on(self.number, self.begun.rest)
 
     def report(self, join: PathRunner) -> None:
-        """Take down what the beginning did as done by this path, for `join`."""
+        """Report the work of enumerating the common prefix to `join`, as work of this path."""
         own = self.shared.join
         name = {}
         for step, called in zip(own.query.paths[0].steps, self.begun.names, strict=True):
             name[step.name] = called
-            name[branch_name((step,))] = f"branch of {called}"  # also one of what the beginning begins with itself
+            name[branch_name((step,))] = f"branch of {called}"  # also of the prefix that this one starts from
         join.finished += [(self.number, {name[step]: work}) for _, done in own.finished for step, work in done.items()]
         for meter in own.meters:
             told = Meter(
@@ -188,18 +191,18 @@ class User:
 
 @dataclass(eq=False)
 class Shared:
-    """A beginning and the paths that share it.
+    """A common prefix and the paths that use it.
 
     Attributes
     ----------
     join
-        Of the beginning alone.
+        The join over the common prefix.
     above
-        What it is itself to the beginning that it begins with.
+        The user by which this prefix starts from a shorter one.
     waiting
-        Per phase of this tick, the paths that have yet to take its rows.
+        Per phase of this tick, the paths that have yet to read its rows.
     held
-        Per phase, the rows.
+        Per phase, the buffered rows.
     """
 
     circuit: Beginnings
@@ -210,7 +213,7 @@ class Shared:
     held: dict[int, list[Seeds]] = field(default_factory=dict)
 
     def rows(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
-        """The rows for one of the users; None if it has to begin on its own."""
+        """Return the rows for a user; None if it has to enumerate them itself."""
         self.circuit.is_used = True
         is_first = phase not in self.waiting
         if is_first:
@@ -227,7 +230,7 @@ class Shared:
         return None if held is None else iter(held)
 
     def _asking(self, phase: int) -> list[User]:
-        """Who is going to ask; nobody if it is not worth it."""
+        """Return the users that are going to read rows; none if sharing does not pay."""
         asking = [user for user in self.users if user.asks(phase)]
         if len(asking) == 1 and self.above is not None:
             others = self.above.shared.users
@@ -235,7 +238,7 @@ class Shared:
         return asking if len(asking) > 1 else []
 
     def _enumerated(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds]:
-        """All rows, held for those who wait as far as there is room."""
+        """Enumerate all rows, buffering them for the waiting users as far as there is room."""
         self.join.begin()
         held: list[Seeds] | None = [] if self.waiting[phase] else None
         room = self.circuit.room
@@ -271,12 +274,12 @@ class Shared:
 
 
 def _size(seeds: Seeds) -> int:
-    """How many numbers these are."""
+    """Return the numbers that buffered rows consist of."""
     return int(seeds.matrix.size) + (0 if seeds.weights is None else len(seeds))
 
 
 def over_rows(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]) -> Iterator[_T]:
-    """Run over the rest of a path that goes on from these rows; on several threads where there are many."""
+    """Run over the remaining steps of a path from these rows; many rows run on several threads."""
     way = join.begun[number].way
     path, backend = way.path, join.execution.backend
     own = join.joined(way, number, phase)
@@ -309,7 +312,7 @@ def over_rows(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], 
 
 
 def _kept(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
-    """The rows that satisfy the path's first conditions."""
+    """Return the rows that satisfy the path's seed conditions."""
     if not path.seed_conditions:
         return seeds
     backend = join.backend

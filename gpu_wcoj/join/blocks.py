@@ -1,4 +1,4 @@
-"""Blocks of work on several threads, whose results come in the blocks' order and never pile up."""
+"""Blocks of work on several threads; results come in block order, through bounded queues."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 HELD = 2
-"""Results of one block that wait to be taken, at most; a block that has more waits itself."""
+"""Results that a block's queue holds at most; a block with more waits."""
 
 AHEAD = 2
-"""Blocks per thread that are begun before the first of them is taken whole."""
+"""Blocks a thread that are started ahead of the block being read."""
 
 _LOOK_SECONDS = 0.05
-"""How often a block that waits looks whether anybody still wants its results."""
+"""Interval in seconds at which a waiting block checks whether it was stopped."""
 
 
 @dataclass(frozen=True)
 class _End:
-    """Behind a block's last result."""
+    """The end of a block's results, with the error that ended it."""
 
     error: BaseException | None = None
 
 
 def in_order(run: Callable[[int], Iterable[_T]], n_blocks: int, threads: int) -> Iterator[_T]:
-    """All results of ``run(0)``, then all of ``run(1)``, ..., the blocks run on `threads` threads.
+    """Yield the results of ``run(0)``, then of ``run(1)``, ..., run on `threads` threads.
 
-    At most ``AHEAD * threads * HELD`` results wait. What a block raises is raised in its place. When the iterator is
+    At most ``AHEAD * threads * HELD`` results wait. An error in a block is raised at its place. When the iterator is
     closed, blocks stop at their next result.
 
     Examples
@@ -76,7 +76,7 @@ def _run(run: Callable[[int], Iterable[_T]], block: int, queue: Queue[tuple[_T] 
 
 
 def _put(result: tuple[_T] | _End, queue: Queue[tuple[_T] | _End], stop: Event) -> bool:
-    """Wait for room in the queue; whether anybody still wants the result."""
+    """Wait for room in the queue and add the result; return False if the block was stopped."""
     while not stop.is_set():
         try:
             queue.put(result, timeout=_LOOK_SECONDS)

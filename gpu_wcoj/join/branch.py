@@ -1,14 +1,14 @@
-"""Branches of a path: steps that are taken once for all prefixes that look alike to them, and joined back.
+"""Branches of a path: steps run once a group of prefixes that are equal for them.
 
-A branch sees of a prefix where it stands in the atoms that its steps extend, and the values that these speak of. One
-prefix is extended for all that agree in that, piece by piece, and each row that it leads to is then put to every one of
-them. Branches that stand side by side and do not see each other are all looked at before any row of one is put to a row
-of another: a prefix that one of them leads nowhere is dropped first. So a tick costs what its branches hold and what
-comes out of it, and not what would stand between; this is a bushy plan, as against a left-deep one.
+A branch depends on a prefix through its positions in the atoms that the branch extends, and through the values that
+its steps read. One prefix a group is extended, piece by piece, and each resulting row is then joined back with every
+prefix of its group. Independent branches are all extended before any of their rows are combined: a prefix without
+rows in one of them is dropped first. A tick therefore costs what its branches and its result contain, and not the
+intermediate product; this is a bushy plan, as opposed to a left-deep one.
 
-The rows of a branch are kept while they fit a piece. Of the first that has more, each piece is joined back as it comes;
-further ones are looked at again for each piece of the others. So memory is bounded by one piece a step and branch.
-Where prefixes are few or share nothing, a branch that stands alone is taken step by step.
+The rows of a branch are kept in memory if they fit a piece. The first branch with more rows is joined back piece by
+piece; further large branches are run again for each piece of the others. Memory is bounded by one piece a step and
+branch. If prefixes are few or all different, a single branch runs step by step.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
 MOST_DISTINCT = 0.75
-"""A branch that stands alone is joined back where no more than this share of the prefixes look different to it."""
+"""Fraction of distinct prefixes up to which a single branch is joined back."""
 
 FEWEST = 8
-"""For fewer prefixes than this, one that stands alone is taken step by step."""
+"""Prefixes below which a single branch runs step by step."""
 
 Part = tuple[Step, ...]
 Stage = Step | tuple[Part, ...]
-"""A step, or the steps of branches that stand side by side."""
+"""A step, or the steps of independent branches."""
 
 
 def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
-    """The first steps of a path, those of branches together; of a branch that goes on, the steps that are among them.
+    """Split the first `depth` steps of a path into steps and tuples of independent branches.
+
+    Of a branch that extends beyond `depth`, only the first steps are included.
 
     Examples
     --------
@@ -69,14 +71,14 @@ def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
 
 
 def _are_apart(parts: Sequence[Part], other: Part) -> bool:
-    """Whether steps see nothing of what others bind."""
+    """Return whether steps share no atom, condition or check with the steps of other branches."""
     before = tuple(step for part in parts for step in part)
     own = set(other)
     return all(own.issuperset(part) or own.isdisjoint(part) for part in independent((*before, *other)))
 
 
 def pieces_along(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
-    """Bind what the first steps of a path bind, piece by piece, its branches joined back."""
+    """Bind the first steps of a path, piece by piece, with its branches joined back."""
     if not path.branches:
         return join.pieces(prefixes, path.steps[:depth])
     found = stages(path, depth)
@@ -85,7 +87,7 @@ def pieces_along(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: 
 
 
 def _group(number: int) -> str:
-    """The column that says which prefixes look alike to a branch; no variable is called so."""
+    """Return the column name, unlike any variable, of each prefix's group for a branch."""
     return f"branch #{number}"
 
 
@@ -103,16 +105,16 @@ def _through(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> I
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows of a branch.
+    """The rows of a branch.
 
     Attributes
     ----------
     number, steps
-        Of the branch.
+        Index and steps of the branch.
     rows
-        Rows of one group stand together; a column says which group it is.
+        The rows, those of one group together; a column holds the group.
     first
-        Per group where its rows begin, and where the last ones end.
+        Per group the position of its first row, and the number of rows at the end.
     new
         The variables that they bind.
     """
@@ -124,21 +126,21 @@ class _Rows:
     new: tuple[str, ...]
 
     def sizes(self, prefixes: Prefixes) -> Int64Array:
-        """How many rows each prefix has."""
+        """Return the number of rows that each prefix joins with."""
         group = prefixes.values[_group(self.number)]
         return self.first[group + 1] - self.first[group]
 
 
 @dataclass(eq=False)
 class _Branch:
-    """A branch that is being looked at.
+    """A branch that is being extended.
 
     Attributes
     ----------
     n_groups
-        Of prefixes that look alike.
+        Number of groups of prefixes.
     pieces
-        Of its rows, with the number of the group of each; those of one group stand together, over all pieces.
+        Its rows in pieces, with the group of each row; rows of one group are together, over all pieces.
     """
 
     number: int
@@ -148,7 +150,7 @@ class _Branch:
     pieces: Iterator[Prefixes]
 
     def some(self, join: GenericJoin) -> tuple[list[Prefixes], bool]:
-        """Rows as long as they fit a piece, and whether these are all."""
+        """Return rows up to the size of a piece, and whether these are all."""
         found: list[Prefixes] = []
         n_rows = 0
         for piece in self.pieces:
@@ -160,14 +162,14 @@ class _Branch:
         return found, True
 
     def rows(self, pieces: Sequence[Prefixes], backend: Backend) -> _Rows:
-        """One or more pieces as one."""
+        """Concatenate pieces of the branch's rows."""
         whole = _concatenated(pieces, backend.xp)
         first = backend.xp.searchsorted(whole.values[_group(self.number)], backend.xp.arange(self.n_groups + 1))
         return _Rows(self.number, self.steps, whole, first, whole.order[1 + self.n_seen :])
 
 
 def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Iterator[Prefixes]:
-    """The prefixes with the rows of branches that stand side by side."""
+    """Yield the prefixes with the rows of independent branches."""
     backend = join.backend
     held: list[_Rows] = []
     late: list[Part] = []
@@ -205,9 +207,10 @@ def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Ite
 def _opened(
     join: GenericJoin, prefixes: Prefixes, number: int, steps: Part, unless_distinct: bool
 ) -> tuple[_Branch, Int64Array] | None:
-    """Begin a branch: one prefix for all that look alike to it, and per prefix which one; None where few do.
+    """Start a branch with one prefix a group; return it with the group of each prefix.
 
-    What is extended keeps where it stands in the branch's own atoms, what the branch speaks of, and its number.
+    The result is None if `unless_distinct` and most prefixes are distinct for the branch. Of each prefix, its positions
+    in the atoms of the branch, the values that the branch reads, and the group's index are kept.
     """
     backend, n = join.backend, len(prefixes)
     xp, kernels = backend.xp, backend.kernels
@@ -239,7 +242,7 @@ def _opened(
 
 
 def _flowing(join: GenericJoin, prefixes: Prefixes, branch: _Branch, begun: list[Prefixes]) -> Iterator[Prefixes]:
-    """The prefixes with the rows of a branch, piece by piece of these."""
+    """Yield the prefixes with the rows of a branch, one piece of the branch at a time."""
     backend = join.backend
     group = prefixes.values[_group(branch.number)]
     order = backend.kernels.lexsort([group])
@@ -264,7 +267,7 @@ def _with_all(join: GenericJoin, prefixes: Prefixes, held: Sequence[_Rows]) -> I
 
 
 def _with_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
-    """Each prefix with each row of its group: prefixes in their order, rows of a prefix in theirs."""
+    """Yield each prefix with each row of its group: prefixes in their order, rows in theirs."""
     name = branch_name(branch.steps)
     work = join.work.setdefault(name, join.backend.xp.zeros(N_WORK, np.int64))
     pieces = _put_to_rows(join, prefixes, branch)
@@ -296,7 +299,7 @@ def _put_to_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterat
 def _pairs(
     prefixes: Prefixes, branch: _Rows, ends: Int64Array, begin: int, end: int, backend: Backend
 ) -> tuple[Int64Array, Int64Array]:
-    """Of the pairs of prefixes and their rows, those from `begin` to `end`: both of their positions."""
+    """Return the pairs `begin` to `end` of prefixes and their rows, as positions of both."""
     xp = backend.xp
     pair = xp.arange(begin, end, dtype=np.int64)
     if backend.device is None:
@@ -310,7 +313,7 @@ def _pairs(
 
 
 def _composed(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, at: Int64Array) -> Prefixes:
-    """Prefixes and rows of a branch side by side, at these positions of both."""
+    """Combine prefixes and rows of a branch at these positions of both."""
     xp = join.backend.xp
     rows = branch.rows
     own = _group(branch.number)
@@ -326,7 +329,7 @@ def _composed(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch:
 
 
 def _standing(join: GenericJoin, prefixes: Prefixes, steps: Part, inside: bool) -> tuple[list[int], Layout]:
-    """The rows of positions in the atoms that steps extend, or in all others; and these atoms with their depths."""
+    """Return the position rows and depths of the atoms that steps extend, or of all others."""
     extended = {atom for step in steps for atom in step.atoms}
     rows: list[int] = []
     layout: list[tuple[int, int]] = []
@@ -346,12 +349,12 @@ def _matrix(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
 
 
 def _with(prefixes: Prefixes, number: int, group: Int64Array) -> Prefixes:
-    """The prefixes with the number of each one's group."""
+    """Add each prefix's group to its values."""
     return replace(prefixes, values={**prefixes.values, _group(number): group})
 
 
 def _concatenated(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
-    """Pieces of the same layout as one."""
+    """Concatenate pieces of the same layout."""
     if len(pieces) == 1:
         return pieces[0]
     weights = None
@@ -371,5 +374,5 @@ def _sorted(rows: IndexArray) -> IndexArray:
 
 
 def _within_memory(backend: Backend, run: Any, doing: str, rows: int = 0) -> Any:
-    """``run(rows)``, with fewer rows where a device has no memory for all."""
+    """Return ``run(rows)``, with fewer rows if a device runs out of memory."""
     return run(rows) if backend.device is None else with_memory(backend, rows, run, doing)

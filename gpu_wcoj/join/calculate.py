@@ -1,11 +1,11 @@
-"""Calculation on codes, many rows at once.
+"""Scalar functions on codes, many rows at once.
 
-Integers are int64 and checked: a result outside int64, and a quotient or rest by 0, are failures. ``/`` cuts off
+Integers are int64 and checked: a result outside int64, and a quotient or remainder by 0, are failures. ``/`` truncates
 towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures,
-but for ``quotient`` and ``rest``, which are ``/`` and ``%`` that fail by 0. Of texts, characters are counted, from 0:
-``substr(text, begin, length)`` ends where the text does, and fails for a negative begin or length; ``like`` fails for
-an escape that is not one character or ends the pattern, ``match`` for a pattern that RE2 does not read. Decimals are
-exact; what leaves int64 or the digits of the result's type is a failure.
+except for ``quotient`` and ``rest``, which are ``/`` and ``%`` that fail for a divisor of 0. Text functions count
+characters from 0: ``substr(text, begin, length)`` ends at the end of the text, and fails for a negative begin or
+length; ``like`` fails if the escape is not one character or ends the pattern, ``match`` if RE2 does not accept the
+pattern. Decimals are exact; a result outside int64 or the digits of its type is a failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
 
 Ranks = Callable[[str], Int64Array]
-"""Per family of text, the rank of every code in text order."""
+"""Maps a family of text to the rank of every code in text order."""
 
 
 def calculated(
@@ -43,7 +43,9 @@ def calculated(
     dictionary: Dictionary | None = None,
     ranks: Ranks | None = None,
 ) -> Calculated:
-    """The results for every row; of texts, for the rows that are alive. A null-aware result that is null has code 0.
+    """Return the results for every row, and a mask of failures.
+
+    Texts are calculated only for rows that are alive. A null-aware result that is null has code 0.
 
     Examples
     --------
@@ -81,9 +83,9 @@ class Nullable:
     Attributes
     ----------
     null
-        Where there is none; None for nowhere.
+        Mask of rows without a value; None if there are none.
     failed
-        Where a calculation has no value that the result needs; None for nowhere.
+        Mask of rows for which a needed calculation fails; None if there are none.
     """
 
     codes: Any
@@ -94,13 +96,13 @@ class Nullable:
 class FormulaRun:
     """A formula evaluated for many rows at once, in three-valued logic.
 
-    A calculation that fails counts only where the other operands leave the result open: as a fourth value beside true,
-    false and unknown, which AND with false is false, and OR with true is true. So no order of operands matters.
+    A failed calculation is a fourth value beside true, false and unknown: AND with false it is false, and OR with true
+    it is true. So the order of operands does not matter.
 
     Attributes
     ----------
     lost
-        The calculations that have been done, their arguments, and where they have no value.
+        The calculations that were done, their arguments, and masks of their failures.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class FormulaRun:
         self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
 
     def value(self, formula: Formula, alive: BoolArray) -> Nullable:
-        """The codes of a formula's results."""
+        """Evaluate a formula to codes."""
         xp, n = self.xp, len(alive)
         if formula.op == "column":
             flags = None if formula.flag < 0 else self.columns[formula.flag] != 0
@@ -130,7 +132,7 @@ class FormulaRun:
         return Nullable(found.codes.astype(np.int64), found.null, found.failed)
 
     def truth(self, formula: Formula, alive: BoolArray) -> Nullable:
-        """The truth of a formula's results; false where they are null or fail."""
+        """Evaluate a formula to truth values, which are false if they are null or fail."""
         if formula.op in ("all", "any"):
             return self._connected(formula, alive)
         if formula.op in COMPARE:
@@ -161,7 +163,7 @@ class FormulaRun:
         return _settled(given.codes != 0, given.null, given.failed)
 
     def _connected(self, formula: Formula, alive: BoolArray) -> Nullable:
-        """AND or OR: a part that decides settles the row, and later parts are not calculated for it."""
+        """Evaluate AND or OR; once a part decides a row, later parts are not calculated for it."""
         is_any = formula.op == "any"
         decided = self.xp.zeros(len(alive), np.bool_)
         null: BoolArray | None = None
@@ -179,7 +181,7 @@ class FormulaRun:
         return _settled(decided if is_any else ~decided, null, failed)
 
     def _called(self, formula: Formula, alive: BoolArray) -> Nullable:
-        """A calculation, null where an argument is."""
+        """Evaluate a calculation; it is null if an argument is."""
         assert formula.calculation is not None
         given = [self.value(one, alive) for one in formula.parts]
         null: BoolArray | None = None
@@ -199,7 +201,10 @@ class FormulaRun:
         return Nullable(codes, null, failed)
 
     def _case(self, formula: Formula, alive: BoolArray) -> Nullable:
-        """The value behind the first condition that is true; a condition that fails before it fails the row."""
+        """Return the value of the first true condition.
+
+        A condition that fails before it fails the row.
+        """
         xp, n = self.xp, len(alive)
         codes, null = xp.zeros(n, np.int64), xp.ones(n, np.bool_)
         failed = xp.zeros(n, np.bool_)
@@ -225,7 +230,7 @@ class FormulaRun:
         return Nullable(codes, null & ~failed, failed)
 
     def _listed(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
-        """Which codes are among those of a list, which is in order."""
+        """Return a mask of the codes that are in a sorted list."""
         xp = self.xp
         found: BoolArray = xp.zeros(len(codes), np.bool_)
         if len(listed) <= FEW_LISTED:
@@ -239,7 +244,7 @@ class FormulaRun:
 
 
 FEW_LISTED = 8
-"""How many codes are compared one by one; more of them are searched."""
+"""Number of codes up to which a list is compared code by code; longer lists are searched."""
 
 
 def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
@@ -249,7 +254,7 @@ def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
 
 
 def _settled(found: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
-    """Truth values that are false where they are null or fail; what fails is not null."""
+    """Make truth values false where they are null or fail; a failure is not null."""
     null = null if null is None or failed is None else null & ~failed
     for lacks in (null, failed):
         found = found if lacks is None else found & ~lacks
@@ -296,7 +301,10 @@ _OF_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _float_rest(left: Any, right: Any, backend: Backend) -> Any:
-    """The rest with the sign of the dividend, exact; on the host, as devices' array modules differ here."""
+    """Return the exact remainder with the sign of the dividend.
+
+    It is calculated on the host, as devices' array modules differ here.
+    """
     return backend.asarray(np.fmod(backend.to_host(left), backend.to_host(right)))
 
 
@@ -307,7 +315,7 @@ def _of_texts(
     backend: Backend,
     dictionary: Dictionary,
 ) -> Calculated:
-    """By value, on the host: each combination of arguments that occurs is looked at once."""
+    """Calculate texts on the host, once for each distinct combination of arguments."""
     (rows,) = np.nonzero(backend.to_host(alive))
     codes, failures = np.zeros(len(alive), np.int64), np.zeros(len(alive), np.bool_)
     if len(rows):

@@ -1,4 +1,4 @@
-"""Years, months and days of dates, in the Gregorian calendar without a beginning or an end."""
+"""Years, months and days of dates, in the proleptic Gregorian calendar."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _DAYS_OF_ERA = 146_097
-"""In 400 years."""
+"""Days in 400 years."""
 
 
 def calendar_of(op: str, codes: Int64Array, per_day: int, xp: Any) -> Int64Array:
-    """``year``, ``month`` or ``day`` of points in time.
+    """Return the ``year``, ``month`` or ``day`` of points in time.
 
-    Years begin in March here, so that a leap day is the last one; a year before 1 is 0, and the one before that -1.
+    Internally years begin in March, so that a leap day is the last day. Year 0 precedes year 1, and year -1 precedes 0.
 
     Parameters
     ----------
     codes
-        Counted from the beginning of 1970.
+        Units since the beginning of 1970.
     per_day
-        How many make a day.
+        Units a day.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Upper and lower case of texts, character by character, as DuckDB has it.
+"""Upper and lower case of texts, character by character, as in DuckDB.
 
-Python and Java map texts as a whole: 'ß' becomes 'SS', and a Σ that ends a word another letter than one inside. Here
-every character becomes one character, by Unicode's simple mapping, but 'ß' becomes 'ẞ'.
+Python and Java map texts as a whole: 'ß' becomes 'SS', and the mapping of 'Σ' depends on its place in the word. Here
+every character becomes one character, by Unicode's simple mapping, except that 'ß' becomes 'ẞ'.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LOWER = {"İ": "i"}
 
 
 def upcase(text: str) -> str:
-    """Each character in upper case.
+    """Convert each character to upper case.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def upcase(text: str) -> str:
 
 
 def downcase(text: str) -> str:
-    """Each character in lower case.
+    """Convert each character to lower case.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What follows once variables are bound: values that are calculated, conditions on them, and negated atoms."""
+"""Checks of a step after its variables are bound: calculations, conditions, negated atoms."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def checked(
     checks: Sequence[Check], values: dict[str, Int64Array], n: int, join: GenericJoin, alive: BoolArray | None = None
 ) -> BoolArray:
-    """Which of `n` rows are left; `values` gets what is calculated.
+    """Return a mask of the rows among `n` that pass the checks.
 
-    A row for which a calculation has no value is dropped, and `join.failed` is told if it was alive. Whether that is an
-    error is not said yet, since the row may be dropped further on, or be in no state at all.
+    Calculated variables are added to `values`. A row for which a calculation fails is dropped, and `join.failed`
+    records whether it was alive. Whether this is an error is decided later: a later step may drop the row, or its head
+    may have no state.
     """
     backend = join.backend
     xp = backend.xp
@@ -41,7 +42,7 @@ def checked(
             held = held & passes([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
-            from gpu_wcoj.join.calculate import calculated  # which few programs need
+            from gpu_wcoj.join.calculate import calculated  # needed by few programs
 
             values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary, join.ranks)
             if failed is not None and (check.drops or not check.is_inverse):
@@ -54,7 +55,7 @@ def checked(
 
 
 def present(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> BoolArray:
-    """Which rows the negated atom's relation holds."""
+    """Return a mask of the rows that the negated atom's relation contains."""
     batches = join.negated[check.use.atom]
     if not batches:
         nothing: BoolArray = join.backend.xp.zeros(len(columns[0]), np.bool_)
@@ -64,7 +65,7 @@ def present(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> 
 
 
 def following(checks: Sequence[Check], piece: Prefixes, join: GenericJoin) -> tuple[Prefixes, Int64Array | None]:
-    """A piece after the checks, and which of its rows are left; None for all."""
+    """Apply checks to a piece; return what remains and its rows in the piece, None for all."""
     values = dict(piece.values)
     alive = checked(checks, values, len(piece), join)
     kept = {name: column for name, column in values.items() if name in join.needed}

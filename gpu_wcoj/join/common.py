@@ -1,8 +1,7 @@
-"""Joins that several rules have in common: what one of them enumerates in a tick serves the others.
+"""Joins that several rules share: one rule enumerates the join in a tick, others reuse it.
 
-The first rule that is evaluated enumerates the join with all variables that any of them keeps; the others take their
-columns from the same pieces, which are given back when the last one has taken them. Rules that only count do not ask,
-and do not wait for others.
+The first rule that is evaluated enumerates the join with all variables that any of the rules keeps; the others take
+their columns from the same pieces, which are dropped after the last one. Rules that only count take no part.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from gpu_wcoj.join.piece import Piece
 
 @dataclass(eq=False)
 class CommonJoin:
-    """The join that some rules share.
+    """A join that several rules share.
 
     Attributes
     ----------
     members
-        The rules' joins, in the order in which they are evaluated.
+        The rules' joins, in the order of evaluation.
     waiting
-        Per phase of this tick, how many members have yet to take its pieces.
+        Per phase of this tick, the number of members that have yet to read its pieces.
     """
 
     members: list[SharedJoin] = field(default_factory=list)
@@ -32,17 +31,17 @@ class CommonJoin:
     _pieces: dict[int, tuple[list[Piece], int]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """A tick begins; its members know whether they will ask."""
+        """Start a tick; the members' `asks` are set."""
         asking = sum(one.asks for one in self.members)
         self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
         self.forget()
 
     def forget(self) -> None:
-        """Give back the pieces that nobody has taken: the tick has failed, or is over."""
+        """Drop the pieces that were not read, after a tick or a failure."""
         self._pieces = {}
 
     def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
-        """The pieces of a phase, whose columns are `DeltaQuery.together`."""
+        """Return the pieces of a phase, with the columns `DeltaQuery.together`."""
         found = self._pieces.pop(phase, None) or member.enumerated(phase)
         self.waiting[phase] -= 1
         if self.waiting[phase]:
@@ -54,14 +53,14 @@ class CommonJoin:
 
 @dataclass(eq=False)
 class SharedJoin(IncrementalGenericJoin):
-    """The join of a rule that shares it with others.
+    """The join of a rule that shares it with other rules.
 
     Attributes
     ----------
     common
-        What they share.
+        The shared join.
     asks
-        Whether this tick's rows are going to be enumerated for certain.
+        Whether this tick's rows are certain to be enumerated.
     """
 
     common: CommonJoin = field(default_factory=CommonJoin)
@@ -71,7 +70,7 @@ class SharedJoin(IncrementalGenericJoin):
         self.common.members.append(self)
 
     def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
-        """As `IncrementalGenericJoin.join`; from the pieces of another rule, if that has gone before."""
+        """Yield pieces as `IncrementalGenericJoin.join` does, reusing another rule's pieces."""
         if paths is not None or not self.asks or not self.common.waiting.get(phase):
             yield from super().join(phase, paths)
             return
@@ -85,7 +84,10 @@ class SharedJoin(IncrementalGenericJoin):
             yield replace(piece, columns=columns)
 
     def enumerated(self, phase: int) -> tuple[list[Piece], int]:
-        """The pieces of a phase with all variables that any of the rules keeps, and the bound of their weights."""
+        """Return the pieces of a phase and a bound of their weights.
+
+        The pieces have all variables that any of the rules keeps.
+        """
         whole = self._whole
         whole.finished, whole.failed, whole.meters = self.finished, self.failed, self.meters
         whole.begun = self.begun
@@ -96,5 +98,5 @@ class SharedJoin(IncrementalGenericJoin):
 
     @cached_property
     def _whole(self) -> IncrementalGenericJoin:
-        """The join with all those variables."""
+        """The join with all variables that any of the rules keeps."""
         return IncrementalGenericJoin(replace(self.query, head=self.query.together), self.arrangements, self.execution)

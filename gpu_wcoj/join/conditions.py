@@ -1,4 +1,4 @@
-"""Comparisons during a join: as bounds and exclusions of the variable being bound, or as a filter of bound rows."""
+"""Comparisons during a join: bounds of the variable being bound, or a filter of bound rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_BOUND = np.empty(0, np.int64)
 def bounds_of(
     step: Step, values: dict[str, Int64Array], n: int, backend: Backend
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Inclusive bounds and excluded values of the step's variable for each of `n` prefixes.
+    """Return inclusive bounds and excluded values of the step's variable for `n` prefixes.
 
-    Conditions on text are left to `passes`. Bounds that nothing satisfies have the lower above the upper.
+    Conditions on text are left to `passes`. Bounds that no value satisfies have the lower above the upper.
     """
     xp = backend.xp
     no_bound = _NO_BOUND if backend.device is None else xp.empty(0, np.int64)
@@ -60,7 +60,10 @@ def passes(
     ranks: Callable[[str], Int64Array] | None,
     xp: Any = np,
 ) -> npt.NDArray[np.bool_]:
-    """Which rows satisfy all conditions; text is compared by rank. `xp` is the array module of values and ranks."""
+    """Return a mask of the rows that satisfy all conditions; text is compared by rank.
+
+    `xp` is the array module of values and ranks.
+    """
     n = len(next(iter(values.values())))
     mask: npt.NDArray[np.bool_] = xp.ones(n, np.bool_)
     for condition in conditions:

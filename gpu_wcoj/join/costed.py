@@ -1,4 +1,4 @@
-"""A generic join that counts what it costs, so that it can be given up."""
+"""A generic join that counts its cost and stops at a limit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpu_wcoj.kernels.protocol import Int64Array
 
 @dataclass(eq=False)
 class CostedJoin(MeasuredJoin):
-    """As `GenericJoin`; rows that are written and prefixes that are counted go to an allowance.
+    """A `GenericJoin` that charges written rows and counted prefixes to an allowance.
 
-    Raises `AllowanceError` where that is used up. It is measured if it has a meter.
+    Raises `AllowanceError` once the allowance is used up. It is measured if it has a meter.
     """
 
     allowance: Allowance = field(default_factory=Allowance)
@@ -44,11 +44,11 @@ class CostedJoin(MeasuredJoin):
 
 
 def costed(join: GenericJoin, most: float | None = None, meter: Meter | None = None) -> CostedJoin:
-    """The join, with nothing counted yet, and what it may cost."""
+    """Return the join with a fresh allowance, limited to a cost of `most` if that is given."""
     given = {**vars(join), "meter": meter, "allowance": Allowance(most)}
     return CostedJoin(**{**given, "work": {} if meter is None else meter.work})
 
 
 def cost_of_binding(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
-    """What it costs to take so many seeds of a path and to find them in the atoms that they reach."""
+    """Return the cost of reading `n_seeds` seeds of a path and locating them in its atoms."""
     return n_seeds * (SEED + BOUND * sum(len(join.batches[number]) for number, _, _ in path.binding))

@@ -1,7 +1,7 @@
-"""Checked arithmetic of decimals, which are int64 codes that count units of 10^-scale.
+"""Checked arithmetic of decimals, which are int64 codes in units of 10^-scale.
 
-Sums, differences and rests are worked out in the result's scale, products in the sum of scales; what then leaves int64
-or the digits of the result's type has no value. Nothing is ever rounded.
+Sums, differences and remainders are calculated in the result's scale, products in the sum of the scales; a result
+outside int64 or the digits of its type has no value. Results are never rounded.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _MOST = (1 << 63) - 1
+"""The largest int64."""
 _EXACT = 1 << 53
-"""Up to it, doubles hold every integer."""
+"""Magnitude up to which doubles represent every integer."""
 
 
 def of_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:
-    """The codes of results, and where there are none.
+    """Return the codes of results, and a mask of failures.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def _finer(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:
 
 
 def saturated(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
-    """Codes in a finer scale; those beyond int64 become its ends, which compare with decimals as they would.
+    """Convert codes to a finer scale, with saturation at int64, which keeps comparisons correct.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def saturated(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
 
 
 def doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
-    """The nearest double of each decimal.
+    """Return the nearest double of each decimal.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
         return found
     found = found * float(10**-scale) if scale < 0 else found / float(10**scale)
     rounded = backend.to_host((codes > _EXACT) | (codes < -_EXACT))
-    if bool(rounded.any()):  # two roundings may differ from one: Python's quotients of integers have only one
+    if bool(rounded.any()):  # rounding twice may differ from rounding once, as Python's integer quotient does
         host = backend.to_host(found).copy()
         by, times = 10 ** max(scale, 0), 10 ** max(-scale, 0)
         host[rounded] = [code * times / by for code in backend.to_host(codes)[rounded].tolist()]

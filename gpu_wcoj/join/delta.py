@@ -2,12 +2,12 @@
 
     dQ = sum over j of  after(A1) ... after(A(j-1)) . d(Aj) . before(A(j+1)) ... before(An)
 
-with atoms numbered in the order of the body, every occurrence an atom of its own. It is exact for insertions,
-deletions, bag weights, self-joins and simultaneous changes. A path is skipped where one of its factors is empty: from
-the empty state only that of the last atom is left.
+Atoms are numbered in the order of the body; every occurrence of a relation is an atom. The rule is exact for
+insertions, deletions, bag weights, self-joins and simultaneous changes. A path is skipped if one of its factors is
+empty: from the empty state only the path of the last atom remains.
 
 A negated atom N is the factor 1 - d(N), d(w) = 1 if w > 0 else 0. Negated atoms are numbered before the positive ones,
-so that elsewhere they are asked as they are after the tick; the change of -d(N) starts a path of its own.
+so that other paths read them as after the tick; the change of -d(N) has a path of its own.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.symmetry import Symmetry
 
 FEWEST_PAIRED = 64
-"""Where fewer rows change, images in pairs go their own ways: to join changes with each other costs what that does."""
+"""Below this number of changed rows, a symmetry of order two is not used.
+
+Joining the change with itself would cost as much as it saves."""
 
 SMALL_SHARE = 0.25
-"""Of what an atom's relation holds, how much may change where one path stands for others: all of it joins with all."""
+"""Fraction of an atom's relation that may change where a symmetry is used.
+
+All changed rows join with each other."""
 
 DEVICE_SUMS_FROM = 1 << 14
-"""On a device variables are summed away from so many prefixes on."""
+"""Prefixes from which on variables are eliminated on a device."""
 
 
 @dataclass(eq=False)
@@ -49,29 +53,29 @@ class IncrementalGenericJoin(PathRunner):
     """The change of a join, from arrangements and their pending changes."""
 
     by_symmetry: bool = field(default=False, init=False)
-    """Whether some paths of this tick have been counted for others."""
+    """True if this tick's change was counted along fewer paths, by symmetry."""
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
-        """Forget what was counted in the tick before."""
+        """Reset the counts of the previous tick."""
         super().begin()
         self.by_symmetry = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether some positive atom held no row before the tick, so that there was no binding."""
+        """True if some positive atom held no row before the tick: the join had no binding."""
         return any(not arrangement.spine.batches for arrangement in self.positive)
 
     @cached_property
     def positive(self) -> tuple[Arrangement, ...]:
-        """What the positive atoms read: one arrangement an atom."""
+        """The arrangements of the positive atoms, one an atom."""
         return tuple(self.arrangements[path.seed.key] for path in self.query.paths if not path.is_negated)
 
     @property
     def negated_changes(self) -> bool:
-        """Whether a change of a negated atom's relation may bring rows, so that either phase has rows of both signs.
+        """True if a change of a negated atom's relation may derive rows of both signs in a phase.
 
-        From the empty state it does not: what negates has nothing to take back.
+        From the empty state it does not.
         """
         if not self.query.has_negation:
             return False
@@ -80,9 +84,9 @@ class IncrementalGenericJoin(PathRunner):
         return any(self.generic_join(number, phase) is not None for number in numbers for phase in phases)
 
     def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
-        """The change of one phase, in pieces whose rows may repeat across pieces where the head projects.
+        """Yield the change of one phase in pieces.
 
-        `paths` chooses some of the query's.
+        Rows may repeat across pieces if the head projects. `paths` selects some of the query's paths.
         """
         sign = self.execution.phases[phase]
         backend = self.execution.backend
@@ -121,16 +125,16 @@ class IncrementalGenericJoin(PathRunner):
                 yield Piece(self._head(piece.values, len(piece)), weights, bound)
 
     def pieces_of(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
-        """The prefixes bound to the first steps of a path."""
+        """Bind the first steps of a path; yield the prefixes in pieces."""
         if not path.branches:
             return join.pieces(prefixes, path.steps[:depth])
-        from gpu_wcoj.join.branch import pieces_along  # which few paths need
+        from gpu_wcoj.join.branch import pieces_along  # needed by few paths
 
         return pieces_along(join, prefixes, path, depth)
 
     @property
     def symmetry(self) -> Symmetry | None:
-        """By which this tick's change is counted, if by any: where it is small beside the state."""
+        """The symmetry by which this tick's change is counted, if it is small beside the state."""
         found, most = self.query.symmetry, 0
         for one in () if found is None else self.positive:
             changed = max((batch.n_rows for batch in one.pending), default=0)
@@ -141,24 +145,27 @@ class IncrementalGenericJoin(PathRunner):
 
     @property
     def followed(self) -> Sequence[int]:
-        """The numbers of the paths along which this tick's change is counted; where some stand for others, of those."""
+        """Indices of the paths along which this tick's change is counted; by symmetry one an orbit."""
         symmetry = self.symmetry
         return range(len(self.query.paths)) if symmetry is None else symmetry.taken
 
     def stands_for(self, number: int) -> int:
-        """For how many paths one has been counted in this tick."""
+        """Return the number of paths that a path was counted for in this tick."""
         symmetry = self.query.symmetry if self.by_symmetry else None
         return 1 if symmetry is None else next((len(own) for own in symmetry.orbits if number in own), 1)
 
     @cached_property
     def _symmetric(self) -> SymmetricCount:
-        from gpu_wcoj.join.symmetric import SymmetricCount  # which few programs need
+        from gpu_wcoj.join.symmetric import SymmetricCount  # needed by few programs
 
         assert self.query.symmetry is not None
         return SymmetricCount(self, self.query.symmetry)
 
     def count(self, phase: int) -> int:
-        """Sum of the weights of the change of one phase; the last level is enumerated only where it has checks."""
+        """Return the sum of the weights of the change of one phase.
+
+        The last level is enumerated only if it has checks.
+        """
         if self.symmetry is not None:
             self.by_symmetry = True
             return self._symmetric.count(phase)
@@ -207,7 +214,7 @@ class IncrementalGenericJoin(PathRunner):
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
     def _sums(self, path: DeltaPath, n: int) -> bool:
-        """Whether to sum variables of a path away while it is counted; a device is waited for so."""
+        """Return whether to eliminate variables of a path in a count; this waits for a device."""
         if (
             len(path.steps) < 2
             or path.calculations

@@ -1,7 +1,8 @@
-"""Values that a last step excludes, counted by themselves: those of all ways less those of the ways with that value.
+"""Excluded values of a last step, counted separately by inclusion and exclusion.
 
-So what is excluded is not seen by the steps any more, and prefixes that differ in it look alike: of two parts of a body
-that share a few variables and must differ in others each is counted once for every binding of what they share.
+The count of all bindings less the count of those with the excluded value. The steps then do not read the excluded
+value any more, and prefixes that differ only in it form one group: if two parts of a body share a few variables and
+must differ in others, each part is counted once for every binding of what they share.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 
 @dataclass(frozen=True)
 class Split:
-    """Steps whose last one excludes a value, as a difference: all values less that one.
+    """Steps whose last one excludes a value, as a difference of two counts.
 
     Attributes
     ----------
     whole
         The steps without the condition.
     condition
-        It.
+        The condition.
     known
-        The steps with the last variable known to be what was excluded.
+        The steps with the last variable equal to the excluded value.
     filters
-        What has to hold of that value beforehand.
+        Conditions that the excluded value has to satisfy beforehand.
     """
 
     whole: tuple[Step, ...]
@@ -37,12 +38,12 @@ class Split:
 
     @property
     def value(self) -> str:
-        """The variable that was excluded."""
+        """The variable whose value is excluded."""
         assert isinstance(self.condition.other, str)
         return self.condition.other
 
     def uses(self, uses: Mapping[int, AtomUse]) -> dict[int, AtomUse]:
-        """The atoms with what was excluded in the place of the last variable."""
+        """Return the atoms with the excluded variable in place of the last one."""
         renamed = {self.condition.variable: self.value}
         return {
             atom: use._replace(variables=tuple(renamed.get(name, name) for name in use.variables))
@@ -51,7 +52,7 @@ class Split:
 
 
 def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
-    """Take apart what the last of some steps excludes of the variables bound before, if several atoms hold its value.
+    """Split off a value that the last step excludes, if several atoms hold that step's variable.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
 
 
 def stripped(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
-    """The steps without all that `split` takes apart, one after the other."""
+    """Return the steps without all conditions that `split` removes, one after the other."""
     while (found := split(steps, bound)) is not None:
         steps = found.whole
     return steps

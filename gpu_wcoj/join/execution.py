@@ -1,4 +1,4 @@
-"""How joins run: where, on how many threads, in pieces of how many rows."""
+"""Settings of joins: backend, threads, and rows a piece."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.share import Share
 
 ITERATIONS = 100_000
-"""A loop takes so many iterations in a tick at most, unless the user says otherwise."""
+"""Iterations of a loop in a tick at most, unless the user sets a limit."""
 
 
 @dataclass(eq=False)
 class Execution:
-    """How joins run.
+    """Settings with which joins run.
 
     Attributes
     ----------
@@ -29,17 +29,17 @@ class Execution:
     chunk_rows
         Rows of one piece; None to choose it every tick.
     threads
-        Threads that share a path's seeds; on a device there is one.
+        Threads for the seeds of a path; 1 on a device.
     host_ranks
-        Per family of text, the rank of every code in text order.
+        Maps a family of text to the rank of every code in text order.
     share
-        Which share of every path's seeds is worked on; None for all.
+        The share of every path's seeds that is processed; None for all.
     iterations
-        How many a loop may take in a tick.
+        Iterations of a loop in a tick at most.
     dictionary
-        Of the texts that rules calculate with.
+        The texts that rules calculate with.
     recounts
-        Whether a head's change may be counted as the difference of two whole counts.
+        Whether a head's change may be counted as the difference of two full recomputations.
     measures
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.meter`.
     piece_rows
@@ -64,15 +64,15 @@ class Execution:
 
     @property
     def phases(self) -> tuple[int, ...]:
-        """The sign of each phase of a tick; 0 where rows carry weights."""
+        """Sign of each phase of a tick; 0 if rows carry weights."""
         return (0,) if self.weighted else (-1, 1)
 
     def begin(self) -> None:
-        """A tick begins, or whatever else joins: look how much memory is free."""
+        """Start a tick or another join: choose the piece size by the free memory."""
         self.piece_rows = self.chunk_rows or rows_of_a_piece(self.backend)
 
     def ranks(self, family: str) -> Int64Array:
-        """The rank of every code of a family, where the backend computes; moved again when it has changed only."""
+        """Return the rank of every code of a family, on the backend; moved only after a change."""
         assert self.host_ranks is not None
         host = self.host_ranks(family)
         moved = self._moved.get(family)

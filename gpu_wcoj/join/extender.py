@@ -1,7 +1,7 @@
-"""Extenders: one atom's way to extend prefixes by a variable, in three verbs for many prefixes at once.
+"""Extenders: one atom's way to extend prefixes by a variable, in three verbs.
 
-The kernels `count_common` and `fill_common` run the three verbs of all atoms in one loop; this is what they mean,
-atom by atom. Prefixes are columns of bound values, and the atom's ranges below them are searched afresh.
+The kernels `count_common` and `fill_common` run the three verbs of all atoms in one loop; this module specifies them,
+atom by atom. Prefixes are columns of bound values, and the atom's ranges below them are searched for each call.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 INFINITE = (1 << 63) - 1
-"""The count of what cannot propose."""
+"""The count of an extender that cannot propose, in values."""
 
 Bound = Mapping[str, Int64Array]
-"""int64 (n,) per bound variable; more variables may be bound than the extender knows."""
+"""int64 (n,) per bound variable; variables that the extender does not have may be bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class Extender:
-    """One atom, over batches whose levels are its variables; those before the one to bind must be bound.
+    """One atom, over batches whose levels are its variables.
+
+    Variables before the one to bind must be bound.
 
     Attributes
     ----------
     variables
         In attribute order.
     batches
-        Whose sum the atom sees, say an arrangement before or after this tick's change.
+        The batches whose sum the atom sees, as an arrangement before or after this tick's change.
     backend
-        Where the batches live.
+        The backend that holds the batches.
 
     Examples
     --------
@@ -63,13 +65,13 @@ class Extender:
     backend: Backend
 
     def participates_in_level(self, variable: str) -> bool:
-        """Whether the atom holds the variable."""
+        """Return whether the atom holds the variable."""
         return variable in self.variables
 
     def count(self, variable: str, bound: Bound, n: int) -> Int64Array:
-        """How many values each of n prefixes would get: the widths of its ranges, added over the batches.
+        """Return an upper bound of the values each of n prefixes gets: range widths of all batches.
 
-        An upper bound: a value may stand in several batches, and rows may cancel. O(log) a batch and prefix.
+        A value may be in several batches, and rows may cancel. O(log) a batch and prefix.
         """
         total: Int64Array = self.backend.xp.zeros(n, np.int64)
         for begin, end in self._ranges(variable, bound, n):
@@ -77,7 +79,7 @@ class Extender:
         return total
 
     def propose(self, variable: str, bound: Bound, n: int) -> tuple[Int64Array, Int64Array]:
-        """The values for each of n prefixes.
+        """Return the values for each of n prefixes.
 
         Returns
         -------
@@ -97,9 +99,10 @@ class Extender:
         return parent, value
 
     def intersect(self, variable: str, bound: Bound) -> Int64Array:
-        """The factor for the weight of each prefix that `variable` has just been bound for: 0 where it is not held.
+        """Return the factor for the weight of each prefix that `variable` has just been bound for.
 
-        1 where some batch holds the prefix; at the atom's last variable the weights' sum over the batches modulo 2^64.
+        0 if the prefix is absent; 1 if some batch holds it; at the atom's last variable the sum of the weights over the
+        batches modulo 2^64.
         """
         positions = self._locate(self.variables[: self.variables.index(variable) + 1], bound)
         if variable == self.variables[-1]:
@@ -110,7 +113,7 @@ class Extender:
         return held
 
     def _ranges(self, variable: str, bound: Bound, n: int) -> list[tuple[Int64Array, Int64Array]]:
-        """Per batch, where the values below each prefix begin and end; empty below a prefix that it lacks."""
+        """Return per batch the ranges of values below each prefix; empty below an absent prefix."""
         xp = self.backend.xp
         level = self.variables.index(variable)
         if level == 0:
@@ -131,16 +134,16 @@ class Extender:
 
 @dataclass(frozen=True, eq=False)
 class ConditionExtender:
-    """A comparison as an extender: it holds infinitely many values, so it never proposes and only intersects.
+    """A comparison as an extender: it holds infinitely many values, so it only intersects.
 
     Attributes
     ----------
     condition
-        Its `variable` is bound last.
+        The comparison; its `variable` is bound last.
     ranks
-        Per family of text, the rank of every code; needed where text is compared.
+        Maps a family of text to the rank of every code; needed if text is compared.
     xp
-        The array module of what is bound.
+        The array module of the bound values.
 
     Examples
     --------
@@ -156,14 +159,14 @@ class ConditionExtender:
     xp: Any = np
 
     def participates_in_level(self, variable: str) -> bool:
-        """Whether binding the variable completes the comparison."""
+        """Return whether binding the variable completes the comparison."""
         return variable == self.condition.variable
 
     def count(self, variable: str, bound: Bound, n: int) -> Int64Array:  # noqa: ARG002  # the same for whatever is bound
-        """`INFINITE` for each of n prefixes."""
+        """Return `INFINITE` for each of n prefixes."""
         counts: Int64Array = self.xp.full(n, INFINITE, np.int64)
         return counts
 
     def intersect(self, variable: str, bound: Bound) -> Int64Array:  # noqa: ARG002  # it knows its variable
-        """1 where the comparison holds, else 0."""
+        """Return 1 where the comparison holds, else 0."""
         return passes([self.condition], dict(bound), self.ranks, self.xp).astype(np.int64)

@@ -1,6 +1,6 @@
-"""The whole of a path of one step and few seeds in one call of a kernel.
+"""Paths of one step and few seeds, evaluated in one kernel call.
 
-A tick of one row would otherwise spend its time in arranging what the kernels take.
+Otherwise a tick of one row would spend its time in preparing kernel arguments.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from gpu_wcoj.join.running import PathRunner
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 
 FEW_SEEDS = 16
-"""Paths of one step with no more seeds than this are counted by one call."""
+"""Seeds up to which a path of one step is evaluated by one kernel call."""
 
 _Given = tuple[Sequence[Sequence[Level]], Sequence[Sequence[int]], Sequence[int], Int64Array, bool, Int64Array]
-"""What `Kernels.extend_seeds` takes."""
+"""The arguments of `Kernels.extend_seeds`."""
 
 
 class Found(NamedTuple):
-    """What is bound along a path.
+    """The bindings of a path.
 
     Attributes
     ----------
     seeds
-        A row a variable of the path's seed.
+        One row per variable of the path's seed.
     counts
-        How many values each seed has.
+        Number of values of each seed.
     rows
-        The number of the seed and the value, per binding; nothing if only counts were asked for.
+        Index of the seed and the value, per binding; empty if only counts were requested.
     """
 
     seeds: Int64Array
@@ -39,16 +39,16 @@ class Found(NamedTuple):
     rows: Int64Array
 
     def values(self, path: DeltaPath) -> dict[str, Int64Array]:
-        """The bindings, by variable."""
+        """Return the bindings, by variable."""
         values = {name: self.seeds[row][self.rows[0]] for row, name in enumerate(path.seed.variables)}
         values[path.steps[0].variable] = self.rows[1]
         return values
 
 
 def found_at_once(runner: PathRunner, number: int, phase: int, fill: bool) -> Found | None:
-    """What one path of a set's tick finds; `fill` asks for bindings rather than counts.
+    """Evaluate one path of a set's tick in one kernel call; with `fill` list bindings.
 
-    None if the path is not so simple, or has too many seeds for that.
+    The result is None if the path has more than one step or too many seeds for that.
     """
     way, execution = runner.ways[number][0], runner.execution
     if not way.path.is_single or execution.weighted or execution.share is not None:
@@ -84,7 +84,7 @@ def _nothing(runner: PathRunner) -> Found:
 
 
 def _metered(runner: PathRunner, number: int, given: _Given) -> tuple[Int64Array, Int64Array]:
-    """What `Kernels.extend_seeds` finds, measured: all seeds are prefixes of the one step."""
+    """Call `Kernels.extend_seeds`, measured: all seeds are prefixes of the one step."""
     from gpu_wcoj.join.meter import Meter, now
 
     backend, step = runner.execution.backend, runner.query.paths[number].steps[0].name

@@ -1,10 +1,10 @@
-"""What is new: the distinct rows that rules derive from one phase's change, less those that are known.
+"""New rows of a set-valued head: distinct derivations of one phase minus stored rows.
 
-Most bindings that a recursive rule finds were found before. So a path whose last variable comes from one atom alone
-does not bind it row by row: its prefixes are put into groups that agree on the head's other columns, and a kernel gives
-the values that are new to each group. Groups stand together where the seeds are sorted by those columns; where later
-steps bind some of them, the prefixes of each piece are sorted. Other paths list their rows in pieces. What several
-pieces, paths and rules have found is put together whenever it has doubled, so memory follows what is new.
+Most bindings that a recursive rule derives were derived before. If the last variable of a path comes from one atom,
+it is therefore not bound row by row: prefixes are grouped by the head's other columns, and a kernel returns the values
+that are new to each group. Groups are runs if the seeds are sorted by those columns; if later steps bind some of
+them, the prefixes of each piece are sorted. Other paths list their rows in pieces. The rows of several pieces, paths
+and rules are merged whenever their number has doubled, so memory follows the number of new rows.
 """
 
 from __future__ import annotations
@@ -30,27 +30,28 @@ from gpu_wcoj.zset.arrays import positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 PORTION = 1 << 22
-"""Rows that may gather before those that come twice are dropped."""
+"""Rows that gather before duplicates are dropped."""
 
 Known = Mapping[tuple[int, ...], Sequence[IndexedZSet]]
-"""The same rows in one or more orders of the head's columns, as batches of weight 1; levels beyond the head's width are
-not looked at."""
+"""The stored rows in one or more orders of the head's columns, as batches of weight 1.
+
+Levels beyond the head's width are not read."""
 
 Columns = list[Int64Array]
 
 
 def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) -> Columns:
-    """The distinct rows that the rules of one head derive from a phase's change, and that are not known.
+    """Return the distinct rows that a head's rules derive in a phase and that are not stored.
 
     Sorted, one array a column. For sets.
 
     Parameters
     ----------
     joins
-        One per rule.
+        One join per rule.
     known
-        In the order of the head's columns, and perhaps in others: a path that binds last what stands in the last
-        column of an order finds a group's known values together there.
+        The stored rows in the order of the head's columns, and optionally in others: a path whose last variable is the
+        last column of an order finds a group's stored values together there.
     """
     backend = joins[0].execution.backend
     gathered: list[Columns] = []
@@ -70,7 +71,7 @@ def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) 
 
 
 def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[Columns]:
-    """What one rule derives that is not known, piece by piece; rows may repeat across pieces."""
+    """Yield the rows of one rule that are not stored; rows may repeat across pieces."""
     plain = []
     for number, path in enumerate(join.query.paths):
         generic = join.generic_join(number, phase)
@@ -103,23 +104,23 @@ def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[C
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What binds a variable of a path last, where a kernel can take it for groups of prefixes.
+    """The last variable of a path, if a kernel can bind it for groups of prefixes.
 
     Attributes
     ----------
     atom
-        The one that binds it, in the path's last step; None where the seeds do.
+        The only atom of the path's last step, which binds the variable; None if the seeds do.
     seeds
-        The change that starts the path, where its last column is what is bound last: no other atom holds that
-        variable, so that rows which differ in it only go all the same way, and are taken together.
+        The change that starts the path, if its last column is the variable: no other atom holds that variable, so rows
+        that differ only in it have the same bindings, and are processed together.
     variable
-        That variable; it stands in one column of the head.
+        The variable; it is in one column of the head.
     order
-        The order in which the known rows are sought: its last column is the variable's.
+        The order in which stored rows are searched: its last column is the variable's.
     apart
-        Whether they are given in such an order; else what is known is dropped afterwards.
+        Whether no stored rows have such an order; then stored rows are dropped afterwards.
     group
-        The other variables of the head, in that order, each once.
+        The other variables of the head, in that order, without repeats.
     """
 
     atom: int | None
@@ -131,7 +132,7 @@ class Tail:
 
     @classmethod
     def of(cls, path: DeltaPath, head: Sequence[str | int], known: Known, generic: GenericJoin) -> Tail | None:
-        """The path's last step; None if that needs more than one atom's ranges."""
+        """Return the tail for the path's last step; None if that needs more than one atom's ranges."""
         if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
             return None
         if path.steps[-1].conditions or path.steps[-1].checks or path.steps[-1].is_lookup:
@@ -145,7 +146,10 @@ class Tail:
 
     @classmethod
     def of_seeds(cls, join: IncrementalGenericJoin, number: int, phase: int, known: Known) -> Tail | None:
-        """The last column of the path's seeds; None if something hangs on it, or what is known is not at hand there."""
+        """Return the tail for the last column of the path's seeds.
+
+        The result is None if an atom or check depends on the column, or no order of the stored rows ends with it.
+        """
         path, head = join.query.paths[number], join.query.head
         if join.execution.weighted or join.execution.share is not None or path.is_negated or path.calculations:
             return None
@@ -176,7 +180,7 @@ class Tail:
 def _by_groups(
     join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail, known: Known
 ) -> Iterator[Columns]:
-    """The rows of one path that are not known."""
+    """Yield the rows of one path that are not stored."""
     backend, threads = join.execution.backend, join.execution.threads
     path = join.query.paths[number]
     seeds = _sorted_seeds(join, number, phase, generic, tail)
@@ -215,7 +219,7 @@ def _by_groups(
 
 
 def _edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[int]:
-    """Where blocks of the seeds begin, and where the last one ends: where the first of a group's variables changes."""
+    """Return the edges of blocks of seeds, at changes of the first variable of a group."""
     edges = np.linspace(0, len(seeds), most + 1).astype(int)
     if seeds.order[0] in tail.group:
         values = seeds.matrix[names.index(seeds.order[0])]
@@ -224,7 +228,7 @@ def _edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[in
 
 
 def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:
-    """Run over the seeds on a device, fewer at a time where it has no memory for all that they bring."""
+    """Run over the seeds on a device, with fewer seeds at a time if memory runs out."""
     begin = 0
     while begin < len(seeds):
 
@@ -237,7 +241,7 @@ def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[C
 
 
 def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
-    """The path's seeds, sorted by those of the group's variables that they bind."""
+    """Return the path's seeds, sorted by the variables of the group that they bind."""
     path, backend = join.query.paths[number], join.execution.backend
     names = path.seed.variables
     first = [name for name in tail.group if name in names]
@@ -257,7 +261,10 @@ def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic
 
 
 def _without_last(path: DeltaPath, change: IndexedZSet, variable: str, backend: Backend) -> Seeds:
-    """The distinct rows of a change without their last column; where they stand in the change takes its place."""
+    """Return the distinct rows of a change without their last column.
+
+    Their position in the change takes the column's place.
+    """
     (order,) = [use.variables for use in path.seeds if use.variables[-1] == variable][:1]
     columns, _ = change.as_zset_view(change.depth - 1)
     held = dict(zip(order, [*columns, backend.xp.arange(len(columns[0]), dtype=np.int64)], strict=True))
@@ -267,7 +274,7 @@ def _without_last(path: DeltaPath, change: IndexedZSet, variable: str, backend: 
 def _new_to_groups(
     join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
 ) -> Columns:
-    """The head's rows with the values that are new to each group of these prefixes."""
+    """Return the head's rows with the values that are new to each group of these prefixes."""
     if generic.meter is None:
         return _found_new(join, generic, prefixes, tail, known)
     from gpu_wcoj.join.meter import now
@@ -314,7 +321,7 @@ def _found_new(
 
 
 def _proposed(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[list[Level], Int64Array]:
-    """The levels that hold the last variable, and where the prefixes stand above them."""
+    """Return the levels that hold the last variable, and the prefixes' positions above them."""
     if tail.seeds is not None:
         return [tail.seeds.levels[-1]], prefixes.values[tail.variable].reshape(1, -1)
     assert tail.atom is not None
@@ -325,7 +332,7 @@ def _proposed(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[lis
         if number == tail.atom:
             return levels, prefixes.positions[at : at + len(batches)]
         at += len(generic.batches[number])
-    nowhere: Int64Array = generic.backend.xp.zeros((len(batches), len(prefixes)), np.int64)  # of no meaning at the top
+    nowhere: Int64Array = generic.backend.xp.zeros((len(batches), len(prefixes)), np.int64)  # unused at the top level
     return levels, nowhere
 
 
@@ -334,7 +341,7 @@ def _work(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
 
 
 def _distinct(parts: list[Columns], backend: Backend) -> Columns:
-    """The distinct rows of all parts, sorted; lets go of the parts."""
+    """Return the distinct rows of all parts, sorted; clears `parts`."""
     columns = parts[0]
     if len(parts) > 1:
         columns = [backend.xp.concatenate(own) for own in zip(*parts, strict=True)]
@@ -343,7 +350,7 @@ def _distinct(parts: list[Columns], backend: Backend) -> Columns:
 
 
 def _unknown(columns: Columns, known: Known, backend: Backend) -> Columns:
-    """The rows that are not known."""
+    """Return the rows that are not stored."""
     order = min(known)
     for batch in known[order]:
         if len(columns[0]) == 0:

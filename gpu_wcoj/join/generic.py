@@ -1,4 +1,4 @@
-"""Generic join: bind one variable at a time for a whole table of prefixes, piece by piece.
+"""Generic join: bind one variable at a time for a table of prefixes, piece by piece.
 
 Every atom that holds the variable takes part. The work of a step is at most a constant times the sum over prefixes of
 the smallest count, times a logarithm (Ngo, Porat, Ré, Rudra, "Worst-case optimal join algorithms", 2018,
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.meter import Meter
 
 MOST = 1 << 62
-"""Survivors are counted up to this number: sums of weights may stand for them, and be larger than int64 holds."""
+"""Upper limit of counted survivors: they include sums of weights, which may exceed int64."""
 
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
-"""From `bounds_of`."""
+"""The result of `bounds_of`."""
 
 Ranks = Callable[[str], Int64Array]
-"""Per family of text, the rank of every code in text order."""
+"""Maps a family of text to the rank of every code in text order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """One step prepared for one layout: what the kernels take, and the layout after it.
+    """One step prepared for one layout: the kernels' argument, and the layout after the step.
 
     `brings_weights` says whether a prefix without weight may get one.
     """
@@ -67,23 +67,23 @@ class GenericJoin:
     batches
         Per atom, the batches of the state that it sees.
     weighted
-        Whether weights are carried; without, all rows have weight 1 and only rows whose sum is not 0 exist.
+        Whether weights are carried; otherwise all rows have weight 1 and only rows whose sum is not 0 exist.
     needed
         Variables whose values are kept.
     most_weight
-        No product of one weight of each atom, and of a seed's, is larger; None if that is not known.
+        Upper bound of the products of one weight of each atom and of a seed; None if there is none.
     shapes
-        Extensions' shapes, kept from tick to tick.
+        Shapes of extensions, cached between ticks.
     work
         Per step, by name, what the kernels counted; see `gpu_wcoj.kernels.protocol`.
     negated
         Per negated atom, the batches of the state that it sees.
     failed
-        Where calculation leaves word of rows that have no value, as truth values of the host or the device.
+        Truth values, on the host or the device, that tell whether a calculation failed for some row.
     dictionary
-        Of the texts that are calculated with.
+        The texts that are calculated with.
     meter
-        What the join does is added to it, if it is measured.
+        Collects the join's measurements, if it is measured.
     """
 
     uses: dict[int, AtomUse]
@@ -105,7 +105,7 @@ class GenericJoin:
     def extension(self, prefixes: Prefixes, step: Step) -> Extension:
         """Prepare a step for prefixes of this layout; cached.
 
-        Those of its atoms share ranges between prefixes that lack the variable bound last of those that they hold.
+        Atoms share ranges between prefixes if they lack the newest of the bound variables that the step's atoms hold.
         """
         layout, newest = prefixes.layout, self._newest(prefixes, step)
         cached = self._extensions.get((layout, step.name, newest))
@@ -128,7 +128,7 @@ class GenericJoin:
         return made
 
     def _newest(self, prefixes: Prefixes, step: Step) -> str:
-        """The variable bound last of those that the step's atoms hold; of all, if they hold none."""
+        """Return the variable bound last among those that the step's atoms hold; of all, if none."""
         depth = dict(prefixes.layout)
         for name in reversed(prefixes.order):
             if any(name in self.uses[atom].variables[: depth.get(atom, 0)] for atom in step.atoms):
@@ -136,7 +136,7 @@ class GenericJoin:
         return prefixes.order[-1]
 
     def choice(self, prefixes: Prefixes, step: Step) -> Choice:
-        """What the step's atoms leave these prefixes, for `Kernels.narrowest`."""
+        """Return the step's argument of `Kernels.narrowest`."""
         atoms = []
         at = 0
         for atom, bound in prefixes.layout:
@@ -173,7 +173,7 @@ class GenericJoin:
     def _piece_on_device(
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, capacity: int
     ) -> tuple[Int64Array, Prefixes]:
-        """`_piece`; of fewer rows and from fewer prefixes, from now on, where the device has no memory for all."""
+        """Call `_piece` with fewer rows, from now on, if the device runs out of memory."""
         start, n = resume.copy(), len(prefixes)
         most = max(capacity, n - int(start[0]))
 
@@ -188,7 +188,10 @@ class GenericJoin:
     def _piece(
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, end: int, capacity: int
     ) -> tuple[Int64Array, Prefixes]:
-        """The next rows of `extend`, `capacity` at most, from prefixes before `end`; `resume` moves on."""
+        """Return the next rows of `extend`, from prefixes before `end`; `resume` advances.
+
+        At most `capacity` rows are returned.
+        """
         extension = self.extension(prefixes, step)
         xp = self.backend.xp
         weighted = self.weighted and (extension.brings_weights or prefixes.weights is not None)
@@ -220,7 +223,7 @@ class GenericJoin:
         return parent, Prefixes(order, values, weights, extension.layout, stand)
 
     def pieces(self, prefixes: Prefixes, steps: Sequence[Step]) -> Iterator[Prefixes]:
-        """Bind all variables of `steps`, depth first; yield what is bound to the last, piece by piece."""
+        """Bind all variables of `steps`, depth first; yield the results in pieces."""
         if len(prefixes) == 0:
             return
         if not steps:
@@ -230,24 +233,25 @@ class GenericJoin:
             yield from self.pieces(piece, steps[1:])
 
     def count(self, prefixes: Prefixes, steps: Sequence[Step]) -> Int64Array:
-        """Per prefix, the sum of the weights of all ways to bind `steps`; own weights left out.
+        """Return per prefix the sum of the weights of all bindings of `steps`.
 
-        Exact while products of weights fit int64; counts that do not are returned as Python integers, on the host.
+        The prefixes' own weights are left out. Exact while products of weights fit int64; larger counts are returned as
+        Python integers, on the host.
 
-        Parts of the remaining variables that share no atom and no condition are counted apart and multiplied.
+        Parts of the remaining variables that share no atom and no condition are counted separately and multiplied.
         """
         return self.count_bounded(prefixes, steps)[0]
 
     def count_bounded(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """`count`, and what no count's magnitude exceeds; None if it has to be looked up.
+        """Return `count` and a bound of the counts' magnitudes; None if only the counts tell it.
 
-        What is known beforehand need not be asked of the arrays, for which a device would be waited for.
+        A bound that follows from the state avoids waiting for a device.
         """
         if not steps:
             return self.backend.xp.ones(len(prefixes), np.int64), 1
         if len(prefixes) == 0:
             return self.backend.xp.zeros(0, np.int64), 0
-        # A lookup comes before what does not depend on it: of the prefixes that it drops, nothing is to be counted.
+        # A lookup comes before independent parts: the prefixes that it drops are not counted.
         is_whole = len(steps) == 1 or steps[0].is_lookup
         parts = (steps,) if is_whole else independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
@@ -258,7 +262,7 @@ class GenericJoin:
         return product, bound
 
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """Count one independent part, once for all prefixes that look alike to it."""
+        """Count one independent part, once for each group of prefixes that are equal for it."""
         bare = prefixes if prefixes.weights is None else _without_weights(prefixes)
         chosen, group = alike(bare, steps, self)
         counts, bound = self._count_connected(chosen, steps)
@@ -273,7 +277,7 @@ class GenericJoin:
         return found, bound
 
     def _count_connected(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        """Count steps that hang together, for prefixes without weights."""
+        """Count connected steps, for prefixes without weights."""
         if len(steps) == 1:
             found = self._count_last(prefixes, steps[0])
             if found is not None:
@@ -292,9 +296,10 @@ class GenericJoin:
         return counts, most
 
     def added(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
-        """Counts with the sum of `inner` over equal parents; on the host, as Python integers, where int64 is too small.
+        """Add the sum of `inner` over equal parents to `counts`.
 
-        `most` bounds all counts' magnitude, if that is known.
+        If int64 is too small, the result is Python integers on the host. `most` bounds all counts' magnitude, if there
+        is a bound.
         """
         backend = self.backend
         if inner.dtype != object and counts.dtype != object and (most is None or most >= 1 << 63):
@@ -317,17 +322,17 @@ class GenericJoin:
         return counts
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
-        """Counts of a last step, and what bounds them; None if its values have to be looked at."""
+        """Return the counts of a last step and their bound; None if its values must be listed."""
         return counted(prefixes, step, self)
 
     def searched(self, step: Step, n: int, work: Int64Array) -> None:
-        """Add what a lookup of so many prefixes has done: one search each; what kernels take for proposals is none."""
+        """Record the work of looking up `n` prefixes: one search each, and none of the proposals."""
         total = self.work_of(step)
         total[PROBES:] += work[PROBES:]
         total[PROBES] += n
 
     def work_of(self, step: Step) -> Int64Array:
-        """What the kernels count of a step, to be added to."""
+        """Return the kernels' counters of a step."""
         work = self.work.get(step.name)
         if work is None:
             work = self.work[step.name] = self.backend.xp.zeros(N_WORK, np.int64)

@@ -1,7 +1,8 @@
-"""Atoms of a body that seem to be each other's images: to count from one of them costs what it costs from another.
+"""Atoms of a body that seem automorphic: counting from one costs as much as from another.
 
-They are told apart by colour refinement of the variables: two have the same colour while the atoms that they stand in
-cannot be told apart. An automorphism of the body keeps colours, the reverse need not hold, so this is for costs only.
+Colour refinement of the variables distinguishes them: two variables have the same colour while the atoms that hold
+them have equal signatures. An automorphism of the body preserves colours; the converse need not hold, so this is for
+costs only.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 def unlike(query: DeltaQuery) -> tuple[int, ...]:
-    """The numbers of the paths of positive atoms, of those that seem to be images of each other the first.
+    """Return the indices of positive atoms' paths, the first of each class of similar paths.
 
-    Two are, if their seeds are and each of their steps descends such atoms, bound in the same columns, by the same one:
-    the planner need not order images alike. What the head keeps does not matter. O(variables * columns of the body) for
-    the colours, at most.
+    Two paths are similar if their seeds are and each of their steps descends similar atoms, bound in the same columns,
+    by the same one: the planner need not order automorphic atoms in the same way. The head's variables do not matter.
+    At most O(variables * columns of the body) for the colours.
 
     Examples
     --------
@@ -49,7 +50,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
 
 
 def _walk(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
-    """A path as far as its cost is concerned, given the colours of the atoms."""
+    """Return a signature of a path's cost, from the colours of the atoms."""
     orders = {use.atom: use.key.order for use in path.others}
     depth = {atom: bound for atom, bound, _ in path.binding}
     steps: list[Hashable] = []
@@ -66,7 +67,7 @@ def _walk(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
 
 
 def _colours(path: DeltaPath) -> dict[str, int]:
-    """The variables' colours, once no round tells more of them apart."""
+    """Return the variables' colours, once no round refines them further."""
     uses = (path.seed, *path.others, *(check.use for check in path.absent))
     compared = [
         name
@@ -88,13 +89,13 @@ def _colours(path: DeltaPath) -> dict[str, int]:
 
 
 def _seen(use: AtomUse, colours: dict[str, int]) -> Hashable:
-    """What tells an atom from others: its rows, and the colours in its columns."""
+    """Return an atom's signature: its rows, and the colours in its columns."""
     key = use.key
     columns = sorted(zip(key.order, (colours[name] for name in use.variables), strict=True))
     return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
 
 
 def _numbered(found: dict[_T, Hashable]) -> dict[_T, int]:
-    """The same, the values by number."""
+    """Replace equal values by equal integers."""
     numbers: dict[Hashable, int] = {}
     return {name: numbers.setdefault(value, len(numbers)) for name, value in found.items()}

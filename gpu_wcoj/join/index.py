@@ -1,4 +1,4 @@
-"""The interface of incremental indices, and the one that passes changes to its children."""
+"""The protocol of incremental indices, and a relation's index over its arrangements."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ L_contra = TypeVar("L_contra", contravariant=True)
 _T = TypeVar("_T")
 
 THREADED_ROWS = 1 << 14
-"""Smaller changes are indexed and merged on one thread."""
+"""Rows of a change below which it is indexed and merged on one thread."""
 
 
 class IncrementalIndex(Protocol[L_contra]):
-    """State that is told of a change, shows it beside what it had, and takes it in when the tick ends.
+    """State that receives a change, shows it beside the old state, and commits it.
 
-    Its levels are named by what it is an index of: a relation's by column, an atom's by variable.
+    Its levels are named by its subject: a relation's by column, an atom's by variable.
     """
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
-        """Take note of this tick's change; the state does not move yet."""
+        """Record this tick's change; the state does not change yet."""
         ...
 
     def commit(self) -> None:
@@ -43,31 +43,31 @@ class IncrementalIndex(Protocol[L_contra]):
         ...
 
     def delta(self, phase: int) -> IndexedZSet | None:
-        """This tick's change of one phase, indexed; None if there is none."""
+        """Return this tick's change of one phase, indexed; None if it is empty."""
         ...
 
     def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """The committed state, as batches."""
+        """Return the committed state, as batches."""
         ...
 
     def participates_in_level(self, level: L_contra) -> bool:
-        """Whether it can extend prefixes by that level."""
+        """Return whether the index can extend prefixes by that level."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class AtomIndex:
-    """An atom's index: an arrangement, whose levels bear the names of the atom's variables.
+    """An atom's index: an arrangement whose levels are named by the atom's variables.
 
-    Atoms share arrangements, so what one atom's index receives or commits, all atoms of that arrangement see; a tick
-    tells the relation's index, which tells each arrangement once.
+    Atoms share arrangements: a change received or committed by one atom's index is seen by all atoms of that
+    arrangement. A tick passes its change to the relation's index, which passes it to each arrangement once.
     """
 
     use: AtomUse
     arrangement: Arrangement
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
-        """Take note of this tick's change of the atom's relation."""
+        """Record this tick's change of the atom's relation."""
         self.arrangement.receive_delta(phases)
 
     def commit(self) -> None:
@@ -75,19 +75,22 @@ class AtomIndex:
         self.arrangement.commit()
 
     def delta(self, phase: int) -> IndexedZSet | None:
-        """This tick's change of one phase."""
+        """Return this tick's change of one phase."""
         return self.arrangement.delta(phase)
 
     def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """The committed state, as batches."""
+        """Return the committed state, as batches."""
         return self.arrangement.accumulated()
 
     def participates_in_level(self, variable: str) -> bool:
-        """Whether the atom holds the variable."""
+        """Return whether the atom holds the variable."""
         return variable in self.use.variables
 
     def extender(self, phase: int, seed: int) -> Extender:
-        """The atom on the delta path of another one: after this phase if it stands before the seed, else before it."""
+        """Return the atom's extender on the delta path of another atom, the seed.
+
+        It sees the state after this phase if the atom precedes the seed, else the state before it.
+        """
         from gpu_wcoj.join.extender import Extender
 
         arrangement = self.arrangement
@@ -96,14 +99,16 @@ class AtomIndex:
 
 
 class RelationIndex:
-    """A composite index: one relation, whose children are its arrangements. What it receives, each child receives.
+    """A composite index: one relation, whose children are its arrangements.
+
+    Every child receives what the relation receives.
 
     Attributes
     ----------
     name
         The relation.
     width
-        Stored columns.
+        Number of stored columns.
     arrangements
         The children, by key.
     canonical
@@ -137,11 +142,11 @@ class RelationIndex:
         return sum(len(batch) for batch in self.arrangements[self.canonical].accumulated())
 
     def read(self, key: ArrangementKey) -> Arrangement:
-        """What rules read that are in no loop with the relation."""
+        """Return the arrangement for rules that are in no loop with the relation."""
         return self.arrangements[key]
 
     def read_by_loop(self, key: ArrangementKey) -> Arrangement:
-        """What loops read that the relation is not in."""
+        """Return the arrangement for loops that do not contain the relation."""
         return self.arrangements[key]
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
@@ -149,28 +154,31 @@ class RelationIndex:
         self.on_each(lambda arrangement: arrangement.receive_delta(phases), sum(map(len, phases)))
 
     def delta(self, phase: int) -> IndexedZSet | None:
-        """This tick's change of one phase, in the canonical order."""
+        """Return this tick's change of one phase, in the canonical order."""
         return self.arrangements[self.canonical].delta(phase)
 
     def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """The committed state in the canonical order, as batches."""
+        """Return the committed state in the canonical order, as batches."""
         return self.arrangements[self.canonical].accumulated()
 
     def participates_in_level(self, column: int) -> bool:
-        """Whether the relation has that column, so that some child can extend by it."""
+        """Return whether the relation has that column, so that some child can extend by it."""
         return 0 <= column < self.width
 
     def spines(self) -> Mapping[ArrangementKey, Spine]:
-        """The committed state, child by child."""
+        """Return the committed state, by child."""
         return {key: arrangement.spine for key, arrangement in self.arrangements.items()}
 
     def committed(self) -> Mapping[ArrangementKey, Spine]:
-        """What `commit` would install, child by child; moves nothing."""
+        """Return the state that `commit` would install, by child; changes nothing."""
         pending = sum(map(len, self.arrangements[self.canonical].pending))
         return dict(zip(self.arrangements, self.on_each(Arrangement.committed, pending), strict=True))
 
     def on_each(self, function: Callable[[Arrangement], _T], n_rows: int) -> list[_T]:
-        """Apply to every child, side by side if a change of `n_rows` is worth threads and there is no device."""
+        """Apply a function to every child; on several threads if a change of `n_rows` is worth it.
+
+        On a device one thread is used.
+        """
         children = list(self.arrangements.values())
         if self.threads == 1 or self.backend.device is not None or len(children) == 1 or n_rows < THREADED_ROWS:
             return [function(child) for child in children]
@@ -184,17 +192,17 @@ class RelationIndex:
             arrangement.commit(prepared[key])
 
     def discard(self) -> None:
-        """Forget this tick's change."""
+        """Drop this tick's change."""
         for arrangement in self.arrangements.values():
             arrangement.discard()
 
     def compact(self) -> None:
-        """Merge every child into one batch at most; nothing that has cancelled is left."""
+        """Merge every child into one batch at most, without cancelled rows."""
         for arrangement in self.arrangements.values():
             arrangement.spine = arrangement.spine.compact()
 
     def weights_of(self, columns: Sequence[Int64Array]) -> Int64Array:
-        """The committed weight of each given row, 0 if absent; `columns` in the relation's order."""
+        """Return the committed weight of each row, 0 if absent; `columns` in the relation's order."""
         batches = self.accumulated()
         if not batches:
             nothing: Int64Array = self.backend.xp.zeros(len(columns[0]), np.int64)
@@ -202,7 +210,10 @@ class RelationIndex:
         return weights_of_rows(batches, self.canonical.order, stacked(self.backend, columns), self.backend)
 
     def rows(self) -> tuple[list[Int64Array], Int64Array]:
-        """All committed rows, in the relation's columns, sorted, with their weights. O(n), O(n log n) to reorder."""
+        """Return all committed rows, sorted by the relation's columns, with their weights.
+
+        O(n), O(n log n) to reorder.
+        """
         columns, weights = self.arrangements[self.canonical].columns()
         order = self.canonical.order
         if order == tuple(range(self.width)):
@@ -214,7 +225,7 @@ class RelationIndex:
         return restored, weights
 
     def visible_rows(self) -> tuple[list[Int64Array], Int64Array]:
-        """The rows as rules and users see them: those of `rows`."""
+        """Return the rows as rules and users see them: those of `rows`."""
         return self.rows()
 
     def load(self, columns: Sequence[Int64Array], weights: Int64Array) -> None:

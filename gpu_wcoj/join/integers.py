@@ -1,4 +1,4 @@
-"""Checked arithmetic of int64, many rows at once: the results, and where there is none."""
+"""Checked arithmetic of int64, many rows at once: results and masks of failures."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import BoolArray
 
 Calculated = tuple[Int64Array, BoolArray | None]
-"""The codes, and where there is no value: there the code is one that follows from the arguments all the same."""
+"""The codes, and a mask of failures; failed rows have codes that follow from the arguments."""
 
 
 def total(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
-    """``left + right``."""
+    """Return ``left + right``."""
     found = left + right
     return found, ((left ^ found) & (right ^ found)) < 0
 
 
 def difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
-    """``left - right``; of one argument, ``-left``."""
+    """Return ``left - right``; for one argument, ``-left``."""
     if right is None:
         left, right = xp.zeros(len(left), np.int64), left
     found = left - right
@@ -29,7 +29,10 @@ def difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Ca
 
 
 def product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    """``left * right``. Its sign tells whether it was wrapped, up to 2^64 in magnitude; a float tells it beyond."""
+    """Return ``left * right``.
+
+    Overflow shows in the sign up to a magnitude of 2^64, and in a float product beyond.
+    """
     found = left * right
     about = left.astype(np.float64) * right.astype(np.float64)
     large = xp.abs(about)
@@ -37,7 +40,7 @@ def product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
 
 
 def quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    """``left / right``, cut off towards 0."""
+    """Return ``left / right``, truncated towards 0."""
     failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
     by = xp.where(failed, 1, right)
     found = left // by
@@ -45,7 +48,7 @@ def quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
 
 
 def rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
-    """``left % right``, with the sign of `left`."""
+    """Return ``left % right``, with the sign of `left`."""
     failed = right == 0
     by = xp.where(failed | (right == -1), 1, right)
     found = left - left // by * by
@@ -53,7 +56,7 @@ def rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
 
 
 def magnitude(xp: Any, values: Int64Array) -> Calculated:
-    """``abs(values)``."""
+    """Return ``abs(values)``."""
     return xp.abs(values), values == -(1 << 63)
 
 

@@ -1,4 +1,4 @@
-"""The last step of a count: sums over ranges of values that nobody looks at one by one, as far as that goes."""
+"""The last step of a count: sums of weights over ranges, without listing values if possible."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 FROM = 32
-"""Fewer prefixes than this are proposed to value by value: that is one call."""
+"""Prefixes below which values are proposed one by one: that is one kernel call."""
 
 Counted = tuple[Int64Array, int | None]
-"""Counts, and what bounds their magnitude, if that is known."""
+"""Counts, and a bound of their magnitude, if there is one."""
 
 
 def is_counted(step: Step, n: int) -> bool:
-    """Whether `counted` has an answer for so many prefixes."""
+    """Return whether `count_last_step` has a result for `n` prefixes."""
     return step.is_plain or _taken_away(step, n) is not None
 
 
 def _taken_away(step: Step, n: int) -> Absent | None:
-    """The negated atom whose rows are to be taken away from all values of a last step, if that is all it checks.
+    """Return the negated atom to subtract from the values of a last step, its only check.
 
-    Its arrangement has to end with the step's variable, and to begin with others.
+    Its arrangement has to end with the step's variable, and to begin with other variables; otherwise None.
     """
     if n < FROM or len(step.checks) != 1 or any(condition.textual for condition in step.conditions):
         return None
@@ -49,9 +49,10 @@ def _taken_away(step: Step, n: int) -> Absent | None:
 
 
 def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
-    """The counts of a last step, as `GenericJoin.count_bounded` gives them; None if its values have to be looked at.
+    """Return the counts of a last step as `GenericJoin.count_bounded` does.
 
-    So they are where the sum of their weights may leave int64: kernels add modulo 2^64.
+    The result is None if its values have to be listed. They have to if the sum of their weights may leave int64:
+    kernels add modulo 2^64.
     """
     if join.weighted and join.most_weight is not None and join.most_weight > 1:
         n_values = min(sum(map(len, join.batches[atom])) for atom in step.atoms)
@@ -70,7 +71,7 @@ def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None
 
 
 def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
-    """The sums of the weights of the values that all atoms hold."""
+    """Return the sums of the weights of the values that all atoms hold."""
     backend = join.backend
     extension = join.extension(prefixes, step)
     bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
@@ -101,7 +102,10 @@ def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
 
 
 def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array:
-    """Per prefix, the weights of all values of its range, added modulo 2^64, less those of the excluded values."""
+    """Return the sum of the weights of each prefix's range, less those of excluded values.
+
+    Sums are taken modulo 2^64.
+    """
     xp, n = join.backend.xp, len(prefixes)
     total: Int64Array = xp.zeros(n, np.int64)
     n_values: Int64Array = xp.zeros(n, np.int64)
@@ -139,10 +143,10 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
 
 
 def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
-    """All values of the step, less those that the negated atom holds as well.
+    """Count all values of the step, less those that the negated atom holds as well.
 
-    For these its arrangement takes part as one more atom. A negated atom asks whether a row is there, whatever its
-    weight, so one level that is none of its variables' is thought below.
+    For the latter the negated atom's arrangement takes part as one more atom. Negation depends on the presence of a row
+    and not on its weight, so a virtual level, which is none of its variables, is added below.
     """
     known = absent.terms[:-1]
     plain = replace(step, checks=())

@@ -1,4 +1,4 @@
-"""Products and sums of weights that may leave int64: bounds on them, and exact ones."""
+"""Products and sums of weights that may leave int64: bounds of them, and exact ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gpu_wcoj.zset.arrays import exact_sum, numbers
 
 
 def largest(backend: Backend, *columns: Int64Array) -> list[int]:
-    """Per column, the largest magnitude; 0 for an empty one. Waits once for a device."""
+    """Return the largest magnitude of each column; 0 for an empty one. Waits once for a device."""
     ends = iter(numbers(backend, *(end for column in columns if len(column) for end in (column.max(), column.min()))))
     return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
 
 
 def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
-    """Elementwise product, as Python integers on the host where int64 might not hold it.
+    """Multiply elementwise, as Python integers on the host if int64 might overflow.
 
-    `bound` is what no product's magnitude exceeds, if that is known.
+    `bound` is an upper bound of the products' magnitudes, if there is one.
     """
     if left.dtype != object and right.dtype != object:
         if bound is not None and bound < 1 << 63:
@@ -31,14 +31,14 @@ def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | No
 
 
 def as_python(backend: Backend, values: Int64Array) -> Int64Array:
-    """The values as Python integers, on the host."""
+    """Return the values as Python integers, on the host."""
     return backend.to_host(values).astype(object, copy=False)
 
 
 def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
-    """What the magnitudes of some values add up to, at most, where none is known to be larger than `bound`.
+    """Return an upper bound of the sum of magnitudes of values that are at most `bound`.
 
-    Looked at, which waits for a device, only if that does not keep the sum far from leaving int64.
+    The values are read, which waits for a device, only if `bound` does not keep the sum far from leaving int64.
     """
     if values.dtype == object:
         return int(np.abs(values).sum())
@@ -50,7 +50,7 @@ def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) ->
 
 
 def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) -> int:
-    """Sum of counts times weights as an exact integer, from values that are themselves exact."""
+    """Return the sum of counts times weights as an exact integer, from values that are exact."""
     if backend.device is None and len(counts) < 2:
         return sum(counts.tolist()) if weights is None else sum(counts.tolist()) * sum(weights.tolist())
     if counts.dtype != object:

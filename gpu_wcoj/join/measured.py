@@ -1,4 +1,4 @@
-"""A generic join that measures itself."""
+"""A generic join that measures its steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpu_wcoj.kernels.protocol import Int64Array
 
 @dataclass(eq=False)
 class MeasuredJoin(GenericJoin):
-    """As `GenericJoin`; what its steps do is added to its meter."""
+    """A `GenericJoin` that adds measurements of its steps to its meter."""
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
-        """See `GenericJoin.extend`; time that passes between two pieces is not counted."""
+        """Bind one variable as `GenericJoin.extend`; time between two pieces is not counted."""
         gauge = self._gauge(step)
         gauge.prefixes += len(prefixes)
         pieces = super().extend(prefixes, step)
@@ -46,7 +46,7 @@ class MeasuredJoin(GenericJoin):
 
 
 def timed(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Backend) -> Iterator[Prefixes]:
-    """The pieces, which are made of so many prefixes; time that passes between two of them is not counted."""
+    """Yield pieces made from `n_prefixes` prefixes, timed without the time between two pieces."""
     gauge.prefixes += n_prefixes
     while True:
         start = now(backend)
@@ -60,12 +60,12 @@ def timed(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Ba
 
 
 def measured(join: GenericJoin, meter: Meter) -> MeasuredJoin:
-    """The join, what it does being added to this meter."""
+    """Return the join with its measurements added to `meter`."""
     return MeasuredJoin(**{**vars(join), "meter": meter})
 
 
 def bytes_of(prefixes: Prefixes) -> int:
-    """What a table of prefixes takes."""
+    """Return the bytes of a table of prefixes."""
     columns = [*prefixes.values.values(), prefixes.positions]
     columns += [] if prefixes.weights is None else [prefixes.weights]
     return sum(int(column.nbytes) for column in columns)

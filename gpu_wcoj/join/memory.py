@@ -1,4 +1,4 @@
-"""How large a piece may be where memory is a device's, and what happens when it is too large all the same."""
+"""The size of pieces on a device, and smaller ones after it runs out of memory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from gpu_wcoj.zset.arrays import memory_error
 _T = TypeVar("_T")
 
 CHUNK_ROWS = 1 << 17
-"""Rows of one piece on the CPU, unless the user says otherwise."""
+"""Rows a piece on the CPU, unless the user sets them."""
 
 PIECE_ROW_BYTES = 512
-"""What a row of a piece takes, with the kernels' own room: its parent, value and weight, some ten bound variables, its
-positions in some ten batches as found and as gathered, eight bytes each."""
+"""Bytes that a row of a piece takes, including the kernels' buffers.
+
+Its parent, value and weight, about ten bound variables, its positions in about ten batches as found and as gathered,
+eight bytes each."""
 
 SHARE = 4
-"""A piece may take one part in so many of the free memory: a path holds a piece a level."""
+"""A piece may take the free memory divided by this: a path holds a piece a level."""
 
 FEWEST_ROWS, MOST_ROWS = 1 << 16, 1 << 25
-"""Rows of one piece on a device, at least and at most."""
+"""Least and greatest number of rows of one piece on a device."""
 
 GIVE_UP_ROWS = 4096
-"""Pieces are halved down to this where the device has no memory left."""
+"""Rows down to which pieces are halved if the device runs out of memory."""
 
 
 def rows_of_a_piece(backend: Backend) -> int:
-    """Rows that a piece may have where the user has not said it: on a device as its free memory allows.
+    """Return the rows of a piece if the user has not set them; on a device by its free memory.
 
     Examples
     --------
@@ -43,12 +45,12 @@ def rows_of_a_piece(backend: Backend) -> int:
 
 
 def with_memory(backend: Backend, rows: int, run: Callable[[int], _T], doing: str) -> _T:
-    """``run(rows)``, again with half as many rows each time that the device has no memory left.
+    """Return ``run(rows)``, with half as many rows each time that the device runs out of memory.
 
     Raises
     ------
     DeviceMemoryError
-        If `GIVE_UP_ROWS` are too many still.
+        If memory is too small even for `GIVE_UP_ROWS` rows.
     """
     device = backend.device
     assert device is not None
@@ -59,7 +61,7 @@ def with_memory(backend: Backend, rows: int, run: Callable[[int], _T], doing: st
         except device.out_of_memory as error:
             if isinstance(error, DeviceMemoryError):
                 raise
-        if given_back and rows <= GIVE_UP_ROWS:  # outside the handler: what the failed call held is free by now
+        if given_back and rows <= GIVE_UP_ROWS:  # outside the handler: the memory of the failed call is free by now
             raise memory_error(backend, doing)
         device.release()
         given_back = True

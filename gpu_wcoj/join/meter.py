@@ -1,7 +1,7 @@
-"""What a join does at each of its levels, counted and timed where that has been asked for.
+"""Counts and times of a join's steps, collected on request.
 
-The kernels count their work in any case; prefixes, rows, bytes and times are measured here. On a device a time begins
-and ends by waiting for it, so a tick that is measured takes longer.
+The kernels count their work in any case; prefixes, rows, bytes and times are measured here. On a device a measurement
+begins and ends by waiting for it, so a measured tick takes longer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 
 @dataclass(eq=False)
 class Gauge:
-    """Of one step: prefixes that it extended, rows that went on and their bytes, seconds that it took."""
+    """Measurements of one step: extended prefixes, resulting rows and their bytes, seconds."""
 
     prefixes: int = 0
     rows: int = 0
@@ -29,7 +29,7 @@ class Gauge:
     seconds: float = 0.0
 
     def plus(self, other: Gauge) -> Gauge:
-        """Both together."""
+        """Return the sum of two gauges."""
         return Gauge(
             self.prefixes + other.prefixes, self.rows + other.rows, self.nbytes + other.nbytes,
             self.seconds + other.seconds,
@@ -38,21 +38,21 @@ class Gauge:
 
 @dataclass(eq=False)
 class Meter:
-    """Of one run along a path or a variant of it; blocks of several threads have one each.
+    """Measurements of one run along a path or a variant of it; threads' blocks have one each.
 
     Attributes
     ----------
     number, variant
-        Of the path in its query, and of the variant; 0 for the path itself. A whole count has a number of its own, see
-        `gpu_wcoj.join.whole`.
+        Index of the path in its query, and of the variant; 0 for the path itself. A full recomputation has an index of
+        its own, see `gpu_wcoj.join.whole`.
     work
-        Per step, by name, what the kernels counted.
+        Per step, by name, the kernels' counters.
     changes
-        Changed rows that started it.
+        Changed rows that started the run.
     prefixes
-        Of these, how many went on to the first step.
+        Number of these that reached the first step.
     seconds
-        That finding them took.
+        Seconds for binding the seeds.
     """
 
     number: int
@@ -64,25 +64,25 @@ class Meter:
     seconds: float = 0.0
 
     def gauge(self, step: str) -> Gauge:
-        """That of a step."""
+        """Return the gauge of a step."""
         return self.gauges.setdefault(step, Gauge())
 
     def added_up(self, name: str) -> dict[str, Gauge]:
-        """The gauges; if there is a name, all together under it."""
+        """Return the gauges; with a name, their sum under it."""
         if not name or not self.gauges:
             return dict(self.gauges)
         return {name: reduce(Gauge.plus, self.gauges.values())}
 
     @contextmanager
     def seeding(self, backend: Backend) -> Generator[None]:
-        """What is done inside belongs to the beginning of the path."""
+        """Measure the enclosed code as binding the path's seeds."""
         start = now(backend)
         yield
         self.seconds += now(backend) - start
 
 
 def now(backend: Backend) -> float:
-    """The time when all that has been launched is done."""
+    """Return the time in seconds after waiting for all launched work."""
     if backend.device is not None:
         backend.to_host(backend.xp.zeros(1, np.int64))
     return time.perf_counter()
@@ -90,12 +90,12 @@ def now(backend: Backend) -> float:
 
 @dataclass(frozen=True)
 class StepCounts:
-    """Of one step in one tick.
+    """Counts of one step in one tick.
 
     Attributes
     ----------
     work
-        What the kernels counted; see `gpu_wcoj.kernels.protocol`.
+        The kernels' counters; see `gpu_wcoj.kernels.protocol`.
     """
 
     work: tuple[int, ...] = (0,) * N_WORK
@@ -105,7 +105,7 @@ class StepCounts:
     seconds: float = 0.0
 
     def plus(self, work: Iterable[int], gauge: Gauge) -> StepCounts:
-        """With one more run."""
+        """Return the counts with one more run."""
         return StepCounts(
             tuple(a + b for a, b in zip(self.work, work, strict=True)),
             self.prefixes + gauge.prefixes,
@@ -117,7 +117,7 @@ class StepCounts:
 
 @dataclass(frozen=True)
 class PathCounts:
-    """Of one path, or one of its variants, in one tick; see `Meter`."""
+    """Counts of one path, or one of its variants, in one tick; see `Meter`."""
 
     changes: int
     prefixes: int
@@ -127,14 +127,14 @@ class PathCounts:
 
 @dataclass(frozen=True)
 class JoinCounts:
-    """Of one join in one tick: per path's number and variant."""
+    """Counts of one join in one tick, by path index and variant."""
 
     query: DeltaQuery
     paths: Mapping[tuple[int, int], PathCounts]
 
 
 def added_up(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> JoinCounts:
-    """What all runs of one join's paths come to. Waits once for a device."""
+    """Add up all runs along one join's paths. Waits once for a device."""
     runs = [meter for meter in meters if meter.changes or meter.prefixes or meter.work or meter.gauges]
     counted = [(meter, step) for meter in runs for step in meter.work]
     arrays = [meter.work[step] for meter, step in counted]

@@ -1,4 +1,4 @@
-"""Plans of delta queries: what a path binds, in which order, through which arrangements."""
+"""Plans of delta queries: variable orders and arrangements of the paths."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class AtomUse(NamedTuple):
-    """One atom on one path: its arrangement, whose order follows the order in which the path binds variables.
+    """One atom on one path: its arrangement, whose order follows the path's variable order.
 
     Attributes
     ----------
     atom
-        The atom's number in the body.
+        The atom's index in the body.
     key
         The arrangement.
     variables
-        The variable of each of its levels.
+        The variable of each level.
     """
 
     atom: int
@@ -34,14 +34,16 @@ class AtomUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """``variable op other``, checked when `variable` is bound; `other` is bound by then, or is a constant's code.
+    """A comparison ``variable op other`` that is checked when `variable` is bound.
+
+    `other` is bound by then, or is a constant's code.
 
     Attributes
     ----------
     textual
-        Whether text is compared, through ranks, rather than codes.
+        Whether text is compared, by ranks, instead of codes.
     family
-        For textual ones, which dictionary: ``"string"`` or ``"binary"``.
+        Of a text comparison, the dictionary: ``"string"`` or ``"binary"``.
     """
 
     variable: str
@@ -56,27 +58,27 @@ class Condition:
 
 @dataclass(frozen=True)
 class Formula:
-    """A piece of a null-aware calculation, on codes and null flags.
+    """A part of a null-aware calculation, on codes and null flags.
 
     Attributes
     ----------
     op
-        An operator that compares, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation
-        that is null where a part is.
+        A comparison operator, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation that
+        is null if a part is.
     parts
         The operands.
     place, flag
-        Of a column, which argument of the calculation holds its codes, and which its flags (-1: it has no nulls).
+        Of a column, the positions of its codes and of its null flags among the calculation's arguments (-1: no nulls).
     code
-        Of a constant; None for null.
+        The code of a constant; None for null.
     codes
-        Of ``among``, the codes of the values that are listed, in order.
+        Of ``among``, the sorted codes of the listed values.
     has_null
-        Whether such a list has a null, too.
+        Whether such a list contains null.
     family
-        For comparisons of text by order, which dictionary; else an empty string.
+        Of comparisons of text by order, the dictionary; otherwise an empty string.
     calculation
-        Of ``call``; its arguments are the parts.
+        The calculation of ``call``; its arguments are the parts.
     """
 
     op: str
@@ -105,25 +107,25 @@ class Calculation:
     arguments
         Per argument a variable's name or a constant's code.
     families
-        Of the arguments: ``integer``, ``float32``, ``float64``, ``decimal``, ``string``, ``date`` and so on.
+        Types of the arguments: ``integer``, ``float32``, ``float64``, ``decimal``, ``string``, ``date`` and so on.
     family
-        Of the result.
+        Type of the result.
     drops
-        Whether rows whose result is outside int64 are dropped, as what it is equal to is inside.
+        Whether rows whose result is outside int64 are dropped, as the result must equal a value inside.
     is_inverse
-        Whether it solves another calculation, which is checked later, for an argument: then it may wrap around.
+        Whether it solves another calculation, which is checked later, for an argument; it may wrap around.
     scales, scale
-        Of decimals, how many digits the arguments and the result have behind the point.
+        Of decimals, the digits after the point of the arguments and of the result.
     most
         Of a decimal result, the largest code.
     per_day
-        Of a point in time, how many of its units make a day.
+        Of a point in time, its units a day.
     keeps_zero_sign
-        Whether a result of -0.0 stays one; where it is compared, it becomes 0.0.
+        Whether a result of -0.0 is kept; where the result is compared, it becomes 0.0.
     formula
-        Of a null-aware calculation, what it does; `op` is ``formula``, or ``flag`` for whether the result is null.
+        The formula of a null-aware calculation; `op` is ``formula``, or ``flag`` for whether the result is null.
     shown
-        The text of a null-aware calculation; the names in it are those of the rule.
+        The text of a null-aware calculation, with the rule's variable names.
     """
 
     variable: str
@@ -157,14 +159,14 @@ class Calculation:
 
 @dataclass(frozen=True)
 class Absent:
-    """A negated atom whose variables are bound: no row of positive weight is there.
+    """A negated atom whose variables are bound: it holds if no row of positive weight exists.
 
     Attributes
     ----------
     use
-        The atom. Its number is negative, so that every path of a positive atom sees it as it is after the tick.
+        The atom. Its index is negative, so that every path of a positive atom sees its state after the tick.
     terms
-        What is looked for in each of its levels: a variable's name, or a code.
+        Per level the value to look up: a variable's name, or a code.
     """
 
     use: AtomUse
@@ -175,11 +177,11 @@ class Absent:
 
 
 Check = Condition | Calculation | Absent
-"""What follows once variables are bound, done in order: a value is found, or rows are dropped."""
+"""A calculation or a filter that runs, in order, once its variables are bound."""
 
 
 def names_of(check: Check) -> tuple[str, ...]:
-    """The variables that have to be bound before."""
+    """Return the variables that have to be bound before a check."""
     if isinstance(check, Condition):
         terms: tuple[str | int, ...] = (check.variable, check.other)
     else:
@@ -189,18 +191,18 @@ def names_of(check: Check) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """Bind one variable: the atoms that hold it take part. Or look a bound one up in one atom.
+    """Bind one variable by the atoms that hold it, or look a bound variable up in one atom.
 
     Attributes
     ----------
     atoms
-        By number.
+        Indices of the atoms.
     conditions
-        On this variable; what it is compared with is bound before.
+        Conditions on the variable; their other operands are bound before.
     checks
-        What follows then.
+        Checks that run afterwards.
     is_lookup
-        Whether the variable is bound before: then its one atom is descended by that value, and prefixes whose value it
+        Whether the variable is bound before: its one atom is descended by that value, and prefixes whose value the atom
         does not hold are dropped.
     """
 
@@ -212,29 +214,29 @@ class Step:
 
     @cached_property
     def name(self) -> str:
-        """Of the step among those of its path: its variable, for a lookup with the number of the atom."""
+        """The step's name in its path: its variable, for a lookup with the index of the atom."""
         return f"{self.variable}@{self.atoms[0]}" if self.is_lookup else self.variable
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the kernels alone know which values there are."""
+        """True if the kernels alone determine the values."""
         return not self.checks and not any(condition.textual for condition in self.conditions)
 
     @cached_property
     def calculated(self) -> frozenset[str]:
-        """The variables that get their values here, besides its own."""
+        """The variables that are calculated in this step."""
         return frozenset(check.variable for check in self.checks if isinstance(check, Calculation))
 
     @cached_property
     def spoken(self) -> frozenset[str]:
-        """The variables that its conditions and checks speak of or it looks up, and those that it calculates."""
+        """The variables that conditions and checks read, or the step looks up, and calculated ones."""
         read = [name for check in (*self.conditions, *self.checks) for name in names_of(check)]
         return self.calculated.union(read, (self.variable,) if self.is_lookup else ())
 
 
 @dataclass(frozen=True)
 class Branch:
-    """Steps of a path in a row, from `begin` up to `end`, that are taken once for all prefixes that look alike to them.
+    """Consecutive steps, `begin` to `end`, that run once for each group of equal prefixes.
 
     See `gpu_wcoj.join.branch`.
     """
@@ -244,7 +246,7 @@ class Branch:
 
 
 def branch_name(steps: Sequence[Step]) -> str:
-    """What the steps of a branch are called together, among the steps of their path.
+    """Return the name of a branch among the steps of its path.
 
     Examples
     --------
@@ -261,26 +263,26 @@ class DeltaPath:
     Attributes
     ----------
     seeds
-        The atom whose change starts the path, once for each arrangement that holds its rows; the first is taken
-        unless another stands in a better order. Atoms of lower number are seen after this tick, of higher before.
-        Negated atoms have negative numbers; one that starts a path does so with its change reversed.
+        The atom whose change starts the path, once for each arrangement of its rows; the first is used unless another
+        has a better order. Atoms of lower index are seen after this tick, of higher before. Negated atoms have negative
+        indices; a path that starts with one uses its reversed change.
     others
-        The other positive atoms, by number.
+        The other positive atoms, by index.
     seed_conditions
         Conditions among the seed's variables.
     steps
-        One per further variable.
+        One step per further variable, and lookups.
     sort_first
-        The seed's variables whose ranges several steps share, most useful first; empty if there is no preference.
+        The seed's variables whose ranges several steps share, best first; empty without preference.
     variants
-        Paths of the same seed that bind another variable first and need no further arrangement. Each row of the
-        change goes down the one that gives it the fewest values to begin with.
+        Paths of the same seed that bind another variable first and need no further arrangement. Each row of the change
+        uses the one that proposes the fewest values first.
     seed_checks
-        What follows once the seed's variables are bound.
+        Checks that run once the seed's variables are bound.
     branches
-        Which of the steps are taken apart from the prefixes and joined back where rows are listed, in their order.
+        The steps that are run separately and joined back where rows are listed, in their order.
     after
-        The atoms that are seen after this tick, where it is not those of lower number.
+        The atoms seen after this tick, if they are not those of lower index.
     """
 
     seeds: tuple[AtomUse, ...]
@@ -294,16 +296,16 @@ class DeltaPath:
     after: frozenset[int] | None = None
 
     def with_seeds(self, seeds: tuple[AtomUse, ...]) -> DeltaPath:
-        """The path, and its variants, with its seeds in these orders."""
+        """Return the path, and its variants, with its seeds in these orders."""
         return replace(self, seeds=seeds, variants=tuple(replace(one, seeds=seeds) for one in self.variants))
 
     def sees_after(self, use: AtomUse) -> bool:
-        """Whether an atom is seen after this tick rather than before it."""
+        """Return whether an atom is seen after this tick rather than before it."""
         return use.atom < self.seed.atom if self.after is None else use.atom in self.after
 
     @property
     def is_negated(self) -> bool:
-        """Whether a negated atom starts it: what that gains, the answer loses."""
+        """True if a negated atom starts the path: its insertions are the answer's deletions."""
         return self.seeds[0].atom < 0
 
     @cached_property
@@ -314,7 +316,7 @@ class DeltaPath:
 
     @cached_property
     def calculations(self) -> tuple[Calculation, ...]:
-        """What is calculated on the way."""
+        """The calculations on the path."""
         checks = (*self.seed_checks, *(check for step in self.steps for check in step.checks))
         return tuple(check for check in checks if isinstance(check, Calculation))
 
@@ -325,7 +327,7 @@ class DeltaPath:
 
     @cached_property
     def binding(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
-        """Per other atom that the seed reaches: its number, how many levels are bound, by which seed variables."""
+        """Per other atom bound by the seed: its index, bound levels, and their seed columns."""
         place = {name: i for i, name in enumerate(self.seed.variables)}
         bound = []
         for use in self.others:
@@ -336,7 +338,10 @@ class DeltaPath:
 
     @cached_property
     def is_single(self) -> bool:
-        """Whether one step binds the last variable of every other atom, without conditions, checks and negation."""
+        """True if one step binds the last variable of every other atom, without any checks.
+
+        The path has no conditions and no negation.
+        """
         if len(self.steps) != 1 or self.steps[0].conditions or self.seed_conditions:
             return False
         if self.steps[0].checks or self.seed_checks or self.is_negated:
@@ -346,7 +351,9 @@ class DeltaPath:
         )
 
     def depth_of(self, wanted: Collection[str]) -> int:
-        """After how many steps all of these variables are bound that the steps bind, and looked up where that is next.
+        """Return the number of steps after which all of these variables are bound.
+
+        Only variables that steps bind count. Lookups that follow directly are included.
 
         Examples
         --------
@@ -363,40 +370,40 @@ class DeltaPath:
 
     @cached_property
     def compared(self) -> frozenset[str]:
-        """The variables that conditions and checks of the steps speak of."""
+        """The variables that conditions and checks of the steps read."""
         return frozenset[str]().union(*(step.spoken for step in self.steps))
 
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
-        """The arrangements that it reads besides its seeds'."""
+        """The arrangements that the path reads besides its seeds'."""
         return tuple([use.key for use in (*self.others, *(check.use for check in self.absent))])
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The variables in the order in which they are bound."""
+        """The variable order."""
         return (*self.seed.variables, *(step.variable for step in self.steps if not step.is_lookup))
 
 
 @dataclass(frozen=True)
 class DeltaQuery:
-    """A rule's body as delta paths, one per atom, and what its head keeps.
+    """A rule's body as delta paths, one per atom, and the columns of its head.
 
     Attributes
     ----------
     rule
-        The rule's text, for people.
+        The rule's text, for messages.
     head
         Per column of the head, a variable's name or a constant's code.
     paths
-        One per atom of the body, in the order of their numbers: negated ones first.
+        One per atom of the body, in index order: negated atoms first.
     calculations
-        What the body calculates, in its order.
+        The body's calculations, in order.
     together
-        The variables that are kept by any of the rules with which it shares its paths; empty if there are none.
+        The variables kept by any of the rules that share the paths; empty if no rules do.
     begun
-        Per path, how it goes on from rows that others begin with, too, if there are any; empty if no path does.
+        Per path, its continuation from a common prefix, if it has one; empty if no path does.
     symmetry
-        Which paths may stand for others where changes are counted, if any do.
+        The paths that may stand for others where changes are counted, if any.
     """
 
     rule: str
@@ -409,7 +416,7 @@ class DeltaQuery:
 
     @cached_property
     def has_negation(self) -> bool:
-        """Whether an atom is negated."""
+        """True if an atom is negated."""
         return any(path.is_negated for path in self.paths)
 
     @cached_property
@@ -425,7 +432,7 @@ class DeltaQuery:
 
 @lru_cache(maxsize=1024)
 def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
-    """Split steps into parts that share no atom, no condition and no check, each in the given order."""
+    """Split steps into parts that share no atom, condition or check, each in the given order."""
     group = list(range(len(steps)))
     place = {step.variable: number for number, step in enumerate(steps) if not step.is_lookup}
     place.update({name: number for number, step in enumerate(steps) for name in step.calculated})

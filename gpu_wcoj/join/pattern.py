@@ -1,4 +1,4 @@
-"""SQL's LIKE: ``%`` stands for any characters, ``_`` for one."""
+"""SQL's LIKE: ``%`` matches any characters, ``_`` matches one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import lru_cache
 
 
 def like(text: str, pattern: str, escape: str | None = None) -> bool | None:
-    r"""Whether a text as a whole is of a pattern. Linear in the text times the pattern.
+    r"""Return whether a whole text matches a pattern. Linear in the text times the pattern.
 
     Parameters
     ----------
     escape
-        The character behind which the next one stands for itself.
+        The character that makes the next one literal.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def like(text: str, pattern: str, escape: str | None = None) -> bool | None:
 
 @lru_cache(maxsize=1024)
 def _pieces(pattern: str, escape: str | None) -> Sequence[tuple[re.Pattern[str], int]] | None:
-    """What stands between the signs ``%``, each of a fixed length."""
+    """Return the parts between ``%`` signs, each of a fixed length."""
     if escape is not None and len(escape) != 1:
         return None
     pieces: list[list[str]] = [[]]

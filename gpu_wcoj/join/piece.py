@@ -1,4 +1,4 @@
-"""Pieces of an answer's change, as joins give them."""
+"""Pieces of an answer's change, the results of joins."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gpu_wcoj.kernels.protocol import Int64Array
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows of an answer's change: a column per column of the head, and weights or one sign for all rows.
+    """Some rows of an answer's change: head columns, and weights or one sign for all rows.
 
-    All where the backend computes; weights that are Python integers are on the host.
+    Arrays are on the backend; weights that are Python integers are on the host.
     """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | int
     bound: int | None = None
-    """No weight's magnitude is larger, if that is known."""
+    """Upper bound of the weights' magnitudes, if there is one."""
 
     def __len__(self) -> int:
         return len(self.columns[0])

@@ -1,4 +1,4 @@
-"""A table of prefixes: partial bindings of a path's variables, and where they stand in each atom's batches."""
+"""A table of prefixes: partial bindings and their positions in each atom's batches."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import numpy as np
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 
 Layout = tuple[tuple[int, int], ...]
-"""The atoms that are begun and not finished, each with the number of its levels that are bound."""
+"""The atoms that are bound in part, each with the number of bound levels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prefixes:
-    """Rows of bound variables; rows that agree on the first variables of `order` stand together.
+    """Rows of bound variables; rows that agree on the first variables of `order` are together.
 
     Attributes
     ----------
     order
-        The variables bound so far, the one that varies fastest last.
+        The variables bound so far; the last one varies fastest.
     values
         int64 (n,) per variable that is still needed.
     weights
-        int64 (n,), products of the weights of finished atoms modulo 2^64; None where all are 1.
+        int64 (n,), products of the weights of completely bound atoms modulo 2^64; None if all are 1.
     layout
-        Which atoms `positions` speaks of.
+        The atoms of `positions`.
     positions
         int64 (rows, n): per atom of `layout` and batch of it, the position of its bound prefix; -1 for absent.
     """
@@ -41,7 +41,7 @@ class Prefixes:
         return int(self.positions.shape[1])
 
     def take(self, rows: IndexArray, xp: Any = np) -> Prefixes:
-        """The prefixes at these positions; `xp` is the array module of all arrays."""
+        """Return the prefixes at these positions; `xp` is the array module of all arrays."""
         return Prefixes(
             self.order,
             {name: column[rows] for name, column in self.values.items()},

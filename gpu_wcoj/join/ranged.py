@@ -1,8 +1,9 @@
-"""Counts of steps whose first variable alone is compared with what is bound before: looked up in sums over its values.
+"""Counts of steps whose first variable is only compared with bound variables, by range sums.
 
-Prefixes that differ only in what it is compared with have the same values before they are compared. Those are found
-once for all of them, each with the number of ways to go on from it, and added up in ascending order; a prefix takes the
-difference of two such sums, less what it excludes. So pairs of neighbours cost what neighbours cost.
+Prefixes that differ only in the operands of these comparisons have the same values before the comparison. These are
+enumerated once for all of them, each with the number of bindings of the remaining steps, and summed in ascending order;
+a prefix takes the difference of two such sums, less the values that it excludes. So pairs of neighbours cost as much as
+neighbours.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ ROOM = 1 << 20
 """Values that gather before they are added up."""
 
 MOST_VALUES = 1.0
-"""So many times as many values as the prefixes have in their own ranges may be found for groups of them."""
+"""Enumerate a group's values if they are at most this factor of the prefixes' range widths."""
 
 Value = tuple[IndexArray, Int64Array, Int64Array]
-"""Of some values: the group each belongs to, itself, and in how many ways it goes on."""
+"""Values as three arrays: the group of each, the value, and its number of bindings."""
 
 
 def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Condition, ...]] | None:
-    """The first step without conditions on variables that nothing else sees, and these; None if there are none.
+    """Remove conditions on variables that nothing else reads from the first step.
+
+    Return the step and these conditions; None if there are none.
 
     Parameters
     ----------
@@ -67,16 +70,16 @@ def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Co
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Prefixes, those that look alike to bare steps together.
+    """Prefixes in groups that are equal for the bare steps.
 
     Attributes
     ----------
     prefixes
-        All of them.
+        All prefixes, by group.
     starts
-        Where a group begins, and how many prefixes there are.
+        The position of each group, and the number of prefixes.
     compared
-        The step with the conditions that tell them apart.
+        The step with the conditions that differ within a group.
     """
 
     prefixes: Prefixes
@@ -84,14 +87,14 @@ class Grouped:
     compared: Step
 
     def firsts(self, bare: Step, rest: Sequence[Step], join: GenericJoin) -> Prefixes:
-        """One of each group, with what the bare steps ask for."""
+        """Return one prefix of each group, with the values that the bare steps read."""
         asked = frozenset[str]().union(*(step.spoken for step in (bare, *rest)))
         found = self.prefixes.take(self.starts[:-1], join.backend.xp)
         values = {name: column for name, column in found.values.items() if name in asked}
         return Prefixes(found.order, values, None, found.layout, found.positions)
 
     def is_worth_it(self, firsts: Prefixes, bare: Step, first: Step, join: GenericJoin) -> bool:
-        """Whether the groups have few enough values, of which all are found, not those in their prefixes' ranges only.
+        """Return whether the groups have few enough values, compared with the prefixes' own ranges.
 
         Waits once for a device.
         """
@@ -101,7 +104,10 @@ class Grouped:
         return numbers(join.backend, together <= MOST_VALUES * alone)[0] != 0
 
     def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
-        """The sum over the prefixes of their weights times the ways of the values that they allow."""
+        """Return the sum over the prefixes of their weights times the bindings of allowed values.
+
+        The result is None if int64 is too small for it.
+        """
         held: list[Value] = []
         n_rows = total = 0
         for piece in pieces:
@@ -116,9 +122,9 @@ class Grouped:
         return None if found is None else total + found
 
     def _added(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
-        """`total` of some values; None where int64 does not hold what is calculated with.
+        """Return `total` of some values; None if an intermediate result does not fit int64.
 
-        Values that lie too far apart are told by their ranks among each other.
+        Values that are too far apart are replaced by their ranks.
         """
         backend, xp = join.backend, join.backend.xp
         group, value, ways = (xp.concatenate([piece[at] for piece in pieces]) for at in range(3))
@@ -167,7 +173,7 @@ class Grouped:
 
 
 def values_of(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[Step]) -> Iterator[Value]:
-    """The values of a bare step, with the ways to go on through the rest."""
+    """Yield the values of a bare step, with the numbers of bindings of the remaining steps."""
     for parent, piece in join.extend(firsts, bare):
         if len(parent) == 0:
             continue
@@ -181,16 +187,16 @@ def values_of(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[St
 
 
 def bared(steps: tuple[Step, ...], bound: Container[str], seen: Iterable[str]) -> tuple[tuple[Step, ...], bool]:
-    """The steps without what `split` and then `loosened` take away, and whether the former does."""
+    """Remove what `split` and then `loosened` remove; return the steps and whether `split` did."""
     bare = stripped(steps, bound)
     loose = loosened(bare, seen)
     return bare if loose is None else (loose[0], *bare[1:]), bare != steps
 
 
 def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...], seen: Iterable[str]) -> int | None:
-    """`Summing.total` where many prefixes differ only in what some variables are compared with; else None."""
+    """Return `Summing.total` if many prefixes differ only in compared variables; else None."""
     bare, splits = bared(steps, prefixes.order, seen)
-    if bare == steps or (splits and summing.join.meter is not None):  # what is known has no steps to be measured by
+    if bare == steps or (splits and summing.join.meter is not None):  # the pinned steps have no gauges
         return None
     keys = summing.few_looks(prefixes, bare)
     if keys is None:
@@ -214,7 +220,7 @@ def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...
 
 
 def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], first: Step, bare: Step) -> Grouped:
-    """The prefixes, those together that look alike to the bare step and the others."""
+    """Group the prefixes that are equal for the bare step and the others."""
     backend = summing.join.backend
     starts = backend.xp.zeros(1, np.int64)
     if keys:
@@ -228,14 +234,17 @@ def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], 
 
 
 def _less_known(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...]) -> int:
-    """`Summing.total` as a difference: that of all ways less that of those with a value that the last step excludes."""
+    """Return `Summing.total` by inclusion and exclusion.
+
+    The total of all bindings less that of bindings with a value that the last step excludes.
+    """
     apart = split(steps, prefixes.order)
     assert apart is not None
     return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
 
 
 def _of_known(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
-    """`Summing.total` where the last variable has the value that was excluded."""
+    """Return `Summing.total` for the last variable equal to the excluded value."""
     join, backend = summing.join, summing.join.backend
     if apart.filters:
         (rows,) = positions(backend, passes(apart.filters, prefixes.values, join.ranks, backend.xp))

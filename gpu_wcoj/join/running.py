@@ -1,6 +1,6 @@
-"""Runs along delta paths: what starts a path in a tick, what it reads, and its seeds in blocks, on threads or a device.
+"""Execution of delta paths: seeds of a tick, arrangements, blocks on threads or a device.
 
-What a run does with the first prefixes is its caller's; see `gpu_wcoj.join.delta`.
+The caller passes a function that processes the first prefixes; see `gpu_wcoj.join.delta`.
 """
 
 from __future__ import annotations
@@ -35,28 +35,30 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Run = Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]
-"""What is done with the first prefixes of a path."""
+"""A function that processes the first prefixes of a path."""
 
 SPLIT_FROM = 2048
-"""Paths with fewer seeds run on one thread."""
+"""Seeds of a path below which it runs on one thread."""
 
 BLOCKS_PER_THREAD = 4
+"""Blocks of seeds a thread, at most."""
 
 FEWEST_SEEDS = 256
+"""Least number of seeds of one block."""
 MOST_SEEDS = 1 << 16
-"""Seeds of one block, at least and at most."""
+"""Seeds of a block at which a path gets more blocks than its threads need."""
 
 
 @dataclass(eq=False)
 class Way:
-    """A path, a variant of one, or the rest of one, with what it reads.
+    """A path, a variant of one, or the continuation of one, with its arrangements.
 
     Attributes
     ----------
     seeds, others, negated
         The arrangements of its seeds and of the other atoms.
     done
-        Those of the atoms whose weights the rows that start it bring.
+        The arrangements of atoms whose weights are already in the rows that start the path.
     """
 
     path: DeltaPath
@@ -68,33 +70,33 @@ class Way:
 
     @cached_property
     def uses(self) -> dict[int, AtomUse]:
-        """The other atoms, by number."""
+        """The other atoms, by index."""
         return {use.atom: use for use, _ in self.others}
 
     def seen(self, use: AtomUse, arrangement: Arrangement, phase: int) -> tuple[IndexedZSet, ...]:
-        """What the path sees of an atom in a phase: the state after it or before."""
+        """Return the batches of an atom that the path sees in a phase: the state after it or before."""
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
 @dataclass(eq=False)
 class PathRunner:
-    """Keeps no state of its own: reads arrangements and their pending changes.
+    """Runs delta paths over arrangements and their pending changes; holds no state.
 
     Attributes
     ----------
     query
         The plan.
     arrangements
-        What the plan's keys stand for.
+        The plan's arrangements, by key.
     finished
-        Of the last tick, what the kernels counted, by path and variable, one entry a block. Blocks of several threads
-        append to it, and nothing has to be locked for that.
+        The kernels' counters of the last tick, by path and variable, one entry a block. Blocks of several threads
+        append to it, which needs no lock.
     failed
-        Of the last tick, where calculation leaves word of bindings that have no value; see `checks.checked`.
+        Truth values that tell whether calculations failed in the last tick; see `gpu_wcoj.join.checks`.
     meters
-        Of the last tick, what the joins have measured, if they do.
+        Measurements of the last tick, if joins are measured.
     begun
-        The paths that may go on from rows that others begin with, too, by number; see `gpu_wcoj.join.begun`.
+        The paths that may continue from common prefixes, by path index; see `gpu_wcoj.join.begun`.
     """
 
     query: DeltaQuery
@@ -109,7 +111,7 @@ class PathRunner:
     begun: Mapping[int, User] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Forget what was counted in the tick before."""
+        """Reset the counts of the previous tick."""
         self.finished = []
         if self.meters:
             self.meters = []
@@ -120,12 +122,12 @@ class PathRunner:
 
     @property
     def may_have_failed(self) -> bool:
-        """Whether a value was missing on the way of a binding of the last tick. Waits once for a device."""
+        """True if a calculation failed for a binding of the last tick. Waits once for a device."""
         return bool(self.failed) and any(numbers(self.execution.backend, *self.failed))
 
     @property
     def work(self) -> dict[int, dict[str, Int64Array]]:
-        """Of the last tick, per path and variable, what the kernels counted. Waits once for a device."""
+        """The kernels' counters of the last tick, per path and variable. Waits once for a device."""
         if self.execution.backend.device is not None:
             fetch_work(self.execution.backend, [self])
         total: dict[int, dict[str, Int64Array]] = {}
@@ -137,14 +139,14 @@ class PathRunner:
 
     @property
     def measured(self) -> JoinCounts:
-        """Of the last tick, per path and step, what was measured; nothing where `Execution.measures` was off."""
+        """Measurements of the last tick, per path and step; empty without `Execution.measures`."""
         from gpu_wcoj.join.meter import added_up
 
         return added_up(self.query, self.meters, self.execution.backend)
 
     @property
     def survivors(self) -> int:
-        """At least the number of bindings that the last tick added up, whole counts left out."""
+        """Upper bound of the bindings that the last tick added up, without full recomputations."""
         followed = [steps.values() for number, steps in self.work.items() if number >= 0]
         return sum(int(counted[SURVIVORS]) for steps in followed for counted in steps) + self.seeds
 
@@ -154,30 +156,30 @@ class PathRunner:
         return [[self.way(one) for one in (path, *path.variants)] for path in self.query.paths]
 
     def way_on(self, number: int, rest: DeltaPath) -> Way:
-        """The rest of a path with what it reads."""
+        """Return the continuation of a path with its arrangements."""
         left = {use.atom for use in rest.others}
         done = [(use, arrangement) for use, arrangement in self.ways[number][0].others if use.atom not in left]
         return replace(self.way(rest), done=done)
 
     def way(self, path: DeltaPath) -> Way:
-        """A path with what it reads."""
+        """Return a path with its arrangements."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
         others = [(use, self.arrangements[use.key]) for use in path.others]
         return Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
 
     def is_live(self, number: int, phase: int) -> bool:
-        """Whether no factor of a path's term is empty, as far as changes are known by now."""
+        """Return whether no factor of a path's term is empty, by the changes known so far."""
         way = self.ways[number][0]
         return way.seeds[0].delta(phase) is not None and all(
             way.seen(use, arrangement, phase) for use, arrangement in way.others
         )
 
     def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
-        """The join over a path's other atoms; None if some factor of the term is empty."""
+        """Return the join over a path's other atoms; None if some factor of the term is empty."""
         return self.joined(self.ways[number][variant], number, phase, variant)
 
     def joined(self, way: Way, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
-        """The join over the other atoms of a path, a variant, or the rest of a path; see `generic_join`."""
+        """Return the join over the other atoms of a bound path; see `generic_join`."""
         delta = way.seeds[0].delta(phase)
         if delta is None:
             return None
@@ -214,11 +216,14 @@ class PathRunner:
         return measured(join, meter)
 
     def pending(self, number: int, phase: int, order: int = 0) -> IndexedZSet:
-        """The change that starts a path, in one of the orders of its seeds."""
+        """Return the change that starts a path, in one of the orders of its seeds."""
         return self.ways[number][0].seeds[order].pending[phase]
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
-        """The rows that start a path whose terms are not empty; `first` is from `first_variables`, if that is known."""
+        """Return the rows that start a path whose term is not empty.
+
+        `first` is the result of `first_variables`, if that was called.
+        """
         if join.meter is not None:
             with join.meter.seeding(join.backend):
                 seeds = self._seeds_of(number, phase, join, first)
@@ -236,16 +241,19 @@ class PathRunner:
 
     @property
     def threads(self) -> int:
-        """How many run along a path."""
+        """Number of threads that run along a path."""
         return 1 if self._makes_text else self.execution.threads
 
     @cached_property
     def _makes_text(self) -> bool:
-        """Whether texts are calculated: then one thread gives them their codes, the same ones every time."""
+        """True if texts are calculated: one thread then assigns their codes deterministically."""
         return any(one.makes_text for path in self.query.paths for one in path.calculations)
 
     def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
-        """Run over the seeds of these paths, in blocks on several threads where there are many; in the seeds' order."""
+        """Run over the seeds of these paths, in the seeds' order.
+
+        Many seeds run in blocks on several threads.
+        """
         if self.begun and any(one.is_worth_it(phase) for one in self.begun.values()):
             numbers = yield from self._over_begun(numbers, phase, run)
         if self.execution.measures:
@@ -278,7 +286,7 @@ class PathRunner:
         yield from in_order(block, len(blocks), threads)
 
     def _firsts(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
-        """What the seeds of each of these paths are sorted by, asked for together."""
+        """Return the variable by which each path's seeds are sorted, with one wait for a device."""
         paths = [self.query.paths[number] for number, _ in live]
         deltas = [self.ways[number][0].seeds[0].pending[phase] for number, _ in live]
         joins = [join for _, join in live]
@@ -286,7 +294,7 @@ class PathRunner:
         return with_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
 
     def _over_begun(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
-        """Run over the paths that go on from rows that others share in this tick; the other paths' numbers."""
+        """Run the paths that continue from common prefixes in this tick; return the other indices."""
         left = []
         for number in numbers:
             one = self.begun.get(number)
@@ -294,7 +302,7 @@ class PathRunner:
             if rows is None:
                 left.append(number)
                 continue
-            from gpu_wcoj.join.begun import over_rows  # which few programs need
+            from gpu_wcoj.join.begun import over_rows  # needed by few programs
 
             yield from over_rows(self, number, phase, rows, run)
         return left
@@ -337,7 +345,7 @@ class PathRunner:
         run: Run[_T],
         first: GenericJoin | None = None,
     ) -> Iterator[_T]:
-        """Run each seed down the variant of the path that gives it the fewest values to begin with."""
+        """Run each seed along the variant of the path that proposes the fewest values first."""
         ways = self.ways[number]
         if first is not None and len(ways) == 1:
             prefixes = bind(ways[0].path, seeds, first)
@@ -363,7 +371,7 @@ class PathRunner:
 def _metered(
     run: Run[_T],
 ) -> Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]:
-    """The same, counting the prefixes that it is given."""
+    """Return the function with the prefixes that it receives added to the meter."""
 
     def counted(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[_T]:
         if join.meter is not None:
@@ -374,7 +382,7 @@ def _metered(
 
 
 def fetch_work(backend: Backend, joins: Iterable[PathRunner]) -> None:
-    """Bring what the kernels counted to the host, for all joins together: waits once for a device."""
+    """Copy the kernels' counters of all joins to the host. Waits once for a device."""
     if backend.device is None:
         return
     held = list(joins)

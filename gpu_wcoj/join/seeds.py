@@ -1,4 +1,4 @@
-"""The first prefixes of a delta path: the rows of one atom's change, found in the other atoms that they bind."""
+"""The first prefixes of a delta path: changed rows of one atom, located in the other atoms."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 SORTED_FROM = 32
-"""Fewer seeds than this are taken as they come."""
+"""Seeds up to which they keep the order of the change."""
 
 SAMPLED_FROM = 1024
-"""Fewer seeds than this are sorted by what the plan has first: asking costs as much as the better order saves."""
+"""Seeds up to which the plan's first sort variable is used.
+
+Choosing by a sample costs as much as the better order saves."""
 
 SAMPLE = 256
-"""Seeds looked at to choose between two orders."""
+"""Seeds in the sample that chooses between two orders."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Seeds:
     Attributes
     ----------
     order
-        The variables, most significant first: rows that agree on the first ones stand together.
+        The variables, most significant first: rows that agree on the first ones are together.
     matrix
         int64, a row per variable of the path's first seed, a column per row of the change.
     weights
@@ -51,16 +53,16 @@ class Seeds:
         return int(self.matrix.shape[1])
 
     def part(self, begin: int, end: int, xp: Any = np) -> Seeds:
-        """Rows begin to end; `xp` is the array module of all arrays."""
+        """Return the rows from `begin` to `end`; `xp` is the array module of all arrays."""
         weights = None if self.weights is None else self.weights[begin:end]
         return Seeds(self.order, xp.ascontiguousarray(self.matrix[:, begin:end]), weights)
 
 
 def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin, first: str) -> Seeds:
-    """The rows of a change that satisfy the path's first conditions, those together that agree on the variable `first`.
+    """Return the rows of a change that satisfy the path's seed conditions, grouped by `first`.
 
-    `deltas` holds the change in each of the path's seed orders. O(n log n) for n rows, or O(n) where one of these
-    begins with that variable.
+    `deltas` holds the change in each of the path's seed orders. O(n log n) for n rows, or O(n) if one of these begins
+    with that variable.
     """
     backend = join.backend
     use, delta = path.seed, deltas[0]
@@ -95,7 +97,7 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
 
 
 def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
-    """Find the rows in every atom that they reach, and drop those that some atom does not hold. Waits once."""
+    """Locate the seeds in every atom that they bind; drop those that an atom lacks. Waits once."""
     if join.meter is not None:
         with join.meter.seeding(join.backend):
             return _bound(path, seeds, join)
@@ -108,7 +110,9 @@ def _bound(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
 
 
 def reversed_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backend) -> Seeds:
-    """Of a negated atom's changed rows those that appear (then of weight -1) or are gone (then 1), in a bag.
+    """Return the change of a negated atom's presence: appearing rows -1, disappearing rows 1.
+
+    For bags.
 
     Parameters
     ----------
@@ -125,7 +129,7 @@ def reversed_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Back
 
 
 def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
-    """The prefixes that are alive."""
+    """Return the prefixes that are alive."""
     if backend.device is None and alive.all():
         return prefixes
     (kept,) = positions(backend, alive)
@@ -133,9 +137,10 @@ def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefi
 
 
 def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
-    """Find the rows in every atom that they reach: all of them, and which all atoms hold, None if nothing was asked.
+    """Locate the seeds in every atom that they bind; return them and a mask of those in all.
 
-    Atoms that the rows bind completely multiply the weight; the others leave their positions.
+    The mask is None if no atom was searched, or the rows are filtered already. Atoms that the rows bind completely
+    multiply the weight; the others leave their positions.
     """
     records: list[tuple[object, ...]] = []
     columns_of: list[tuple[int, ...]] = []
@@ -180,9 +185,9 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
 
 
 def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
-    """Each seed bound on the one of these variants that gives it the fewest values to begin with; for a device.
+    """Bind each seed on the variant that proposes the fewest values first; for a device.
 
-    All variants hold the same seeds, so that it is asked once which these are. Waits once.
+    All variants hold the same seeds, so that one mask serves all. Waits once.
     """
     if joins[0].meter is not None:
         with joins[0].meter.seeding(joins[0].backend):
@@ -206,7 +211,10 @@ def _shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Generi
 def _bind_one(
     path: DeltaPath, order: tuple[str, ...], needed: dict[str, Int64Array], located: Int64Array, join: GenericJoin
 ) -> Prefixes | None:
-    """`bind` for one row that completes no atom; None if it does. A tick of one row spends its time in such steps."""
+    """Bind one row that completes no atom; None if it completes one.
+
+    A fast path, as a tick of one row spends its time in such steps.
+    """
     found = located[:, 0].tolist()
     layout: list[tuple[int, int]] = []
     at = 0
@@ -225,10 +233,10 @@ def _bind_one(
 def first_variables(
     paths: Sequence[DeltaPath], deltas: Sequence[IndexedZSet], joins: Sequence[GenericJoin]
 ) -> list[str]:
-    """Per path, the variable that its seeds are sorted by, so that those stand together whose steps share long ranges.
+    """Return the variable by which each path's seeds are sorted, to share long ranges.
 
-    Where several would be shared, the one with the widest ranges below it, by a sample: waits once for a device, for
-    all paths together. `deltas` holds each path's change, in its first order.
+    If several variables would share ranges, the one with the widest ranges below it, by a sample: waits once for a
+    device, for all paths together. `deltas` holds each path's change, in its first order.
     """
     firsts = [
         path.sort_first[0] if len(delta) > SORTED_FROM and path.sort_first else path.seed.variables[0]
@@ -254,7 +262,7 @@ def first_variables(
 
 
 def _children_of_sample(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> tuple[tuple[str, ...], Int64Array]:
-    """Per range that a sample of the seeds would share, the variable that it hangs on, and how many values it has."""
+    """Return per shared range of a sample of seeds its variable, and its number of values."""
     backend = join.backend
     names: list[str] = []
     levels: list[tuple[Level, ...]] = []

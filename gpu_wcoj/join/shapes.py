@@ -1,4 +1,4 @@
-"""What of a prepared step depends on nothing but how many batches its atoms have."""
+"""The part of a prepared step that is cached between ticks: it depends on batch counts only."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpu_wcoj.join.prefixes import Layout
 
 @dataclass(frozen=True, eq=False)
 class ExtensionShape:
-    """What of a step prepared for prefixes of one layout outlives the tick.
+    """The cached part of a step prepared for prefixes of one layout.
 
     Attributes
     ----------
     slots
-        Per atom of the step, where its batches begin among the rows of positions, whether the step binds its last
-        variable, and whether prefixes share its ranges; per batch, its row before and after the step, -1 for none.
+        Per atom of the step, the index of its first batch, whether the step binds its last variable, and whether
+        prefixes share its ranges; per batch, its row of positions before and after the step, -1 for none.
     layout
-        That of the prefixes after the step.
+        The layout after the step.
     n_new_rows
-        How many rows of positions the step makes.
+        Number of rows of positions that the step writes.
     kept_rows
-        Those that it takes over.
+        Rows of positions that are copied.
     """
 
     slots: tuple[list[int], list[bool], list[bool], list[int], list[int]]
@@ -33,12 +33,13 @@ class ExtensionShape:
 
 
 Shapes = dict[tuple[Layout, str, str, tuple[int, ...]], ExtensionShape]
+"""By layout, step name, newest variable and batch counts."""
 
 
 def shape_of(
     layout: Layout, step: Step, newest: str, uses: Mapping[int, AtomUse], n_batches: Mapping[int, int]
 ) -> ExtensionShape:
-    """The shape of a step; atoms share ranges between prefixes that lack variable `newest`."""
+    """Return the shape of a step; atoms without variable `newest` share ranges between prefixes."""
     depth = dict(layout)
     first_row: dict[int, int] = {}
     n_rows = 0

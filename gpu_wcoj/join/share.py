@@ -1,8 +1,8 @@
-"""Sharing the work of ticks: of the rows that start a delta path, those that one of several equal engines takes.
+"""Work partition of ticks: the share of a path's seeds that one of several engines runs.
 
-All of them hold the same state and get the same changes; each extends its share of every change's rows, and their
-answers add up to the whole one. Which share a row is in follows from its values alone: codes of text, batches and
-orders of rows differ between engines that have started at different times, and must not matter.
+All engines hold the same state and receive the same changes; each extends its share of every change's rows, and their
+answers add up. A row's share depends on its values only: codes of text, batches and orders of rows differ between
+engines that were started at different times, and must not matter.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _UInt64Array = npt.NDArray[np.uint64]
 
 @dataclass(eq=False)
 class Share:
-    """One of `of` shares, the one with this number.
+    """One of several shares.
 
     Attributes
     ----------
     family
-        Of a relation's stored column, which dictionary has its values, ``"string"`` or ``"binary"``; else empty. None
-        for a column of null flags, which an engine may not have before it has seen a null.
+        Maps a relation's stored column to its dictionary, ``"string"`` or ``"binary"``, or an empty string. None for a
+        column of null flags, which an engine may lack before it has seen a null.
     dictionaries
-        By family. Code 0 is the empty text in each, whose hash rows without a value have, too.
+        By family. Code 0 is the empty text in each; rows without a value have its hash.
     """
 
     number: int
@@ -46,10 +46,10 @@ class Share:
     _hashes: dict[str, _UInt64Array] = field(default_factory=dict)
 
     def rows_of(self, use: AtomUse, seeds: Seeds, backend: Backend) -> Seeds:
-        """The seeds of this share, in their order."""
+        """Return the seeds of this share, in their order."""
         xp = backend.xp
         mixed: Any = xp.zeros(len(seeds), np.uint64)
-        for column in sorted(use.key.order):  # whatever arrangement an engine's plan takes the seeds from
+        for column in sorted(use.key.order):  # independent of the arrangement that an engine's plan uses
             family = self.family(use.key.relation, column)
             if family is None:
                 continue
@@ -63,7 +63,7 @@ class Share:
         return Seeds(seeds.order, xp.ascontiguousarray(seeds.matrix[:, kept]), weights)
 
     def _text_hashes(self, family: str) -> _UInt64Array:
-        """Per code a hash of its value; only those of new values are computed."""
+        """Return a hash of each code's value; only hashes of new values are computed."""
         dictionary = self.dictionaries[family]
         known = self._hashes.get(family, np.empty(0, np.uint64))[: len(dictionary)]
         if len(known) < len(dictionary):
@@ -75,7 +75,7 @@ class Share:
 
 
 def _mixed(values: Any, xp: Any) -> Any:
-    """Every bit of the result depends on every bit of the value (the finaliser of SplitMix64)."""
+    """Mix the bits of values (the finaliser of SplitMix64)."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return xp.bitwise_xor(values, values >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""How many values prefixes have in the ranges of a step, by a sample: without that any of them is looked at."""
+"""Estimates of the number of values of a step, by a sample of range widths."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 SAMPLED = 1024
-"""About so many prefixes are asked, evenly spaced."""
+"""Prefixes in the sample, evenly spaced."""
 
 
 def n_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
-    """About how many values of the step all prefixes have together, each those of its narrowest atom; as an array."""
+    """Estimate the number of values of a step over all prefixes, by narrowest atoms; an array."""
     xp = join.backend.xp
     rows = xp.arange(0, len(prefixes), max(1, len(prefixes) // SAMPLED))
     sample = prefixes.take(rows, xp)

@@ -1,7 +1,7 @@
-"""Counts by summing variables away: prefixes that look alike to the steps that are left go on as one.
+"""Counts by variable elimination: prefixes equal for the remaining steps are merged.
 
-Its weight says for how many bindings, or for which sum of weights, a prefix stands. So a count of paths costs what its
-edges cost, however many paths there are. Where nothing looks alike it is the generic join, piece by piece.
+A merged prefix has the sum of their weights. So counting paths costs as much as their edges, however many paths there
+are. If no prefixes are equal it is the generic join, piece by piece.
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, Int64Arr
 from gpu_wcoj.zset.arrays import exact_sum, numbers
 
 ROOM = 1 << 20
-"""Prefixes that gather before it is seen how many of them look alike, and that are kept at most."""
+"""Prefixes that gather before they are merged, and that are kept at most."""
 
 FIRST_ROOM = 1 << 14
-"""Likewise at first."""
+"""Initial size of that buffer, in prefixes."""
 
 FEWEST = 1024
-"""Fewer prefixes than this go on as they are."""
+"""Prefixes below which they are not merged."""
 
 MANY = 64
-"""So many prefixes of a path are summed."""
+"""Prefixes of a path from which on variables are eliminated."""
 
 SORTING = 80
-"""What it costs to put a prefix together with others, in candidates, where it is asked whether that pays."""
+"""Cost of merging a prefix, in candidates, when deciding whether merging pays."""
 
 SEARCH, RANK, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 2, 30, 20, 10, 15, 15, 25
-"""What a value costs that is searched for where none are marked, one that is searched for by ranks, a prefix that is
-written down, one whose values are counted, one in each part of the steps, one that is sorted, a seed, and a seed in
-each batch in which it is sought: in candidates that are tested by a mark, by time."""
+"""Costs in candidates that are tested by a mark, by time.
+
+A value searched without marks, a value searched by ranks, a prefix written, a prefix counted, a prefix in each part of
+the steps, a prefix sorted, a seed, and a seed in each batch in which it is located."""
 
 MOST_LOOKS = 0.5
-"""The share of different prefixes, up to which those that differ in what a step compares only are counted together."""
+"""Fraction of distinct prefixes up to which range sums are used."""
 
 HEAVIEST = 1 << 62
-"""Prefixes that stand for more bindings than this together are summed no further, so that no weight leaves int64."""
+"""Total weight above which prefixes are not merged further, so that no weight leaves int64."""
 
 
 def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
-    """The join as `Summing` takes it: with weights, also those of sets, and no values that only the head needs."""
+    """Return the join for `Summing`: weighted, also for sets, and without values for the head."""
     most = join.most_weight if join.weighted else 1
     return replace(join, weighted=True, needed=path.compared, most_weight=most)
 
 
 def total_of(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
-    """The sum of the weights of all ways to bind some steps of a path; few prefixes are extended first."""
+    """Return the sum of the weights of all bindings of steps; few prefixes are extended first."""
     if len(prefixes) >= MANY:
         return Summing(carrying(join, path), of_sets=not join.weighted).over(prefixes, steps)
     if len(steps) < 2 or len(independent(steps)) > 1:
@@ -64,7 +65,9 @@ def total_of(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tupl
 
 
 def may_sum(path: DeltaPath) -> bool:
-    """Whether some steps of a path do not see all that is bound before them, so that prefixes may look alike.
+    """Return whether some variable is eliminated before the last step of a path.
+
+    Then prefixes may be equal for the remaining steps.
 
     Examples
     --------
@@ -87,7 +90,7 @@ def may_sum(path: DeltaPath) -> bool:
         if not seen.union(*(one.spoken for one in rest)).issuperset(order):
             return True
         if len(rest) > 1 and any(one.conditions for one in rest):
-            from gpu_wcoj.join.ranged import bared  # which few programs need
+            from gpu_wcoj.join.ranged import bared  # needed by few programs
 
             bare, _ = bared(rest, order, seen)
             if not seen.union(*(one.spoken for one in bare)).issuperset(order):
@@ -99,19 +102,19 @@ def may_sum(path: DeltaPath) -> bool:
 
 
 class AllowanceError(Exception):
-    """A count has cost more than it may."""
+    """A count exceeded its allowance."""
 
 
 @dataclass(eq=False)
 class Allowance:
-    """What a count may cost, in candidates of the kernels; None for as much as it takes.
+    """The cost that a count may reach, in candidates of the kernels; unlimited if None.
 
     Attributes
     ----------
     rows, counted, parts, sorted_rows
-        Prefixes that were written, counted, met by a part of the steps, and sorted.
+        Prefixes written, counted, passed to a part of the steps, and sorted.
     before
-        What had been done before.
+        Cost before this count.
     """
 
     most: float | None = None
@@ -122,20 +125,20 @@ class Allowance:
     before: int = 0
 
     def check(self, join: GenericJoin) -> None:
-        """Raise `AllowanceError` if the join has cost more."""
+        """Raise `AllowanceError` if the join has exceeded the limit."""
         if self.most is not None and self.cost(join) > self.most:
             raise AllowanceError
 
     def cost(self, join: GenericJoin) -> int:
-        """What it has cost up to now. Waits once for a device."""
+        """Return the cost so far. Waits once for a device."""
         prefixes = ROW * self.rows + COUNTED * self.counted + PART * self.parts + SORTED * self.sorted_rows
         return self.before + cost_of(join) + prefixes
 
 
 def cost_of(join: GenericJoin) -> int:
-    """What the kernels have looked at and searched for. Waits once for a device.
+    """Return the cost of the kernels' candidates and searches. Waits once for a device.
 
-    Values of one atom alone are counted without being looked at.
+    Values of a single atom are counted without being read.
     """
     held = list(join.work.values())
     kinds = (PROPOSALS, PROBES, MARKS, RANKED)
@@ -156,7 +159,7 @@ class Summing:
     join
         The atoms; it carries weights, also those of sets, which are 1.
     allowance
-        What it may cost.
+        The cost limit.
     of_sets
         Whether all relations are sets.
     """
@@ -168,24 +171,24 @@ class Summing:
     _last: tuple[int, int] = field(default=(0, 0), init=False)
 
     def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
-        """`total`, the prefixes being put together first where they look alike."""
+        """Return `total` after merging prefixes that are equal for the steps."""
         rest = tuple(steps)
         return sum(self.total(own, rest) for own in self.put_together(prefixes, rest))
 
     def put_together(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Prefixes]:
-        """The prefixes, those that look alike to the steps as one where that pays."""
+        """Merge prefixes that are equal for the steps, if that pays."""
         if len(prefixes) == 0 or not steps or self._tells_all(prefixes, steps):
             return [prefixes]
         return self.alike([_without_finished(prefixes, steps)], steps)
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
-        """The sum, over the prefixes, of weights times the sum of the weights of all ways to bind the steps."""
+        """Return the sum over prefixes of their weight times the weights of the steps' bindings."""
         join, backend = self.join, self.join.backend
         if len(prefixes) == 0:
             return 0
         rest = tuple(steps)
         if len(rest) == 2 and self.of_sets and rest[1].conditions:
-            from gpu_wcoj.join.twins import found_of_twins  # which few programs need
+            from gpu_wcoj.join.twins import found_of_twins  # needed by few programs
 
             if (ways := found_of_twins(join, prefixes, *rest)) is not None:
                 self.allowance.check(join)
@@ -209,18 +212,21 @@ class Summing:
         return total
 
     def _in_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
-        """`total` where many prefixes differ only in what some variables are compared with; else None."""
+        """Return `total` if many prefixes differ only in compared variables; else None."""
         if len(prefixes) < FEWEST or -len(steps) in self._distinct:
             return None
         if not any(step.conditions for step in steps):
             return None
-        from gpu_wcoj.join.ranged import found_in_ranges  # which few programs need
+        from gpu_wcoj.join.ranged import found_in_ranges  # needed by few programs
 
         seen = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
         return found_in_ranges(self, prefixes, steps, seen)
 
     def few_looks(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Int64Array] | None:
-        """What the steps see of the prefixes, if they can tell few of them apart; else that is not asked again."""
+        """Return the columns by which the steps tell prefixes apart; None if most are distinct.
+
+        In the latter case the question is not asked again.
+        """
         keys = self._keys(_without_finished(prefixes, steps))
         if keys and self._n_distinct(keys) > len(prefixes) * MOST_LOOKS:
             self._distinct.add(-len(steps))
@@ -228,7 +234,7 @@ class Summing:
         return keys
 
     def _gathered(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
-        """The prefixes bound to the first step, those that look alike to the others as one as far as there is room."""
+        """Bind the first step; merge prefixes that are equal for the others, within the buffer."""
         rest = steps[1:]
         held: list[Prefixes] = []
         n_rows, most = 0, FIRST_ROOM
@@ -250,23 +256,23 @@ class Summing:
             yield from self.alike(held, rest)
 
     def _extended(self, prefixes: Prefixes, step: Step) -> Iterator[Prefixes]:
-        """The prefixes bound to a step, piece by piece."""
+        """Bind a step; yield the prefixes in pieces."""
         for _, piece in self.join.extend(prefixes, step):
             if len(piece):
                 yield piece
 
     def _sum(self, prefixes: Prefixes) -> int:
-        """The sum of the weights."""
+        """Return the sum of the weights."""
         return len(prefixes) if prefixes.weights is None else exact_sum(self.join.backend, prefixes.weights)
 
     def _tells_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
-        """Whether no two prefixes look alike to the steps, as they see all variables."""
+        """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
         seen = seen.union(*(step.spoken for step in steps))
         return seen.issuperset(prefixes.order)
 
     def alike(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
-        """The pieces as one in which no two prefixes look alike to the steps; or as they are, if few do."""
+        """Merge pieces into one without equal prefixes; return them unchanged if few are equal."""
         backend, n = self.join.backend, sum(map(len, pieces))
         if n < FEWEST:
             return pieces
@@ -299,7 +305,10 @@ class Summing:
         return [Prefixes(found.order, found.values, sums, found.layout, found.positions)]
 
     def _is_dear(self, steps: tuple[Step, ...]) -> bool:
-        """Whether the steps may cost more than putting prefixes together does; some go through the last one first."""
+        """Return whether the steps may cost more than merging prefixes does.
+
+        Some prefixes run the last step first, as a measurement.
+        """
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last
@@ -308,14 +317,14 @@ class Summing:
         return cost > SORTING * rows
 
     def _most_distinct(self, steps: tuple[Step, ...]) -> float:
-        """The share of different prefixes up to which it pays to put them together."""
+        """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else 0.7
         return 1 - SORTING * rows / max(1, cost)
 
     def _mass(self, piece: Prefixes) -> float:
-        """What no sum of some of these prefixes' weights, times a weight of each other atom, exceeds."""
+        """Return an upper bound of weight sums of these prefixes, times a weight of each other atom."""
         most = self.join.most_weight
         if most is None:
             return math.inf
@@ -326,7 +335,10 @@ class Summing:
         return largest(self.join.backend, piece.weights)[0] * len(piece) * most
 
     def _keys(self, prefixes: Prefixes) -> list[Int64Array]:
-        """What tells prefixes apart; first where atoms stand that lack the newest variable: ranges are shared so."""
+        """Return the columns that tell prefixes apart.
+
+        Positions in atoms without the newest variable come first, so that ranges are shared.
+        """
         shared: list[Int64Array] = []
         others: list[Int64Array] = []
         at = 0
@@ -338,7 +350,7 @@ class Summing:
         return [*shared, *others, *prefixes.values.values()]
 
     def _n_distinct(self, keys: Sequence[Int64Array]) -> float:
-        """About how many rows are different, by the places in a table that their hashes leave empty."""
+        """Estimate the number of distinct rows, by empty slots of a hash table."""
         backend, n = self.join.backend, len(keys[0])
         size = 1 << (2 * n - 1).bit_length()
         table = backend.xp.zeros(size, np.bool_)
@@ -348,7 +360,7 @@ class Summing:
 
 
 def _without_finished(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
-    """The prefixes with those values only that the steps ask for."""
+    """Return the prefixes with only the values that the steps read."""
     asked = frozenset[str]().union(*(step.spoken for step in steps))
     if asked.issuperset(prefixes.values):
         return prefixes
@@ -362,6 +374,6 @@ def _weights(prefixes: Prefixes, xp: Any) -> Int64Array:
 
 
 def _one(prefixes: Prefixes, weight: int, xp: Any) -> Prefixes:
-    """All prefixes as one, of this weight: nothing tells them apart."""
+    """Merge all prefixes, which are equal, into one of this weight."""
     first = prefixes.take(xp.zeros(1, np.int64), xp)
     return Prefixes(first.order, first.values, xp.full(1, weight, np.int64), first.layout, first.positions)

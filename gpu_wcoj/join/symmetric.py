@@ -1,18 +1,18 @@
-"""Counts of a change where atoms of the body are each other's images: one delta path stands for those of all of them.
+"""Counts of a change with automorphic atoms: one delta path counts for a whole orbit.
 
-Let R change from b to a = b + d, and let Q(x, y) be the sum of weights where two atoms over R, which are each other's
-images, see x and y. Then Q(x, y) = Q(y, x), and what the delta rule adds up for the two is
+Let R change from b to a = b + d, and let Q(x, y) be the sum of weights if two automorphic atoms over R contain x and y.
+Then Q(x, y) = Q(y, x), and the delta rule's sum for the two is
 
     Q(d, b) + Q(a, d) = 2 Q(d, b) + Q(d, d)
 
-For three atoms that change places in a circle, Q(x, y, z) = Q(y, z, x), and likewise
+For three atoms that are permuted in a cycle, Q(x, y, z) = Q(y, z, x), and likewise
 
     Q(d, b, b) + Q(a, d, b) + Q(a, a, d) = 3 Q(d, a, b) + Q(d, d, d)
 
-Other atoms are seen alike by all images: orbits are numbered one after the other, so that those before are seen after
-the tick, and those behind before it. What is left beside the one path joins changes with each other, which are few.
+Other atoms are seen in the same state by the whole orbit: orbits are ordered; those before are seen after the tick, and
+those behind before it. The remaining term joins changes with each other, which are few.
 
-Rows are listed by the delta rule as it is: there, every image brings rows of its own.
+Rows are listed by the plain delta rule: there, every atom of an orbit derives different rows.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 CHANGES = "#changes"
-"""Behind the name of a relation, its changes of this tick as if they were all of it."""
+"""Suffix of a relation's name for its changes of this tick, used as a relation."""
 
 FEW_ROWS = 64
-"""Of so many changed rows it is looked at whether any two can meet at all."""
+"""Changed rows up to which their values are compared, to see whether any two can join."""
 
 _Links = tuple[tuple[int, int], ...]
-"""Levels of a change whose values have to meet, if rows of it join with each other."""
+"""Levels of a change whose values have to meet if its rows join with each other."""
 
 
 @dataclass(eq=False)
 class _Share:
-    """A join over some paths, and what the whole join calls them."""
+    """A join over some paths, and their indices in the full join."""
 
     join: IncrementalGenericJoin
     numbers: Sequence[int]
@@ -49,8 +49,8 @@ class _Share:
 class SymmetricCount:
     """The counts of one join by its `Symmetry`.
 
-    The join is told what has been done for them: along a path under its number, and among changes under that and the
-    number of all paths.
+    The work is reported to the join: along a path under its index, and among changes under that plus the number of all
+    paths.
     """
 
     whole: IncrementalGenericJoin
@@ -74,7 +74,7 @@ class SymmetricCount:
         self._several, self._once, self._within = map(self._share, (several, once, within))
 
     def count(self, phase: int) -> int:
-        """As `IncrementalGenericJoin.count`."""
+        """Return the result of `IncrementalGenericJoin.count`."""
         if all(one.delta(phase) is None for one in self.whole.positive):
             return 0
         order, execution = self.symmetry.order, self.whole.execution
@@ -86,15 +86,15 @@ class SymmetricCount:
                 batch = self.whole.arrangements[_of_state(key)].delta(phase)
                 changes.spine = Spine() if batch is None else Spine((batch if execution.weighted else _rows(batch),))
             within = self._counted(self._within, phase, 1)
-        finally:  # nothing of the tick is kept
+        finally:  # drop the tick's changes
             for changes in self._changes.values():
                 changes.spine = Spine()
-        if not execution.weighted:  # every change brings the sign, which `count` has put to one of them
+        if not execution.weighted:  # each change has a sign; `count` applied one of them
             within *= execution.phases[phase] ** (order - 1)
         return total + within
 
     def _may_meet(self, key: ArrangementKey, links: _Links, phase: int) -> bool:
-        """Whether rows of a change may join with each other, as far as that is told at once."""
+        """Return whether rows of a change may join with each other, by a quick test."""
         batch = self.whole.arrangements[key].delta(phase)
         if batch is None or batch.n_rows > FEW_ROWS or batch.backend.device is not None:
             return batch is not None
@@ -117,7 +117,7 @@ class SymmetricCount:
         return found
 
     def _among_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
-        """The path, and its variants, with changes in the place of these atoms."""
+        """Return the path, and its variants, with changes in place of these atoms."""
         others = tuple(self._of_change(use) if use.atom in atoms else use for use in path.others)
         return replace(path, others=others, variants=tuple(self._among_changes(one, atoms) for one in path.variants))
 
@@ -134,12 +134,12 @@ class SymmetricCount:
 
 
 def _seeing(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
-    """The path, and its variants, seeing these atoms after the tick and the others before it."""
+    """Return the path, and its variants, seeing these atoms after the tick and others before it."""
     return replace(path, after=after, variants=tuple(_seeing(one, after) for one in path.variants))
 
 
 def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
-    """Where the variables of a path's seed stand in these atoms, as levels of the seed."""
+    """Return the levels of a path's seed that hold its variables, and those of these atoms."""
     found = set()
     for use in path.others:
         for column, name in zip(use.key.order, use.variables, strict=True):
@@ -153,5 +153,5 @@ def _of_state(key: ArrangementKey) -> ArrangementKey:
 
 
 def _rows(batch: IndexedZSet) -> IndexedZSet:
-    """The rows of one phase of a set's change, those that go as well, as rows that there are."""
+    """Return the rows of one phase of a set's change, deleted ones, too, with weight 1."""
     return batch if batch.weights is None else IndexedZSet(batch.values, batch.offsets, None, batch.backend)

@@ -1,4 +1,4 @@
-"""Plans of counts along fewer paths: which atoms of a body are each other's images, and whose path stands for them."""
+"""Plans of counts by symmetry: orbits of automorphic atoms and their representatives."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Atoms of a body that are each other's images if its variables are renamed; see `gpu_wcoj.join.symmetric`.
+    """An automorphism of a body that permutes its atoms; see `gpu_wcoj.join.symmetric`.
 
     Attributes
     ----------
     order
-        After so many renamings all is as before: 2 or 3.
+        Order of the automorphism: 2 or 3.
     orbits
-        The numbers of atoms that change places, `order` of them each or one, in order of their first.
+        Indices of the atoms of each orbit, `order` of them or one, ordered by the first.
     taken
-        Per orbit, the one whose path is counted for all.
+        Per orbit, the atom whose path is counted for all.
     """
 
     order: int
@@ -24,7 +24,9 @@ class Symmetry:
     taken: tuple[int, ...]
 
     def after(self, at: int) -> frozenset[int]:
-        """The atoms that the path of an orbit sees after the tick: those of orbits before, and of its own all but one.
+        """Return the atoms that the path of an orbit sees after the tick.
+
+        Those of previous orbits, and of its own orbit all but its atom and one more.
 
         Examples
         --------

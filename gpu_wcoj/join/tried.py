@@ -1,8 +1,8 @@
-"""What it costs to count a path's bindings from many rows, by some of them, before that is done.
+"""Cost estimates of counting a path's bindings from many rows, by a sample.
 
-Prefixes that look alike to the steps go on as one, so one more costs nothing where others like it are there.
-Rows are drawn from those that do not look alike: from the nodes of a trie that begins with what the steps see, or by
-the hashes of that. What looks alike only later on is taken to be different.
+Prefixes that are equal for the steps are merged, so a prefix costs nothing if equal ones exist. The sample is therefore
+drawn from distinct prefixes: from the nodes of a trie whose first levels are the variables that the steps read, or by
+hashes of these. Prefixes that become equal only later count as distinct.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 TRIED = 128
-"""Rows that are drawn."""
+"""Rows in the sample."""
 
 DRAWS = 16, TRIED
-"""So many of them are tried, more and more while that is cheap."""
+"""Sizes of successive samples, in rows; a larger one follows if the first was cheap."""
 
 MOST_SPENT = 1 << 21
-"""No more is tried once so much has been spent on a path, in candidates; what may be spent in any case."""
+"""Cost of samples of a path, in candidates, after which no further sample is drawn.
+
+It is also the least limit of a sample's cost."""
 
 FAR = 8.0
-"""If the few rows tell a cost that is so many times away from what matters, no more of them are tried."""
+"""Factor between an estimate and the relevant costs beyond which sampling stops."""
 
 SECOND = 0.05
-"""Of what a path costs, how much may be spent on more of them where it is only asked which path is the cheapest."""
+"""Fraction of a path's cost that a larger sample may cost to find the cheapest path."""
 
 HASHED = 8 * TRIED
-"""About so many rows are looked at for which of them look alike."""
+"""Rows whose hashes are compared, approximately."""
 
 MOST_HASHED = 1 << 20
-"""More rows than this are not hashed."""
+"""Rows above which they are not hashed."""
 
 
 def seen_of(path: DeltaPath) -> frozenset[str]:
-    """The variables of a path's seed that its steps see.
+    """Return the variables of a path's seed that its steps read.
 
     Examples
     --------
@@ -66,16 +68,16 @@ def seen_of(path: DeltaPath) -> frozenset[str]:
 
 @dataclass(eq=False)
 class _Depth:
-    """What a sum did with all prefixes that had so many steps left.
+    """Measurements of a sum at one number of remaining steps.
 
     Attributes
     ----------
     rows
-        Prefixes that were written.
+        Prefixes written.
     places
-        How many prefixes the steps can tell apart, if that is known.
+        Upper bound of the prefixes that the steps can tell apart, if there is one.
     below
-        What is written for all of these together, if that is known.
+        Prefixes written for all of these together, if that is known.
     """
 
     prefixes: int = 0
@@ -87,7 +89,7 @@ class _Depth:
 
 @dataclass(eq=False)
 class _Traced(Summing):
-    """As `Summing`; what is done at each depth is told apart."""
+    """A `Summing` that measures each depth separately."""
 
     depths: dict[int, _Depth] = field(default_factory=dict, init=False)
     _at: int = field(default=-1, init=False)
@@ -96,7 +98,7 @@ class _Traced(Summing):
         self._mark = self.allowance.cost(self.join), self.allowance.rows
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
-        """See `Summing.total`."""
+        """Return `Summing.total`, measured."""
         outer = self._at
         self._pass_to(len(steps))
         depth = self.depths[len(steps)]
@@ -113,7 +115,7 @@ class _Traced(Summing):
         return found
 
     def _pass_to(self, depth: int) -> None:
-        """What has been done since the last call was done at the depth of then."""
+        """Charge the work since the last call to the previous depth, and continue at `depth`."""
         now = self.allowance.cost(self.join), self.allowance.rows
         own = self.depths.setdefault(self._at, _Depth())
         own.cost += now[0] - self._mark[0]
@@ -122,7 +124,7 @@ class _Traced(Summing):
         self.depths.setdefault(depth, _Depth())
 
     def cost_of(self, share: float) -> float:
-        """What it costs to sum over so many times as many prefixes, where no depth has more than can be told apart."""
+        """Return the cost of `share` times as many prefixes, limited by the distinct ones a depth."""
         total = 0.0
         for _, depth in sorted(self.depths.items(), reverse=True):
             if depth.prefixes == 0:
@@ -138,20 +140,20 @@ class _Traced(Summing):
 
 @dataclass(eq=False)
 class Trial:
-    """What it costs to count a path from many rows, by some of them.
+    """The estimated cost of counting a path from many rows, by a sample.
 
     Attributes
     ----------
     batches
-        Most of the rows, in each of the path's seed orders.
+        The largest batch of the rows, in each of the path's seed orders.
     n_rows
-        How many there are.
+        Number of all rows.
     join
-        What it has cost up to now is in its allowance.
+        The join; its allowance holds the cost so far.
     of_sets
         Whether all relations are sets.
     cost
-        As far as is known; infinite before any row was tried, and where that takes more than it may.
+        The estimate; infinite before a sample was drawn, and if the sample exceeded its limit.
     """
 
     path: DeltaPath
@@ -170,7 +172,7 @@ class Trial:
         return _drawn(self.path, self.batches)
 
     def draw(self, draws: int) -> bool:
-        """Try about so many rows; whether more of them would tell more."""
+        """Draw a sample of about `draws` rows; return whether a larger one would be better."""
         if self.cost == 0.0:
             return False
         path, join = self.path, self.join
@@ -190,16 +192,19 @@ class Trial:
 
     @property
     def least(self) -> int:
-        """What it costs to begin."""
+        """Cost of binding the seeds."""
         return cost_of_binding(self.path, self.n_rows, self.join)
 
     def is_dear(self, draws: int) -> bool:
-        """Whether after so many of them the rest would cost much of what the path does."""
+        """Return whether, after `draws` rows, a full sample would cost much of the path's cost."""
         return self.join.allowance.cost(self.join) * DRAWS[-1] > SECOND * self.cost * draws
 
 
 def tried(trial: Trial, least: float, most: float) -> float:
-    """About what it costs to count a path, more roughly if that is far less than `least` or far more than `most`."""
+    """Estimate the cost of counting a path.
+
+    The estimate is rougher if it is far below `least` or far above `most`.
+    """
     for draws in DRAWS:
         if not trial.draw(draws) or trial.cost * FAR < least or trial.cost > most * FAR:
             break
@@ -207,17 +212,18 @@ def tried(trial: Trial, least: float, most: float) -> float:
 
 
 def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
-    """About what it costs to count along each of these paths; more roughly where it is far more than along another.
+    """Estimate the costs of counting along each of these paths.
 
-    Of a path that costs more to begin with than another one does in all, only that is said.
+    Estimates are rougher for paths that are far more expensive than another. If binding a path's seeds costs more than
+    another path in total, only that cost is returned.
 
     Parameters
     ----------
     worth
-        What a count may cost for it to matter what it costs.
+        The cost below which it matters what a count costs.
     only_cheapest
-        Whether it is only asked which path is the cheapest. Then no more rows are tried where that would cost much of
-        what the path does.
+        Whether only the cheapest path matters. Then no larger sample is drawn if that would cost much of what the path
+        does.
     """
     least = {number: trial.least for number, trial in trials.items()}
     costs: dict[int, float] = {}
@@ -226,7 +232,7 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
         more = []
         for number in left:
             if min(costs.values(), default=float("inf")) < least[number]:
-                continue  # another path costs less than this one does to begin with
+                continue  # another path costs less in total than this one's seeds
             if trials[number].draw(draws):
                 more.append(number)
             costs[number] = trials[number].cost
@@ -236,7 +242,7 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
             left = [number for number in left if not trials[number].is_dear(draws)]
             left = left if len(left) > 1 else []
     for number in sorted(trials.keys() - costs.keys(), key=least.__getitem__):
-        if least[number] < min(costs.values()):  # more rows have told that the others cost more
+        if least[number] < min(costs.values()):  # larger samples have raised the other estimates
             trials[number].draw(DRAWS[0])
             costs[number] = trials[number].cost
         else:
@@ -245,7 +251,7 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
 
 
 def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64Array], float]:
-    """Rows that look different to the steps, by the variables of the path's seed; and how many such rows there are."""
+    """Return rows that are distinct for the steps, by seed variables, and their total number."""
     seen = seen_of(path)
     for use, batch in zip(path.seeds, batches, strict=True):
         level = next((at for at in range(len(seen), 0, -1) if seen == frozenset(use.variables[:at])), 0)
@@ -269,7 +275,7 @@ def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64A
 
 
 def _below(path: DeltaPath, use: AtomUse, batch: IndexedZSet, level: int) -> list[Int64Array]:
-    """Of some nodes of a level one row each, by the variables of the path's seed."""
+    """Return one row for each of some nodes of a level, by the variables of the path's seed."""
     xp = batch.backend.xp
     n = len(batch.values[level])
     node = xp.arange(0, n, max(1, n // TRIED))

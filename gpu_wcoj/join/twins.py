@@ -1,6 +1,6 @@
-"""Counts of the last two steps where both have the same values: pairs of these, which nobody lists.
+"""Counts of the last two steps if both have the same values: ordered or distinct pairs.
 
-They take two of them in order, or two different ones.
+The pairs are counted by a formula and not listed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def twins(one: Step, other: Step) -> str | None:
-    """How the second step's values are compared with the first's, if nothing else tells the two apart; else None.
+    """Return the comparison of two steps that have the same values otherwise; else None.
 
     Examples
     --------
@@ -44,7 +44,10 @@ def twins(one: Step, other: Step) -> str | None:
 
 
 def found_of_twins(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step) -> int | None:
-    """The sum over prefixes of sets of their weights times the ways to bind both steps; None if they are no twins."""
+    """Return the sum over prefixes of weights times bindings of both steps, for sets.
+
+    The result is None if the steps are not twins.
+    """
     link = twins(one, other)
     if link is None or _sources(join, prefixes, one) != _sources(join, prefixes, other):
         return None
@@ -59,7 +62,7 @@ def found_of_twins(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step
 
 
 def _sources(join: GenericJoin, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
-    """Where the values of a step come from, which is the last one of its atoms."""
+    """Return the sources of a step's values: arrangement, bound variables and batches an atom."""
     depth = dict(prefixes.layout)
     found: set[tuple[object, ...]] = set()
     for atom in step.atoms:

@@ -13,7 +13,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array, backend: Backend) -> Int64Array:
-    """Weight of each row, from its position in each batch (-1: absent), added modulo 2^64."""
+    """Return the weight of each row, by its positions in the batches (-1: absent), modulo 2^64."""
     if backend.device is not None:
         return _sum_on_device(batches, positions, backend.xp)
     if positions.shape[1] == 1:
@@ -36,7 +36,7 @@ def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array, back
 
 
 def _sum_on_device(batches: tuple[IndexedZSet, ...], positions: Int64Array, xp: Any) -> Int64Array:
-    """`sum_of_weights` without knowing how many rows a batch holds, which a device would be waited for."""
+    """Return `sum_of_weights` without reading sizes of batches, which waits for a device."""
     total: Int64Array = xp.zeros(positions.shape[1], np.int64)
     for row, batch in enumerate(batches):
         position = positions[row]
@@ -50,12 +50,14 @@ def _sum_on_device(batches: tuple[IndexedZSet, ...], positions: Int64Array, xp: 
 def weights_of_rows(
     batches: Sequence[IndexedZSet], column_of: Sequence[int], matrix: Int64Array, backend: Backend
 ) -> Int64Array:
-    """Per column of `matrix`, the weight that the batches have for it together, modulo 2^64; there is a batch.
+    """Return the weight of each column of `matrix` in all batches, modulo 2^64.
+
+    There is at least one batch.
 
     Parameters
     ----------
     column_of
-        Which row of `matrix` holds the values for each level.
+        The row of `matrix` that holds the values of each level.
     """
     columns_of = [column_of] * len(batches)
     if backend.device is not None:

@@ -1,6 +1,6 @@
-"""A rule's join over the whole of what its atoms hold at one moment of a tick, to be counted rather than listed.
+"""Full recomputation: a rule's join over all rows at one moment of a tick, counted.
 
-Any of its delta paths serves: its atom gives all of its rows as seeds, and every other one is seen whole.
+Any of the delta paths serves: its atom provides all of its rows as seeds, and the other atoms are seen in full.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ BLOCK_ROWS = 1 << 20
 """Seeds that are bound at once."""
 
 FEWEST_SEEDS = 16
-"""A thread is not worth fewer seeds than this."""
+"""Seeds a thread below which a further thread does not pay."""
 
 WHOLE = -1
-"""Where the work of a tick is kept by the numbers of delta paths, that of whole counts has this one."""
+"""Path index under which the work of full recomputations is recorded."""
 
 THREAD = 3 << 20
-"""What a count has to cost for each thread that takes part, in candidates: starting one takes time."""
+"""Cost of a count, in candidates, for each thread that takes part: starting one takes time."""
 
 SAMPLED, GIVEN_UP = "#sampled", "#given up"
-"""Beside the steps of a whole count: what all samples did that decide on one, and all counts that cost too much."""
+"""Names of steps of a full recomputation: the work of all samples, and of abandoned counts."""
 
 Batches = tuple[IndexedZSet, ...]
 
 
 @dataclass(eq=False)
 class Moment:
-    """What arrangements hold before one of a tick's phases, or after the last one, each found once."""
+    """The contents of arrangements before a phase of a tick, or after the last one, cached."""
 
     phase: int
     _compact: dict[ArrangementKey, IndexedZSet] = field(default_factory=dict, init=False)
 
     def batches(self, arrangement: Arrangement) -> Batches:
-        """All of it, as it is kept."""
+        """Return all rows, as the arrangement's batches."""
         return arrangement.before(self.phase)
 
     def compact(self, arrangement: Arrangement) -> IndexedZSet:
-        """All of it in one batch. O(n)."""
+        """Return all rows in one batch. O(n)."""
         found = self._compact.get(arrangement.key)
         if found is None:
             whole = Spine(self.batches(arrangement)).compact().batches
@@ -66,12 +66,12 @@ class Moment:
 
 @dataclass(eq=False)
 class WholeJoin:
-    """One rule at one moment; it negates and joins, and calculates nothing.
+    """One rule at one moment; it may negate, and calculates nothing.
 
     Attributes
     ----------
     join
-        The rule.
+        The rule's join.
     """
 
     join: IncrementalGenericJoin
@@ -81,7 +81,7 @@ class WholeJoin:
         return self.join.arrangements[use.key]
 
     def generic(self, number: int, most: float | None = None) -> CostedJoin | None:
-        """The join over the other atoms of a path, and what it may cost; None if one of all atoms is empty."""
+        """Return the join over the other atoms of a path, with a cost limit; None if one is empty."""
         path, execution = self.join.query.paths[number], self.join.execution
         batches = {use.atom: self.moment.batches(self._arrangement(use)) for use in path.others}
         seeds = self.moment.batches(self._arrangement(path.seed))
@@ -99,21 +99,21 @@ class WholeJoin:
         return costed_in(join, execution, most)
 
     def rows(self, path: DeltaPath) -> int:
-        """How many rows the path's atom has, those that cancel counted twice."""
+        """Return the number of rows of the path's atom; rows that cancel count twice."""
         return sum(map(len, self.moment.batches(self._arrangement(path.seed))))
 
     def seeds(self, path: DeltaPath, generic: GenericJoin) -> Seeds:
-        """All rows of the path's atom, in the order that serves best."""
+        """Return all rows of the path's atom, in the best order."""
         whole = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
         return seed_rows(path, whole, generic, first_variables([path], whole[:1], [generic])[0])
 
     def tried(self, numbers: Sequence[int], most: float | None = None, worth: float = float("inf")) -> dict[int, float]:
-        """About what these paths cost, by samples of their seeds; infinite if to try one costs more than `most`.
+        """Estimate the costs of these paths by samples; infinite if a sample costs more than `most`.
 
-        If it costs far more than `worth` or than another, the sample is a small one; without `most`, also if a larger
-        one would cost much of what the path does.
+        If a path costs far more than `worth` or than another, the sample is small; without `most`, also if a larger one
+        would cost much of the path's cost.
         """
-        from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared  # which counts of a state need
+        from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared  # needed by full recomputations
 
         trials: dict[int, Trial] = {}
         for number in numbers:
@@ -128,12 +128,14 @@ class WholeJoin:
         return costs
 
     def least(self, number: int) -> int:
-        """What it costs to begin with the path."""
+        """Return the cost of binding the path's seeds."""
         path, generic = self.join.query.paths[number], self.generic(number)
         return 0 if generic is None else cost_of_binding(path, self.rows(path), generic)
 
     def total(self, number: int, most: float | None = None, expected: float = float("inf")) -> tuple[int, int]:
-        """The sum of the weights of all bindings, along a path; and what it cost, about what was `expected`.
+        """Return the sum of the weights of all bindings along a path, and its cost.
+
+        The number of threads follows the `expected` cost.
 
         Raises
         ------
@@ -172,20 +174,20 @@ class WholeJoin:
         counted: list[tuple[int, int]] = []
         results = (block(at)[0] for at in range(n_blocks)) if alone else in_order(block, n_blocks, threads)
         try:
-            counted.extend(results)  # keeps those of before where one is an error
-        finally:  # of those that run ahead of the first that gives up, it is chance how far they have come
+            counted.extend(results)  # keeps earlier results if one raises an error
+        finally:  # blocks behind the first failed one have done an arbitrary part of their work
             did = [begun[at] for at in range(len(counted) + 1) if at in begun]
             report(self.join, did, "" if len(counted) == n_blocks else GIVEN_UP)
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
 
 
 def costed_in(join: GenericJoin, execution: Execution, most: float | None = None) -> CostedJoin:
-    """The join, with nothing counted yet and what it may cost; with a meter of its own where joins are measured."""
+    """Return the join with a cost limit, and with a meter where joins are measured."""
     return costed(join, most, Meter(WHOLE, 0, {}) if execution.measures else None)
 
 
 def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str = "") -> None:
-    """Let what these joins have done by now count as work of a rule's tick, under one name if there is one."""
+    """Record the work of joins as work of a rule's tick, under one name if there is one."""
     for one in did:
         work = dict(one.work)
         if name and work:
