@@ -1,4 +1,4 @@
-"""An arrangement: one relation, perhaps selected, in one attribute order; shared by all atoms that need it."""
+"""An arrangement: one relation, possibly filtered, in one attribute order, shared by atoms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
 ComparedColumns = tuple[int, str, int | None, int | None]
-"""A column, an operator, and another column or else a code."""
+"""A column, an operator, and another column or a code."""
 
 COMPARE: dict[str, Callable[..., Any]] = {
     "=": operator.eq,
@@ -27,15 +27,16 @@ COMPARE: dict[str, Callable[..., Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""Comparison operators by symbol."""
 
 
 class ArrangementKey(NamedTuple):
-    """What an arrangement holds.
+    """The relation, attribute order and filter of an arrangement.
 
     Attributes
     ----------
     relation
-        Its relation.
+        The relation.
     order
         The relation's columns, outermost level first.
     constants
@@ -61,16 +62,16 @@ class ArrangementKey(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows of the relation are here."""
+        """True if all rows of the relation are in the arrangement."""
         return not (self.constants or self.equal or self.compared)
 
     @property
     def selection(self) -> tuple[object, ...]:
-        """What two keys share that hold the same rows."""
+        """The part of the key that determines the rows; equal for keys with the same rows."""
         return self.relation, self.constants, self.equal, self.compared, frozenset(self.order)
 
     def select(self, columns: Sequence[Int64Array], backend: Backend) -> Int64Array | None:
-        """Positions of the rows that belong here; None for all of them. Waits once for a device."""
+        """Return positions of the rows that pass the filter; None for all. Waits once for a device."""
         if self.is_whole:
             return None
         xp = backend.xp
@@ -87,7 +88,7 @@ class ArrangementKey(NamedTuple):
         return positions(backend, mask)[0]
 
     def _holds(self, row: Sequence[int]) -> bool:
-        """Whether one row belongs here."""
+        """Return whether one row passes the filter."""
         return (
             all(row[column] == code for column, code in self.constants)
             and all(row[left] == row[other] for left, other in self.equal)
@@ -117,7 +118,7 @@ class PhaseRows:
         return len(self.columns[0])
 
     def weight_column(self, xp: Any = np) -> Int64Array:
-        """The weight of every row; `xp` is the array module of the columns."""
+        """Return the weight of every row; `xp` is the array module of the columns."""
         if not isinstance(self.weights, int):
             return self.weights
         column: Int64Array = xp.full(len(self), self.weights, np.int64)
@@ -125,7 +126,7 @@ class PhaseRows:
 
     @cached_property
     def sign(self) -> int | None:
-        """The one weight of all rows, where it is known or they are all 1; found once for all arrangements."""
+        """The weight of all rows if it is given as one or all are 1; computed once."""
         if isinstance(self.weights, int):
             return self.weights
         return 1 if bool((self.weights == 1).all()) else None
@@ -137,8 +138,8 @@ class Arrangement:
     A set's tick has two phases, deletions and then insertions; a bag's has one. `before` and `after` are lists of
     batches that share all arrays with the state.
 
-    The tick is going to be committed, and its batches merged into others then. With `merges_early` that is done when a
-    join first asks for the state after the tick: what it looks up stands in fewer batches, and the commit takes them.
+    The commit merges the tick's batches into the others. With `merges_early` this is done when a join first reads the
+    state after the tick: lookups then search fewer batches, and the commit uses the result.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Arrangement:
         return IndexedZSet.empty(len(self.key.order), self.backend)
 
     def index(self, rows: PhaseRows) -> IndexedZSet:
-        """Rows of the relation as a batch in this order. O(n log n)."""
+        """Return rows of the relation as a batch in this order. O(n log n)."""
         key = self.key
         if len(rows) == 0:
             return self._nothing
@@ -191,17 +192,17 @@ class Arrangement:
         return IndexedZSet.from_sorted(columns, weights, backend)
 
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
-        """Index this tick's change, phase by phase; the state does not move yet."""
+        """Index this tick's change, phase by phase; the state does not change yet."""
         self.pending = tuple(self.index(rows) for rows in phases)
 
     def delta(self, phase: int) -> IndexedZSet | None:
-        """This tick's batch of one phase; None if nothing changes."""
+        """Return this tick's batch of one phase; None if it is empty."""
         if phase < len(self.pending) and self.pending[phase].n_rows:
             return self.pending[phase]
         return None
 
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
-        """Batches of the state before this phase."""
+        """Return the batches of the state before this phase."""
         self._was_read = True
         batches = self.spine.batches
         if phase == 0 or not self.pending:
@@ -214,16 +215,16 @@ class Arrangement:
         return batches
 
     def after(self, phase: int) -> tuple[IndexedZSet, ...]:
-        """Batches of the state after this phase."""
+        """Return the batches of the state after this phase."""
         return self.before(phase + 1)
 
     def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """Batches of the committed state."""
+        """Return the batches of the committed state."""
         self._was_read = True
         return self.spine.batches
 
     def committed(self) -> Spine:
-        """The spine that `commit` would install. Moves nothing, so that a failure here leaves the state."""
+        """Return the spine that `commit` would install; changes nothing, even if it fails."""
         if self._merged is not None and self._merged[0] is self.spine and self._merged[1] is self.pending:
             return self._merged[2]
         found = self._with_pending()
@@ -240,7 +241,7 @@ class Arrangement:
         return self.spine.insert(change, is_idle=not self._was_read)
 
     def commit(self, spine: Spine | None = None) -> None:
-        """End the tick: what was pending becomes state."""
+        """End the tick: the pending change becomes state."""
         for batch in self.pending:
             batch.forget_rows()
         self.spine = self.committed() if spine is None else spine
@@ -249,12 +250,12 @@ class Arrangement:
         self._was_read = False
 
     def discard(self) -> None:
-        """Forget what is pending."""
+        """Drop the pending change."""
         self._merged = None
         self.pending = ()
 
     def columns(self) -> tuple[list[Int64Array], Int64Array]:
-        """The committed rows in this order, consolidated, and their weights. O(n)."""
+        """Return the committed rows in this order, consolidated, and their weights. O(n)."""
         whole = self.spine.compact().batches
         if not whole:
             nothing: Int64Array = self.backend.xp.empty(0, np.int64)
@@ -263,6 +264,9 @@ class Arrangement:
 
 
 def _in_order(columns: Sequence[Int64Array], backend: Backend) -> list[Int64Array]:
-    """These distinct rows, sorted: unlike `distinct_rows` without their number, which a device would be waited for."""
+    """Sort distinct rows.
+
+    Unlike `distinct_rows` this does not count them, so it does not wait for a device.
+    """
     order = backend.kernels.lexsort(columns)
     return [column[order] for column in columns]

@@ -1,12 +1,12 @@
 """A spine: the history of one arrangement as a few immutable batches, largest first.
 
-Sizes are geometric with ratio `RATIO`: a new batch is merged into the one before it while it is larger than that
-one's share, so N rows stand in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and a row pays for
-about RATIO rows at most in every batch that it is merged into on its way into the largest. Deep tries take longer to
-merge, so the ratio falls with the depth. Merging never happens between a tick's evaluation and its commit, and never
-changes a batch that a reader holds.
+Sizes are geometric with ratio `RATIO`: a new batch is merged into the previous one while it exceeds that batch's size
+divided by the ratio. N rows are therefore in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and on its way
+into the largest batch a row is copied at most about RATIO times for every batch that it is merged into. Merging deep
+tries takes longer, so the ratio decreases with the depth. Batches are never merged between a tick's evaluation and its
+commit, and a batch that a reader holds is never changed.
 
-A large one in which no join of the tick has looked anything up need not have few batches: until one does, sizes are
+A large arrangement in which no join of the tick has looked anything up may have more batches: until one does, sizes are
 geometric with ratio `IDLE_RATIO`.
 """
 
@@ -20,26 +20,29 @@ import numpy as np
 from gpu_wcoj.zset.index import IndexedZSet
 
 RATIO = 64
+"""Ratio of the sizes of consecutive batches."""
 MOST_BATCHES = 4
+"""Number of batches of a spine at most."""
 IDLE_RATIO, IDLE_ROWS = 2, 1 << 14
+"""Ratio of batch sizes of an idle spine, and the least rows of its largest batch for that."""
 DEAD_FLOOR = 256
-"""Fewer cancelled rows than this under one key never force a merge."""
+"""Cancelled rows under one key below which they never force a merge."""
 
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """When batches merge.
+    """Conditions under which batches merge.
 
     Attributes
     ----------
     ratio
-        A batch of two levels merges into the one before it once it has more than 1 / ratio of its rows; one of more
+        A batch of two levels merges into the previous one once it has more than 1 / ratio of its rows; one of more
         levels once it has more than that for every level below the first.
     most_batches
-        Batches kept at most.
+        Number of batches at most.
     patience
-        By how much the ratio of deep tries is less where the largest one is large: so it is merged less often, and not
-        those of all arrangements of a relation in one tick.
+        Divisor of the ratio of deep tries if the largest batch is large: they merge less often, and not those of all
+        arrangements of a relation in one tick.
     """
 
     ratio: float = RATIO
@@ -67,12 +70,12 @@ class Spine:
         return sum(map(len, self.batches))
 
     def insert(self, batch: IndexedZSet, is_idle: bool = False) -> Spine:
-        """The spine with one more batch; merges that are due are done. Amortised O(ratio) rows a tier.
+        """Return the spine with one more batch, after due merges. Amortised O(ratio) rows a tier.
 
         Parameters
         ----------
         is_idle
-            Whether nothing has been looked up in it of late.
+            Whether nothing was looked up in it recently.
         """
         if len(batch) == 0:
             return self
@@ -96,7 +99,7 @@ class Spine:
         return _dead_rows_pile_up(batches)
 
     def compact(self) -> Spine:
-        """All in one batch; nothing that has cancelled is left. O(n)."""
+        """Return the spine with all rows in one batch, without cancelled rows. O(n)."""
         batches = list(self.batches)
         merged_rows = self.merged_rows
         while len(batches) > 1:
@@ -113,11 +116,11 @@ def _is_due_when_idle(batches: list[IndexedZSet]) -> bool:
 
 
 def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
-    """Whether more than half of the rows of all, or under one top-level key, have cancelled.
+    """Return whether over half of all rows, or of the rows under a top-level key, are cancelled.
 
-    A negative row outside the largest batch stands for itself and the row it cancels. A single key forces a merge
-    only once its dead rows outweigh the square root of the state (and `DEAD_FLOOR`): until then probing them costs
-    less than the merge, and every deleted row pays for at most that square root of copied rows.
+    A negative row outside the largest batch counts for itself and the row it cancels. A single key forces a merge only
+    once its dead rows outweigh the square root of the state (and `DEAD_FLOOR`): until then probing them costs less than
+    the merge, and every deleted row pays for at most that square root of copied rows.
     """
     total = sum(map(len, batches))
     newest = batches[-1]
@@ -136,13 +139,16 @@ def _dead_rows_pile_up(batches: list[IndexedZSet]) -> bool:
 
 
 def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
-    """Whether that is so for a key of the newest batch; the others were looked at when they came. O(its rows log n)."""
+    """Return whether over half of the rows under a key of the newest batch are cancelled.
+
+    Keys of other batches were examined when these were inserted. O(rows of the newest batch * log n).
+    """
     xp = batches[-1].backend.xp
     keys = batches[-1].values[0].astype(np.int64)
     negative, width = xp.zeros(len(keys), np.int64), xp.zeros(len(keys), np.int64)
     for number, batch in reversed(list(enumerate(batches))):
         if number == 0 and not bool((negative >= floor).any()):
-            return False  # the largest batch is where looking costs most
+            return False  # searching the largest batch costs most
         position = batch.locate([keys])
         held, node = position >= 0, xp.maximum(position, 0)
         begin, end = batch.rows_below(node)
