@@ -1,4 +1,4 @@
-"""The kernels' signatures. Their docstrings are the specification that every backend and the reference follow.
+"""Signatures and specification of the kernels, which every backend and the reference follow.
 
 Terms: a *trie* of depth D is ``values[0..D-1]`` and ``offsets[0..D-2]``; the children of ``values[d][i]`` are
 ``values[d + 1][offsets[d][i] : offsets[d][i + 1]]``, ascending. Row i of a trie is the path to ``values[D-1][i]``.
@@ -21,12 +21,13 @@ IndexArray = npt.NDArray[np.intp]
 UInt64Array = npt.NDArray[np.uint64]
 BoolArray = npt.NDArray[np.bool_]
 Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
-"""(values, offsets, weights); weights None means that all are 1."""
+"""(values, offsets, weights); weights None: all are 1."""
 
 SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED, N_WORK = range(7)
-"""What a `work` array counts: the smallest counts summed over prefixes, candidates proposed, searches and mark tests,
-values marked for a group of prefixes, candidates that survived; and of the searches those that took a few loads, as
-what was searched is ranked."""
+"""Elements of a `work` array, and their number.
+
+Smallest counts summed over prefixes, candidates proposed, searches and mark tests, values marked for a group of
+prefixes, candidates that survived, and searches by rank, which take a few loads."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,11 +39,11 @@ class Level:
     values
         int32 or int64, the sorted runs of values.
     parent_offsets
-        int64, which run belongs to which node of the level above; None at the top level, which is one run.
+        int64, the runs of values by node of the level above; None at the top level, which is one run.
     weights
         int64, at the last level only; None if all are 1 or the level is not the last.
     record, support
-        What `Kernels.describe` made of the above, and what it needs kept alive, to which `Kernels.prepare` may add.
+        The result of `Kernels.describe`: a record, and arrays to keep alive, to which `Kernels.prepare` may add.
     """
 
     values: CodeArray
@@ -53,35 +54,44 @@ class Level:
 
 
 Choice = tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]
-"""A way to go on for n prefixes: their positions, int64 of shape (rows, n), and per atom, per batch of it, a row of
-these and the offsets that delimit the children of what the row points to."""
+"""An alternative next step of n prefixes: positions, int64 of shape (rows, n), and atoms.
+
+Per atom and batch of it: a row of the positions, and the offsets that delimit the children of its nodes."""
 
 
 class Kernels(Protocol):
-    """What a backend implements. Arrays go in and out on the backend's device; none is modified unless said.
+    """The operations of a backend.
+
+    Arrays go in and out on the backend's device; they are not modified unless stated.
 
     Attributes
     ----------
     measures_ranges
-        Whether `count_common` looks at no values of one atom alone, where that has no weights and there are no bounds.
+        Whether `count_common` reads no values of a single atom without weights and bounds.
     """
 
     name: str
     measures_ranges: bool
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
-        """Stable order that sorts rows by the first column, then the second, ...
+        """Return the stable order that sorts rows by the first column, then the second, ...
 
         One or more columns of shape (n,). O(n log n), one sort where the columns' ranges pack into one key.
         """
         ...
 
     def run_starts(self, columns: Sequence[Int64Array]) -> IndexArray:
-        """Positions at which a row differs from the one before it; 0 is the first of them. Empty for no rows. O(n)."""
+        """Return the positions at which a row differs from the one before it; the first is 0.
+
+        Empty for no rows. O(n).
+        """
         ...
 
     def distinct_rows(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
-        """The distinct rows, sorted. O(n log n); O(n) where they are sorted and distinct already."""
+        """Return the distinct rows, sorted.
+
+        O(n log n); O(n) where they are sorted and distinct already.
+        """
         ...
 
     def consolidate(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
@@ -89,11 +99,11 @@ class Kernels(Protocol):
         ...
 
     def held_rows(self, masks: Sequence[BoolArray]) -> list[IndexArray]:
-        """Per mask, the rows that it holds, ascending. O(n)."""
+        """Return per mask the rows where it is true, ascending. O(n)."""
         ...
 
     def segment_sums(self, values: Int64Array, starts: IndexArray) -> Int64Array:
-        """The exact sums of the runs of `values` that begin at `starts`. O(n).
+        """Return the exact sums of the runs of `values` that begin at `starts`. O(n).
 
         Parameters
         ----------
@@ -115,41 +125,49 @@ class Kernels(Protocol):
         ...
 
     def exclusive_sum(self, counts: Int64Array) -> Int64Array:
-        """The sums modulo 2^64 of what stands before each element, and of all: int64, shape (n + 1,). O(n)."""
+        """Return the sums before each element, and of all, modulo 2^64. O(n).
+
+        int64, shape (n + 1,).
+        """
         ...
 
     def hash_rows(self, columns: Sequence[Int64Array]) -> UInt64Array:
-        """A hash of each row, the same bits on every backend and in every process: uint64, shape (n,). O(n).
+        """Return a hash of each row, with the same bits on every backend and in every process. O(n).
 
-        All of it modulo 2^64: h is 0 at first; for each column's code c, from the first column to the last, h becomes
-        mix((h xor c) + 0x9E3779B97F4A7C15). mix(z) is the finaliser of SplitMix64: z ^= z >> 30,
+        uint64, shape (n,), calculated modulo 2^64: h is 0 at first; for each column's code c, from the first column to
+        the last, h becomes mix((h xor c) + 0x9E3779B97F4A7C15). mix(z) is the finaliser of SplitMix64: z ^= z >> 30,
         z *= 0xBF58476D1CE4E5B9, z ^= z >> 27, z *= 0x94D049BB133111EB, z ^= z >> 31. It spreads rows over partitions:
         rows that differ in one column only never have the same hash.
         """
         ...
 
     def build_levels(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
-        """Values and offsets of the trie of sorted distinct rows, one column a level. O(n)."""
+        """Return values and offsets of the trie of sorted distinct rows, one column a level. O(n)."""
         ...
 
     def index_rows(self, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
-        """Values and offsets of the trie of the distinct rows, which come in any order. O(n log n)."""
+        """Return values and offsets of the trie of the distinct rows, from rows in any order.
+
+        O(n log n).
+        """
         ...
 
     def rearrange(
         self, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
         tags: Sequence[int] = (),
     ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
-        """Values and offsets of the trie of the rows of several tries in another order of their columns.
+        """Return the trie of the rows of several tries in another order of their columns.
+
+        The result is values and offsets.
 
         Parameters
         ----------
         parts
-            Values and offsets of one or more tries of one depth, no two of which have a row in common.
+            Values and offsets of one or more tries of one depth, without common rows.
         order
-            Which column of theirs each level holds.
+            The column of the parts that each level holds.
         tags
-            One a trie, or none. Where there are some, each row has that of its trie as one more level below it, whose
+            One a trie, or none. If there are some, each row has that of its trie as one more level below it, whose
             offsets, 0 to the number of rows, are left out.
 
         Notes
@@ -159,24 +177,33 @@ class Kernels(Protocol):
         ...
 
     def expand_columns(self, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
-        """The sorted rows of a trie, one int64 column a level; the inverse of `build_levels`. O(n)."""
+        """Return the sorted rows of a trie, one int64 column a level. O(n).
+
+        The inverse of `build_levels`.
+        """
         ...
 
     def describe(
         self, values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
     ) -> tuple[Any, Any]:
-        """What this backend wants to know of a level, found once a batch: (record, arrays to keep alive). O(n)."""
+        """Return this backend's description of a level: (record, arrays to keep alive). O(n).
+
+        It is called once a batch.
+        """
         ...
 
     def bytes_beside(self, level: Level) -> int:
-        """Bytes of what `describe` and `prepare` have made of a level so far; its own arrays are not counted. O(1)."""
+        """Return the bytes that `describe` and `prepare` have made of a level so far. O(1).
+
+        The level's own arrays are not counted.
+        """
         ...
 
     def merge_tries(self, left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
-        """The trie of all rows of both: weights of equal rows add modulo 2^64; rows of weight 0 are dropped.
+        """Return the trie of all rows of both tries.
 
-        Nodes without children are dropped too. A merge of sorted runs, never a sort: O(n + m), runs without a
-        counterpart copied as blocks.
+        Weights of equal rows add modulo 2^64; rows of weight 0 and nodes without children are dropped. A merge of
+        sorted runs, never a sort: O(n + m), with runs without a counterpart copied as blocks.
         """
         ...
 
@@ -188,9 +215,9 @@ class Kernels(Protocol):
         Parameters
         ----------
         records
-            The records of the levels to descend, per trie.
+            Per trie, the records of the levels to descend.
         column_of
-            Which row of `columns` holds the values for each of these levels.
+            Per trie, the row of `columns` that holds the values of each of these levels.
         columns
             int64, shape (c, n).
 
@@ -204,23 +231,26 @@ class Kernels(Protocol):
     def weights_of(
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
     ) -> Int64Array:
-        """Per row, the sum of its weights in all tries, modulo 2^64, 0 where none holds it: int64, shape (n,).
+        """Return per row the sum of its weights in all tries, modulo 2^64.
 
-        Arguments are those of `count_children`, but that all levels are descended, and the last is a trie's last.
+        int64, shape (n,), 0 for rows that no trie holds. Arguments are those of `count_children`, except that all
+        levels are descended, and the last one is a trie's last.
         """
         ...
 
     def count_children(
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], columns: Int64Array
     ) -> Int64Array:
-        """Descend each trie by all of these levels but the last: how many values of that one stand below all rows.
+        """Return the number of values of each trie's last level below all rows.
+
+        Each trie is descended by all of these levels but the last.
 
         Parameters
         ----------
         levels
             Per trie, two or more.
         column_of
-            Per trie, which row of `columns` holds the values for each level but the last.
+            Per trie, the row of `columns` that holds the values of each level but the last.
         columns
             int64, shape (c, n).
 
@@ -234,18 +264,18 @@ class Kernels(Protocol):
     def widths(
         self, levels: Sequence[Level], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
     ) -> Int64Array:
-        """How many values an atom has below each prefix, those of all its batches added up.
+        """Return the number of an atom's values below each prefix, added up over its batches.
 
         Parameters
         ----------
         levels
             One a batch.
         rows
-            Per level, which row of `positions` has the parents; any number at top levels.
+            Per level, the row of `positions` that holds the parents; any integer at top levels.
         positions
-            int64, shape (r, n), -1 for nowhere.
+            int64, shape (r, n), -1 for absent.
         lower, upper
-            int64, shape (n,): the least and the greatest value that count; empty if all do.
+            int64, shape (n,): least and greatest counted value, inclusive; empty if all count.
 
         Returns
         -------
@@ -254,11 +284,11 @@ class Kernels(Protocol):
         ...
 
     def narrowest(self, choices: Sequence[Choice]) -> IndexArray:
-        """Per prefix, the first choice of those that leave it the fewest values: int64, shape (n,).
+        """Return per prefix the first of the choices that propose the fewest values for it.
 
-        An atom leaves as many as there are children below its batches' positions, none below -1, added up; a choice
-        as many as its narrowest atom does. One without atoms leaves the most. There is one choice at least. O(1) a
-        batch and prefix.
+        int64, shape (n,). An atom proposes as many values as there are children below its batches' positions, none
+        below -1, added up; a choice as many as its narrowest atom. A choice without atoms proposes the most. There is
+        at least one choice. O(1) a batch and prefix.
         """
         ...
 
@@ -266,9 +296,10 @@ class Kernels(Protocol):
         self, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
         columns: Int64Array, fill: bool, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
-        """`locate`, `count_common` and `fill_common` in one: for a few rows, what all atoms hold in the level left.
+        """Run `locate`, `count_common` and `fill_common` in one call, for a few rows.
 
-        For sets, whose atoms end there: every sum of weights is 0 or 1.
+        All levels but the last are descended; the result is the values of the last level that all atoms hold. For sets,
+        whose atoms end there: every sum of weights is 0 or 1.
 
         Parameters
         ----------
@@ -281,12 +312,12 @@ class Kernels(Protocol):
         columns
             int64, shape (c, n), n at least 1.
         fill
-            Whether the values are wanted, not only their number.
+            Whether to return the values, or only their number.
 
         Returns
         -------
         counts : int64, shape (n,), 0 for rows that some atom does not hold
-        found : int64, shape (2, m), the row and the value of each survivor; m is 0 without `fill`
+        matches : int64, shape (2, m), the row and the value of each survivor; m is 0 without `fill`
         """
         ...
 
@@ -303,16 +334,16 @@ class Kernels(Protocol):
         levels
             Per slot, the level that holds the variable.
         last
-            Per atom, whether the variable is its last one: weights count, rows whose weights cancel do not survive.
+            Per atom, whether the variable is its last one: weights count, and rows whose weights cancel do not survive.
         shared
-            Per atom, whether its range does not depend on the variable bound last; prefixes that agree on the others
-            should stand together. A hint: it changes work, never results.
+            Per atom, whether its range does not depend on the variable bound last; prefixes that agree on the other
+            variables should be together. A hint: it changes the work, never results.
         rows
             Per slot, the row of the positions matrix with the prefixes' positions in the level above; -1 at the top.
         out_rows
             Per slot, the row of the output positions matrix; -1 if the atom ends here.
         sought
-            Whether every prefix asks for one value, which is both of its bounds and may be excluded. A hint, too.
+            Whether every prefix looks up one value, which is both of its bounds and may be excluded. A hint, too.
         """
         ...
 
@@ -320,14 +351,14 @@ class Kernels(Protocol):
         self, extension: Any, positions: Int64Array, begin: int, end: int,
         lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
     ) -> Int64Array:  # fmt: skip
-        """For prefixes begin to end, the sum of the weights of the values that all atoms hold.
+        """Return for prefixes `begin` to `end` the sum of the weights of the values in all atoms.
 
         Parameters
         ----------
         extension
             From `prepare`.
         positions
-            int64, shape (rows, n): where each prefix stands in each batch, -1 for nowhere.
+            int64, shape (rows, n): the position of each prefix in each batch, -1 for absent.
         lower, upper
             int64, shape (n,): least and greatest value allowed, inclusive; both of shape (0,) for no bounds.
         excluded
@@ -353,13 +384,13 @@ class Kernels(Protocol):
         lower: Int64Array, upper: Int64Array, excluded: Int64Array,
         weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
-        """The survivors of `count_common`, up to `capacity` of them.
+        """Return the survivors of `count_common`, up to `capacity` of them.
 
         Parameters
         ----------
         resume
-            int64, shape (3,): (prefix to begin with, 0, 0) at first. On return, where the next call goes on, also
-            inside one prefix; ``resume[0] == end`` when all is done.
+            int64, shape (3,): (first prefix, 0, 0) at first. On return, where the next call continues, also inside one
+            prefix; ``resume[0] == end`` when all is done.
         weights
             int64, shape (n,), the prefixes' weights; None if all are 1.
         weighted
@@ -374,7 +405,7 @@ class Kernels(Protocol):
         parent : int64 (m,), the prefix of each survivor, ascending
         value : int64 (m,)
         weight : int64 (m,) modulo 2^64, or None
-        positions : int64 (n_out_rows, m), where each stands in the batches of the atoms that go on
+        positions : int64 (n_out_rows, m), of each survivor in the batches of unfinished atoms
         """
         ...
 
@@ -382,26 +413,26 @@ class Kernels(Protocol):
         self, levels: Sequence[Level], positions: Int64Array, starts: Int64Array,
         known: Sequence[Level], known_positions: Int64Array, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
-        """Per group of prefixes, the values that stand below some prefix of it and are not known to the group.
+        """Return per group of prefixes the values below some prefix of it that are new to the group.
 
-        For sets: weights are not looked at.
+        For sets: weights are not read.
 
         Parameters
         ----------
         levels
             Per batch, one or more, the level that holds the values.
         positions
-            int64, shape (len(levels), n): where each prefix stands in the level above, -1 for nowhere. All values of a
-            top level stand below every prefix.
+            int64, shape (len(levels), n): the position of each prefix in the level above, -1 for absent. All values of
+            a top level are below every prefix.
         starts
             int64, shape (g + 1,): group i is the prefixes from ``starts[i]`` to ``starts[i + 1]``; the first is 0,
             the last n.
         known
-            Per batch, the level that holds what is known; there may be none.
+            Per batch, the level that holds the known values; there may be no batch.
         known_positions
-            int64, shape (len(known), g): where each group stands in the level above, as in `positions`.
+            int64, shape (len(known), g): the position of each group in the level above, as in `positions`.
         work
-            int64, shape (N_WORK,): added to. Every value below a prefix is proposed; what is returned survives.
+            int64, shape (N_WORK,): added to. Every value below a prefix is proposed; the returned ones survive.
 
         Returns
         -------
@@ -411,7 +442,7 @@ class Kernels(Protocol):
         Notes
         -----
         O(1) expected for a value that is proposed, and a sort of the distinct ones of a group where they are sparse;
-        known values cost no more than the proposed ones, times a logarithm. What is taken beside the result does not
+        known values cost no more than the proposed ones, times a logarithm. Memory besides the result does not
         grow with the number of values proposed.
         """
         ...
