@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 SORT_FROM = 4096
 """Prefixes from which on they are sorted in order to group them."""
 
-FEWER = 2
+MIN_REDUCTION = 2
 """Least ratio of prefixes to distinct combinations of positions at which they are sorted."""
 
 
-def seen_by(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
+def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
     """Return the variables that steps read, and those that their atoms have bound before."""
     depth = dict(prefixes.layout)
     seen = set[str]()
@@ -39,15 +39,15 @@ def seen_by(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set
     return seen
 
 
-def hidden(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
+def has_eliminated_variables(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
     """Return whether the steps eliminate the variable bound last, and any bound variable."""
     if len(prefixes.order) == 0:
         return False, False
-    seen = seen_by(steps, prefixes, join)
+    seen = live_variables(steps, prefixes, join)
     return prefixes.order[-1] not in seen, not seen.issuperset(prefixes.order)
 
 
-def look_of(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[list[Int64Array], int | None]:
+def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[list[Int64Array], int | None]:
     """Return the columns by which steps tell prefixes apart, and a bound of their distinct rows.
 
     The bound is None if values are among the columns.
@@ -69,7 +69,7 @@ def look_of(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tup
     return [*columns, *values], None if values else places
 
 
-def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[Prefixes, IndexArray | None]:
+def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[Prefixes, IndexArray | None]:
     """Group prefixes equal for `steps`; return one prefix a group and each prefix's group.
 
     The second result is None if every prefix is a group. If the variable bound last is eliminated, groups are runs of
@@ -77,30 +77,30 @@ def alike(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple
     distinct combinations of positions.
     """
     n, backend = len(prefixes), join.backend
-    newest, any_one = hidden(prefixes, steps, join) if n > 1 else (False, False)
+    newest, any_one = has_eliminated_variables(prefixes, steps, join) if n > 1 else (False, False)
     if not any_one:
         return prefixes, None
     group: IndexArray | None = None
     if newest:
-        look, _ = look_of(prefixes, steps, join)
+        look, _ = group_key(prefixes, steps, join)
         if not look:
-            return prefixes.take(backend.xp.zeros(1, np.int64), backend.xp), backend.xp.zeros(n, np.int64)
+            return prefixes.gather(backend.xp.zeros(1, np.int64), backend.xp), backend.xp.zeros(n, np.int64)
         starts = backend.kernels.run_starts(look)
         if len(starts) < n:
-            prefixes, group = prefixes.take(starts, backend.xp), runs(starts, n, backend)
+            prefixes, group = prefixes.gather(starts, backend.xp), run_indices(starts, n, backend)
     if len(prefixes) < SORT_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
         return prefixes, group
-    look, places = look_of(prefixes, steps, join)
-    if places is None or len(prefixes) < FEWER * places:
+    look, places = group_key(prefixes, steps, join)
+    if places is None or len(prefixes) < MIN_REDUCTION * places:
         return prefixes, group
     order = backend.kernels.lexsort(look)
     starts = backend.kernels.run_starts([column[order] for column in look])
     own = backend.xp.empty(len(prefixes), np.int64)
-    own[order] = runs(starts, len(prefixes), backend)
-    return prefixes.take(order[starts], backend.xp), own if group is None else own[group]
+    own[order] = run_indices(starts, len(prefixes), backend)
+    return prefixes.gather(order[starts], backend.xp), own if group is None else own[group]
 
 
-def runs(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
+def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
     """Return the index of the run that holds each of `n` rows."""
     if backend.device is None:
         return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, n)))

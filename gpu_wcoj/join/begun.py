@@ -24,7 +24,7 @@ from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery, branch_name
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.running import FEWEST_SEEDS, SPLIT_FROM, PathRunner, Run, Way
+from gpu_wcoj.join.running import MIN_BLOCK_SEEDS, SPLIT_FROM, BoundPath, PathRunner, Run
 from gpu_wcoj.join.seeds import Seeds, bind
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 FEWEST_CHANGED = 32
 """Changed rows below which every path enumerates its first steps itself."""
 
-MOST_HELD = 1 << 23
+MAX_BUFFERED_NUMBERS = 1 << 23
 """Buffered numbers of all common prefixes of a circuit at most, 8 bytes each."""
 
 
@@ -61,25 +61,25 @@ class Beginnings:
     arrangement: Callable[[ArrangementKey], Arrangement]
     outputs: frozenset[str]
     stored: set[str] = field(default_factory=set)
-    room: int = MOST_HELD
+    room: int = MAX_BUFFERED_NUMBERS
     is_used: bool = False
-    _shared: dict[Beginning, Shared] = field(default_factory=dict)
-    _users: dict[tuple[object, ...], User] = field(default_factory=dict)
+    _shared: dict[Beginning, SharedPrefix] = field(default_factory=dict)
+    _users: dict[tuple[object, ...], PrefixUser] = field(default_factory=dict)
     _collect: frozenset[str] | None = None
 
-    def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, User]:
+    def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, PrefixUser]:
         """Return the paths of a head's rule that start with a common prefix, by path index."""
         found = {}
         for number, begun in enumerate(join.query.begun):
             if begun is not None:
                 key = join.query.paths, join.query.together or join, number
                 if key not in self._users:
-                    self._users[key] = self._user(begun, join, number)
+                    self._users[key] = self._add_user(begun, join, number)
                 found[number] = self._users[key]
                 found[number].heads.append(head)
         return found
 
-    def _user(self, begun: Begun, join: IncrementalGenericJoin, number: int) -> User:
+    def _add_user(self, begun: Begun, join: IncrementalGenericJoin, number: int) -> PrefixUser:
         shared = self._shared.get(begun.beginning)
         if shared is None:
             path = begun.beginning.path
@@ -87,12 +87,12 @@ class Beginnings:
             keys = (*query.keys, *(use.key for use in path.seeds))
             held = {key: self.arrangement(key) for key in keys}
             own = IncrementalGenericJoin(query, held, self.execution)
-            shared = self._shared[begun.beginning] = Shared(self, own)
+            shared = self._shared[begun.beginning] = SharedPrefix(self, own)
             if begun.beginning.begun is not None:
-                shared.above = self._user(begun.beginning.begun, own, 0)
+                shared.above = self._add_user(begun.beginning.begun, own, 0)
                 shared.above.below = shared
                 own.begun = {0: shared.above}
-        user = User(shared, begun, join, number)
+        user = PrefixUser(shared, begun, join, number)
         shared.users.append(user)
         return user
 
@@ -107,11 +107,11 @@ class Beginnings:
     def forget(self) -> None:
         """Drop the buffered rows, after a tick or a failure."""
         if self.is_used:
-            self.is_used, self.room = False, MOST_HELD
+            self.is_used, self.room = False, MAX_BUFFERED_NUMBERS
             for one in self._shared.values():
-                one.waiting, one.held = {}, {}
+                one.waiting, one.buffered = {}, {}
 
-    def asks(self, head: str, counts: bool) -> bool:
+    def will_read(self, head: str, counts: bool) -> bool:
         """Return whether a head's rows are going to be listed in this tick, or counted if `counts`."""
         if head in self.stored:
             return True
@@ -119,7 +119,7 @@ class Beginnings:
 
 
 @dataclass(eq=False)
-class User:
+class PrefixUser:
     """A path that continues from a common prefix.
 
     Attributes
@@ -132,25 +132,25 @@ class User:
         The common prefix that this path enumerates, if it does.
     """
 
-    shared: Shared
-    begun: Begun
+    shared: SharedPrefix
+    continuation: Begun
     join: IncrementalGenericJoin
-    number: int
+    path_index: int
     heads: list[str] = field(default_factory=list)
-    below: Shared | None = None
+    below: SharedPrefix | None = None
 
     def is_worth_it(self, phase: int) -> bool:
         """Return whether enough rows change."""
-        delta = self.way.seeds[0].delta(phase)
+        delta = self.bound_path.seeds[0].delta(phase)
         return delta is not None and delta.n_rows >= FEWEST_CHANGED
 
-    def asks(self, phase: int) -> bool:
+    def will_read(self, phase: int) -> bool:
         """Return whether the path is going to read rows, as far as is known now."""
-        if not self.join.is_live(self.number, phase):
+        if not self.join.is_live(self.path_index, phase):
             return False
         if self.below is not None:
-            return any(user.asks(phase) for user in self.below.users)
-        return any(self.shared.circuit.asks(head, self.begun.counts) for head in self.heads)
+            return any(user.will_read(phase) for user in self.below.users)
+        return any(self.shared.circuit.will_read(head, self.continuation.counts) for head in self.heads)
 
     def rows(self, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """Return the rows to continue from, by this path's variable names.
@@ -158,31 +158,33 @@ class User:
         The result is None if the path has to enumerate them itself. The work of enumerating them is reported to `join`.
         """
         found = self.shared.rows(self, phase, join)
-        return None if found is None else map(self._renamed, found)
+        return None if found is None else map(self._rename, found)
 
-    def _renamed(self, seeds: Seeds) -> Seeds:
+    def _rename(self, seeds: Seeds) -> Seeds:
         return Seeds(tuple(self._names[name] for name in seeds.order), seeds.matrix, seeds.weights)
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return dict(zip(self.begun.beginning.path.order, self.begun.rest.seed.variables, strict=True))
+        return dict(zip(self.continuation.beginning.path.order, self.continuation.rest.seed.variables, strict=True))
 
     @cached_property
-    def way(self) -> Way:
+    def bound_path(self) -> BoundPath:
         """The remaining path with its arrangements."""
-        return self.join.way_on(self.number, self.begun.rest)
+        return self.join.bind_continuation(self.path_index, self.continuation.rest)
 
     def report(self, join: PathRunner) -> None:
         """Report the work of enumerating the common prefix to `join`, as work of this path."""
         own = self.shared.join
         name = {}
-        for step, called in zip(own.query.paths[0].steps, self.begun.names, strict=True):
+        for step, called in zip(own.query.paths[0].steps, self.continuation.names, strict=True):
             name[step.name] = called
             name[branch_name((step,))] = f"branch of {called}"  # also of the prefix that this one starts from
-        join.finished += [(self.number, {name[step]: work}) for _, done in own.finished for step, work in done.items()]
+        join.finished += [
+            (self.path_index, {name[step]: work}) for _, done in own.finished for step, work in done.items()
+        ]
         for meter in own.meters:
             told = Meter(
-                self.number, 0, {name[step]: work for step, work in meter.work.items()},
+                self.path_index, 0, {name[step]: work for step, work in meter.work.items()},
                 {name[step]: gauge for step, gauge in meter.gauges.items()},
                 meter.changes, meter.prefixes, meter.seconds,
             )  # fmt: skip
@@ -190,7 +192,7 @@ class User:
 
 
 @dataclass(eq=False)
-class Shared:
+class SharedPrefix:
     """A common prefix and the paths that use it.
 
     Attributes
@@ -207,37 +209,37 @@ class Shared:
 
     circuit: Beginnings
     join: IncrementalGenericJoin
-    users: list[User] = field(default_factory=list)
-    above: User | None = None
-    waiting: dict[int, list[User]] = field(default_factory=dict)
-    held: dict[int, list[Seeds]] = field(default_factory=dict)
+    users: list[PrefixUser] = field(default_factory=list)
+    above: PrefixUser | None = None
+    waiting: dict[int, list[PrefixUser]] = field(default_factory=dict)
+    buffered: dict[int, list[Seeds]] = field(default_factory=dict)
 
-    def rows(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
+    def rows(self, user: PrefixUser, phase: int, join: PathRunner) -> Iterator[Seeds] | None:
         """Return the rows for a user; None if it has to enumerate them itself."""
         self.circuit.is_used = True
         is_first = phase not in self.waiting
         if is_first:
-            self.waiting[phase] = self._asking(phase)
+            self.waiting[phase] = self._expected_readers(phase)
         waiting = self.waiting[phase]
         if user not in waiting:
             return None
         waiting.remove(user)
         if is_first:
-            return self._enumerated(user, phase, join)
-        held = self.held.get(phase)
+            return self._enumerate(user, phase, join)
+        held = self.buffered.get(phase)
         if held is not None and not waiting:
-            self._give_back(phase)
+            self._drop_buffer(phase)
         return None if held is None else iter(held)
 
-    def _asking(self, phase: int) -> list[User]:
+    def _expected_readers(self, phase: int) -> list[PrefixUser]:
         """Return the users that are going to read rows; none if sharing does not pay."""
-        asking = [user for user in self.users if user.asks(phase)]
+        asking = [user for user in self.users if user.will_read(phase)]
         if len(asking) == 1 and self.above is not None:
             others = self.above.shared.users
-            return asking if sum(user.asks(phase) for user in others) > 1 else []
+            return asking if sum(user.will_read(phase) for user in others) > 1 else []
         return asking if len(asking) > 1 else []
 
-    def _enumerated(self, user: User, phase: int, join: PathRunner) -> Iterator[Seeds]:
+    def _enumerate(self, user: PrefixUser, phase: int, join: PathRunner) -> Iterator[Seeds]:
         """Enumerate all rows, buffering them for the waiting users as far as there is room."""
         self.join.begin()
         held: list[Seeds] | None = [] if self.waiting[phase] else None
@@ -245,7 +247,7 @@ class Shared:
         try:
             for seeds in self._pieces(phase):
                 if held is not None:
-                    room -= _size(seeds)
+                    room -= _count_numbers(seeds)
                     held.append(seeds)
                     if room < 0:
                         held = None
@@ -253,56 +255,56 @@ class Shared:
         finally:
             user.report(join)
         if held is not None:
-            self.held[phase] = held
+            self.buffered[phase] = held
             self.circuit.room = room
 
     def _pieces(self, phase: int) -> Iterator[Seeds]:
         backend, order = self.join.execution.backend, self.join.query.paths[0].order
 
         def bound(own: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterator[Prefixes]:
-            return self.join.pieces_of(own, prefixes, path, len(path.steps))
+            return self.join.bind_pieces(own, prefixes, path, len(path.steps))
 
-        for piece in self.join.over_paths([0], phase, bound):
+        for piece in self.join.run_paths([0], phase, bound):
             weights: Int64Array | None = None
             if self.join.execution.weighted:
                 weights = backend.xp.ones(len(piece), np.int64) if piece.weights is None else piece.weights
             if len(piece):
                 yield Seeds(piece.order, stacked(backend, [piece.values[name] for name in order]), weights)
 
-    def _give_back(self, phase: int) -> None:
-        self.circuit.room += sum(map(_size, self.held.pop(phase)))
+    def _drop_buffer(self, phase: int) -> None:
+        self.circuit.room += sum(map(_count_numbers, self.buffered.pop(phase)))
 
 
-def _size(seeds: Seeds) -> int:
+def _count_numbers(seeds: Seeds) -> int:
     """Return the numbers that buffered rows consist of."""
     return int(seeds.matrix.size) + (0 if seeds.weights is None else len(seeds))
 
 
-def over_rows(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]) -> Iterator[_T]:
+def run_continuation(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]) -> Iterator[_T]:
     """Run over the remaining steps of a path from these rows; many rows run on several threads."""
-    way = join.begun[number].way
+    way = join.begun[number].bound_path
     path, backend = way.path, join.execution.backend
-    own = join.joined(way, number, phase)
+    own = join.bound_join(way, number, phase)
     if own is None:
         return
     threads = join.threads
 
     def over(seeds: Seeds, own: GenericJoin) -> Iterable[_T]:
-        prefixes = bind(path, _kept(path, seeds, own), own)
+        prefixes = bind(path, _filter_seeds(path, seeds, own), own)
         return run(own, prefixes, path) if len(prefixes) else ()
 
     for seeds in rows:
         join.seeds += len(seeds)
         if backend.device is not None:
-            yield from join.over_parts([way], [own], _kept(path, seeds, own), number, run)
+            yield from join.run_parts([way], [own], _filter_seeds(path, seeds, own), number, run)
         elif threads == 1 or len(seeds) < SPLIT_FROM:
             yield from over(seeds, own)
         else:
-            edges = np.linspace(0, len(seeds), max(1, min(threads, len(seeds) // FEWEST_SEEDS)) + 1).astype(int)
+            edges = np.linspace(0, len(seeds), max(1, min(threads, len(seeds) // MIN_BLOCK_SEEDS)) + 1).astype(int)
             blocks = list(pairwise(edges.tolist()))
 
             def block(at: int, seeds: Seeds = seeds, blocks: list[tuple[int, int]] = blocks) -> Iterator[_T]:
-                other = join.joined(way, number, phase)
+                other = join.bound_join(way, number, phase)
                 assert other is not None
                 yield from over(seeds.part(*blocks[at]), other)
                 join.finished.append((number, other.work))
@@ -311,7 +313,7 @@ def over_rows(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], 
     join.finished.append((number, own.work))
 
 
-def _kept(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
+def _filter_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
     """Return the rows that satisfy the path's seed conditions."""
     if not path.seed_conditions:
         return seeds

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-HELD = 2
+QUEUE_RESULTS = 2
 """Results that a block's queue holds at most; a block with more waits."""
 
 AHEAD = 2
@@ -45,7 +45,7 @@ def in_order(run: Callable[[int], Iterable[_T]], n_blocks: int, threads: int) ->
     with ThreadPoolExecutor(threads) as pool:
 
         def begin(block: int) -> None:
-            queues.append(Queue(HELD))
+            queues.append(Queue(QUEUE_RESULTS))
             pool.submit(_run, run, block, queues[-1], stop)
 
         try:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.alike import runs, seen_by
+from gpu_wcoj.join.alike import live_variables, run_indices
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import DeltaPath, Step, branch_name, independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
@@ -32,7 +32,7 @@ from gpu_wcoj.zset.arrays import numbers, positions
 MOST_DISTINCT = 0.75
 """Fraction of distinct prefixes up to which a single branch is joined back."""
 
-FEWEST = 8
+MIN_PREFIXES = 8
 """Prefixes below which a single branch runs step by step."""
 
 Part = tuple[Step, ...]
@@ -40,7 +40,7 @@ Stage = Step | tuple[Part, ...]
 """A step, or the steps of independent branches."""
 
 
-def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
+def split_stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
     """Split the first `depth` steps of a path into steps and tuples of independent branches.
 
     Of a branch that extends beyond `depth`, only the first steps are included.
@@ -52,7 +52,7 @@ def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
     >>> path = DeltaPath((), (), (), steps, branches=(Branch(1, 3), Branch(3, 4)))
     >>> def shown(stage):
     ...     return stage.name if isinstance(stage, Step) else ["".join(step.name for step in part) for part in stage]
-    >>> [shown(stage) for stage in stages(path, 5)], [shown(stage) for stage in stages(path, 2)]
+    >>> [shown(stage) for stage in split_stages(path, 5)], [shown(stage) for stage in split_stages(path, 2)]
     (['a', ['bc', 'd'], 'e'], ['a', ['b']])
     """
     found: list[Stage] = []
@@ -62,7 +62,7 @@ def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
         found += path.steps[at:begin]
         part = path.steps[begin:end]
         before = found[-1] if found else None
-        if part and begin == at and isinstance(before, tuple) and _are_apart(before, part):
+        if part and begin == at and isinstance(before, tuple) and _are_independent(before, part):
             found[-1] = (*before, part)
         elif part:
             found.append((part,))
@@ -70,37 +70,37 @@ def stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
     return (*found, *path.steps[at:depth])
 
 
-def _are_apart(parts: Sequence[Part], other: Part) -> bool:
+def _are_independent(parts: Sequence[Part], other: Part) -> bool:
     """Return whether steps share no atom, condition or check with the steps of other branches."""
     before = tuple(step for part in parts for step in part)
     own = set(other)
     return all(own.issuperset(part) or own.isdisjoint(part) for part in independent((*before, *other)))
 
 
-def pieces_along(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
+def bind_branched(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
     """Bind the first steps of a path, piece by piece, with its branches joined back."""
     if not path.branches:
         return join.pieces(prefixes, path.steps[:depth])
-    found = stages(path, depth)
-    groups = [_group(at) for stage in found if not isinstance(stage, Step) for at in range(len(stage))]
-    return _through(replace(join, needed=join.needed.union(groups)), prefixes, found)
+    found = split_stages(path, depth)
+    groups = [_group_column(at) for stage in found if not isinstance(stage, Step) for at in range(len(stage))]
+    return _bind_stages(replace(join, needed=join.needed.union(groups)), prefixes, found)
 
 
-def _group(number: int) -> str:
+def _group_column(number: int) -> str:
     """Return the column name, unlike any variable, of each prefix's group for a branch."""
     return f"branch #{number}"
 
 
-def _through(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> Iterator[Prefixes]:
+def _bind_stages(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> Iterator[Prefixes]:
     if len(prefixes) == 0:
         return
     if not found:
         yield prefixes
         return
     stage = found[0]
-    bound = join.pieces(prefixes, (stage,)) if isinstance(stage, Step) else _joined(join, prefixes, stage)
+    bound = join.pieces(prefixes, (stage,)) if isinstance(stage, Step) else _join_branches(join, prefixes, stage)
     for piece in bound:
-        yield from _through(join, piece, found[1:])
+        yield from _bind_stages(join, piece, found[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ class _Rows:
         The variables that they bind.
     """
 
-    number: int
+    index: int
     steps: Part
     rows: Prefixes
     first: Int64Array
@@ -127,7 +127,7 @@ class _Rows:
 
     def sizes(self, prefixes: Prefixes) -> Int64Array:
         """Return the number of rows that each prefix joins with."""
-        group = prefixes.values[_group(self.number)]
+        group = prefixes.values[_group_column(self.index)]
         return self.first[group + 1] - self.first[group]
 
 
@@ -143,13 +143,13 @@ class _Branch:
         Its rows in pieces, with the group of each row; rows of one group are together, over all pieces.
     """
 
-    number: int
+    index: int
     steps: Part
     n_groups: int
     n_seen: int
     pieces: Iterator[Prefixes]
 
-    def some(self, join: GenericJoin) -> tuple[list[Prefixes], bool]:
+    def first_rows(self, join: GenericJoin) -> tuple[list[Prefixes], bool]:
         """Return rows up to the size of a piece, and whether these are all."""
         found: list[Prefixes] = []
         n_rows = 0
@@ -163,12 +163,12 @@ class _Branch:
 
     def rows(self, pieces: Sequence[Prefixes], backend: Backend) -> _Rows:
         """Concatenate pieces of the branch's rows."""
-        whole = _concatenated(pieces, backend.xp)
-        first = backend.xp.searchsorted(whole.values[_group(self.number)], backend.xp.arange(self.n_groups + 1))
-        return _Rows(self.number, self.steps, whole, first, whole.order[1 + self.n_seen :])
+        whole = _concatenate(pieces, backend.xp)
+        first = backend.xp.searchsorted(whole.values[_group_column(self.index)], backend.xp.arange(self.n_groups + 1))
+        return _Rows(self.index, self.steps, whole, first, whole.order[1 + self.n_seen :])
 
 
-def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Iterator[Prefixes]:
+def _join_branches(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Iterator[Prefixes]:
     """Yield the prefixes with the rows of independent branches."""
     backend = join.backend
     held: list[_Rows] = []
@@ -176,35 +176,35 @@ def _joined(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Ite
     flowing: tuple[_Branch, list[Prefixes]] | None = None
     is_alone = len(parts) == 1
     for number, steps in enumerate(parts):
-        is_small = is_alone and len(prefixes) < FEWEST
-        opened = None if is_small else _opened(join, prefixes, number, steps, is_alone)
+        is_small = is_alone and len(prefixes) < MIN_PREFIXES
+        opened = None if is_small else _open_branch(join, prefixes, number, steps, is_alone)
         if opened is None:
             yield from join.pieces(prefixes, steps)
             return
         branch, group = opened
-        pieces, is_all = branch.some(join)
+        pieces, is_all = branch.first_rows(join)
         if is_all and not pieces:
             return
         if is_all:
-            prefixes = _with(prefixes, number, group)
+            prefixes = _add_group(prefixes, number, group)
             held.append(branch.rows(pieces, backend))
             (kept,) = positions(backend, held[-1].sizes(prefixes) > 0)
-            prefixes = prefixes if len(kept) == len(prefixes) else prefixes.take(kept, backend.xp)
+            prefixes = prefixes if len(kept) == len(prefixes) else prefixes.gather(kept, backend.xp)
         elif flowing is None:
-            prefixes = _with(prefixes, number, group)
+            prefixes = _add_group(prefixes, number, group)
             flowing = branch, pieces
         else:
             late.append(steps)
-    begun = iter((prefixes,)) if flowing is None else _flowing(join, prefixes, *flowing)
+    begun = iter((prefixes,)) if flowing is None else _stream_branch(join, prefixes, *flowing)
     for piece in begun:
-        for whole in _with_all(join, piece, held):
+        for whole in _join_all_rows(join, piece, held):
             if late:
-                yield from _joined(join, whole, late)
+                yield from _join_branches(join, whole, late)
             else:
                 yield whole
 
 
-def _opened(
+def _open_branch(
     join: GenericJoin, prefixes: Prefixes, number: int, steps: Part, unless_distinct: bool
 ) -> tuple[_Branch, Int64Array] | None:
     """Start a branch with one prefix a group; return it with the group of each prefix.
@@ -214,7 +214,7 @@ def _opened(
     """
     backend, n = join.backend, len(prefixes)
     xp, kernels = backend.xp, backend.kernels
-    rows, layout = _standing(join, prefixes, steps, inside=True)
+    rows, layout = _select_positions(join, prefixes, steps, inside=True)
     asked = frozenset[str]().union(*(step.spoken for step in steps))
     values = {name: column for name, column in prefixes.values.items() if name in asked}
 
@@ -225,62 +225,62 @@ def _opened(
         order = kernels.lexsort(look)
         starts = kernels.run_starts([column[order] for column in look])
         group: Int64Array = xp.empty(n, np.int64)
-        group[order] = runs(starts, n, backend)
+        group[order] = run_indices(starts, n, backend)
         return order[starts], group
 
-    chosen, group = _within_memory(backend, grouped, "bringing together what looks alike to a branch")
+    chosen, group = _run_within_memory(backend, grouped, "bringing together what looks alike to a branch")
     n_groups = len(chosen)
     if unless_distinct and n_groups > n * MOST_DISTINCT:
         return None
-    seen = seen_by(steps, prefixes, join)
+    seen = live_variables(steps, prefixes, join)
     order = tuple(name for name in prefixes.order if name in seen)
     columns = {name: column[chosen] for name, column in values.items()}
-    columns[_group(number)] = xp.arange(n_groups, dtype=np.int64)
-    stand = _matrix([prefixes.positions[row][chosen] for row in rows], n_groups, xp)
-    bare = Prefixes((_group(number), *order), columns, None, layout, stand)
+    columns[_group_column(number)] = xp.arange(n_groups, dtype=np.int64)
+    stand = _stack([prefixes.positions[row][chosen] for row in rows], n_groups, xp)
+    bare = Prefixes((_group_column(number), *order), columns, None, layout, stand)
     return _Branch(number, steps, n_groups, len(order), join.pieces(bare, steps)), group
 
 
-def _flowing(join: GenericJoin, prefixes: Prefixes, branch: _Branch, begun: list[Prefixes]) -> Iterator[Prefixes]:
+def _stream_branch(join: GenericJoin, prefixes: Prefixes, branch: _Branch, begun: list[Prefixes]) -> Iterator[Prefixes]:
     """Yield the prefixes with the rows of a branch, one piece of the branch at a time."""
     backend = join.backend
-    group = prefixes.values[_group(branch.number)]
+    group = prefixes.values[_group_column(branch.index)]
     order = backend.kernels.lexsort([group])
     of_group = backend.xp.searchsorted(group[order], backend.xp.arange(branch.n_groups + 1))
     for piece in chain(begun, branch.pieces):
         if len(piece) == 0:
             continue
         rows = branch.rows([piece], backend)
-        own = piece.values[_group(branch.number)]
+        own = piece.values[_group_column(branch.index)]
         begin, end = numbers(backend, of_group[own[0]], of_group[own[-1] + 1])
         if begin < end:
-            mine = prefixes if end - begin == len(prefixes) else prefixes.take(_sorted(order[begin:end]), backend.xp)
-            yield from _with_rows(join, mine, rows)
+            mine = prefixes if end - begin == len(prefixes) else prefixes.gather(_sort(order[begin:end]), backend.xp)
+            yield from _join_rows(join, mine, rows)
 
 
-def _with_all(join: GenericJoin, prefixes: Prefixes, held: Sequence[_Rows]) -> Iterator[Prefixes]:
+def _join_all_rows(join: GenericJoin, prefixes: Prefixes, held: Sequence[_Rows]) -> Iterator[Prefixes]:
     if not held:
         yield prefixes
         return
-    for piece in _with_rows(join, prefixes, held[0]):
-        yield from _with_all(join, piece, held[1:])
+    for piece in _join_rows(join, prefixes, held[0]):
+        yield from _join_all_rows(join, piece, held[1:])
 
 
-def _with_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
+def _join_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
     """Yield each prefix with each row of its group: prefixes in their order, rows in theirs."""
     name = branch_name(branch.steps)
     work = join.work.setdefault(name, join.backend.xp.zeros(N_WORK, np.int64))
-    pieces = _put_to_rows(join, prefixes, branch)
+    pieces = _cross_rows(join, prefixes, branch)
     if join.meter is not None:
-        from gpu_wcoj.join.measured import timed
+        from gpu_wcoj.join.measured import time_pieces
 
-        pieces = timed(pieces, join.meter.gauge(name), len(prefixes), join.backend)
+        pieces = time_pieces(pieces, join.meter.gauge(name), len(prefixes), join.backend)
     for piece in pieces:
         work[SURVIVORS] += len(piece)
         yield piece
 
 
-def _put_to_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
+def _cross_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
     backend = join.backend
     ends = backend.kernels.exclusive_sum(branch.sizes(prefixes))
     (total,) = numbers(backend, ends[-1])
@@ -289,9 +289,9 @@ def _put_to_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterat
 
         def piece(rows: int, begin: int = begin) -> Prefixes:
             parent, at = _pairs(prefixes, branch, ends, begin, min(begin + rows, total), backend)
-            return _composed(join, prefixes, parent, branch, at)
+            return _compose(join, prefixes, parent, branch, at)
 
-        found = _within_memory(backend, piece, "joining a branch back", join.chunk_rows)
+        found = _run_within_memory(backend, piece, "joining a branch back", join.chunk_rows)
         begin += len(found)
         yield found
 
@@ -308,27 +308,27 @@ def _pairs(
         parent = np.repeat(np.arange(first, last), sizes)
     else:
         parent = xp.searchsorted(ends, pair, side="right") - 1
-    group = prefixes.values[_group(branch.number)]
+    group = prefixes.values[_group_column(branch.index)]
     return parent, pair + (branch.first[group] - ends[:-1])[parent]
 
 
-def _composed(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, at: Int64Array) -> Prefixes:
+def _compose(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, at: Int64Array) -> Prefixes:
     """Combine prefixes and rows of a branch at these positions of both."""
     xp = join.backend.xp
     rows = branch.rows
-    own = _group(branch.number)
+    own = _group_column(branch.index)
     values = {name: column[parent] for name, column in prefixes.values.items() if name != own}
     values.update({name: column[at] for name, column in rows.values.items() if name != own and name not in values})
     weights = None if prefixes.weights is None else prefixes.weights[parent]
     if rows.weights is not None:
         weights = rows.weights[at] if weights is None else weights * rows.weights[at]
-    others, layout = _standing(join, prefixes, branch.steps, inside=False)
+    others, layout = _select_positions(join, prefixes, branch.steps, inside=False)
     stand = [one[at] for one in rows.positions] + [prefixes.positions[row][parent] for row in others]
-    matrix = _matrix(stand, len(parent), xp)
+    matrix = _stack(stand, len(parent), xp)
     return Prefixes((*prefixes.order, *branch.new), values, weights, (*rows.layout, *layout), matrix)
 
 
-def _standing(join: GenericJoin, prefixes: Prefixes, steps: Part, inside: bool) -> tuple[list[int], Layout]:
+def _select_positions(join: GenericJoin, prefixes: Prefixes, steps: Part, inside: bool) -> tuple[list[int], Layout]:
     """Return the position rows and depths of the atoms that steps extend, or of all others."""
     extended = {atom for step in steps for atom in step.atoms}
     rows: list[int] = []
@@ -343,17 +343,17 @@ def _standing(join: GenericJoin, prefixes: Prefixes, steps: Part, inside: bool) 
     return rows, tuple(layout)
 
 
-def _matrix(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
+def _stack(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
     matrix: Int64Array = xp.stack(rows) if rows else xp.zeros((0, n), np.int64)
     return matrix
 
 
-def _with(prefixes: Prefixes, number: int, group: Int64Array) -> Prefixes:
+def _add_group(prefixes: Prefixes, number: int, group: Int64Array) -> Prefixes:
     """Add each prefix's group to its values."""
-    return replace(prefixes, values={**prefixes.values, _group(number): group})
+    return replace(prefixes, values={**prefixes.values, _group_column(number): group})
 
 
-def _concatenated(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
+def _concatenate(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
     """Concatenate pieces of the same layout."""
     if len(pieces) == 1:
         return pieces[0]
@@ -367,12 +367,12 @@ def _concatenated(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
     return Prefixes(pieces[0].order, values, weights, pieces[0].layout, stand)
 
 
-def _sorted(rows: IndexArray) -> IndexArray:
+def _sort(rows: IndexArray) -> IndexArray:
     rows = rows.copy()
     rows.sort()
     return rows
 
 
-def _within_memory(backend: Backend, run: Any, doing: str, rows: int = 0) -> Any:
+def _run_within_memory(backend: Backend, run: Any, doing: str, rows: int = 0) -> Any:
     """Return ``run(rows)``, with fewer rows if a device runs out of memory."""
-    return run(rows) if backend.device is None else with_memory(backend, rows, run, doing)
+    return run(rows) if backend.device is None else run_within_memory(backend, rows, run, doing)

@@ -20,8 +20,8 @@ from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.casing import downcase, upcase
-from gpu_wcoj.join.decimals import doubles, of_decimals
-from gpu_wcoj.join.integers import OF_INTEGERS, Calculated
+from gpu_wcoj.join.decimals import calculate_decimals, to_doubles
+from gpu_wcoj.join.integers import INTEGER_OPERATIONS, Calculated
 from gpu_wcoj.join.path import Calculation, Formula
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -66,14 +66,14 @@ def calculated(
         return backend.xp.where(lacks, 0, codes), found.failed
     if "string" in calculation.families:
         assert dictionary is not None
-        return _of_texts(calculation, arguments, alive, backend, dictionary)
+        return _evaluate_texts(calculation, arguments, alive, backend, dictionary)
     if calculation.op in ("year", "month", "day"):
         return calendar_of(calculation.op, arguments[0], calculation.per_day, backend.xp), None
     if calculation.family.startswith("float"):
-        return _of_floats(calculation, arguments, backend)
+        return _evaluate_floats(calculation, arguments, backend)
     if calculation.family == "decimal":
-        return of_decimals(calculation, arguments, backend.xp)
-    return OF_INTEGERS[calculation.op](backend.xp, *arguments)
+        return calculate_decimals(calculation, arguments, backend.xp)
+    return INTEGER_OPERATIONS[calculation.op](backend.xp, *arguments)
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ class FormulaRun:
             is_null = formula.code is None
             return Nullable(xp.full(n, formula.code or 0, np.int64), xp.ones(n, np.bool_) if is_null else None)
         if formula.op == "call":
-            return self._called(formula, alive)
+            return self._evaluate_call(formula, alive)
         if formula.op == "case":
-            return self._case(formula, alive)
-        found = self.truth(formula, alive)
+            return self._evaluate_case(formula, alive)
+        found = self.evaluate_truth(formula, alive)
         return Nullable(found.codes.astype(np.int64), found.null, found.failed)
 
-    def truth(self, formula: Formula, alive: BoolArray) -> Nullable:
+    def evaluate_truth(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a formula to truth values, which are false if they are null or fail."""
         if formula.op in ("all", "any"):
-            return self._connected(formula, alive)
+            return self._evaluate_connective(formula, alive)
         if formula.op in COMPARE:
             left, right = (self.value(one, alive) for one in formula.parts)
             codes = [left.codes, right.codes]
@@ -143,34 +143,34 @@ class FormulaRun:
                 rank = self.ranks(formula.family)
                 codes = [rank[one] for one in codes]
             found = COMPARE[formula.op](*codes)
-            return _settled(found, _either(left.null, right.null), _either(left.failed, right.failed))
+            return _settle(found, _union(left.null, right.null), _union(left.failed, right.failed))
         if formula.op == "among":
             (part,) = formula.parts
             given = self.value(part, alive)
-            found = self._listed(given.codes, formula.codes)
-            lacks = _either(given.null, ~found if formula.has_null else None)
-            return _settled(found, lacks, given.failed)
+            found = self._contained(given.codes, formula.codes)
+            lacks = _union(given.null, ~found if formula.has_null else None)
+            return _settle(found, lacks, given.failed)
         if formula.op == "isnull":
             (part,) = formula.parts
             given = self.value(part, alive)
             nothing = self.xp.zeros(len(alive), np.bool_)
-            return _settled(nothing if given.null is None else given.null, None, given.failed)
+            return _settle(nothing if given.null is None else given.null, None, given.failed)
         if formula.op == "istrue":
             (part,) = formula.parts
-            given = self.truth(part, alive)
+            given = self.evaluate_truth(part, alive)
             return Nullable(given.codes, None, given.failed)
         given = self.value(formula, alive)
-        return _settled(given.codes != 0, given.null, given.failed)
+        return _settle(given.codes != 0, given.null, given.failed)
 
-    def _connected(self, formula: Formula, alive: BoolArray) -> Nullable:
+    def _evaluate_connective(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate AND or OR; once a part decides a row, later parts are not calculated for it."""
         is_any = formula.op == "any"
         decided = self.xp.zeros(len(alive), np.bool_)
         null: BoolArray | None = None
         failed: BoolArray | None = None
         for part in formula.parts:
-            found = self.truth(part, alive & ~decided)
-            null, failed = _either(null, found.null), _either(failed, found.failed)
+            found = self.evaluate_truth(part, alive & ~decided)
+            null, failed = _union(null, found.null), _union(failed, found.failed)
             decides = found.codes if is_any else ~found.codes
             if not is_any:
                 for lacks in (found.null, found.failed):
@@ -178,29 +178,29 @@ class FormulaRun:
             decided = decided | decides
         null = None if null is None else null & ~decided
         failed = None if failed is None else failed & ~decided
-        return _settled(decided if is_any else ~decided, null, failed)
+        return _settle(decided if is_any else ~decided, null, failed)
 
-    def _called(self, formula: Formula, alive: BoolArray) -> Nullable:
+    def _evaluate_call(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a calculation; it is null if an argument is."""
         assert formula.calculation is not None
         given = [self.value(one, alive) for one in formula.parts]
         null: BoolArray | None = None
         failed: BoolArray | None = None
         for one in given:
-            null, failed = _either(null, one.null), _either(failed, one.failed)
+            null, failed = _union(null, one.null), _union(failed, one.failed)
         there = alive
         for lacks in (null, failed):
             there = there if lacks is None else there & ~lacks
         columns = [one.codes for one in given]
-        codes, lost = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
-        if lost is not None:
-            lost = lost if null is None else lost & ~null
-            self.lost.append((formula.calculation, columns, lost))
-            failed = _either(failed, lost)
+        codes, failures = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
+        if failures is not None:
+            failures = failures if null is None else failures & ~null
+            self.lost.append((formula.calculation, columns, failures))
+            failed = _union(failed, failures)
         null = null if null is None or failed is None else null & ~failed
         return Nullable(codes, null, failed)
 
-    def _case(self, formula: Formula, alive: BoolArray) -> Nullable:
+    def _evaluate_case(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Return the value of the first true condition.
 
         A condition that fails before it fails the row.
@@ -216,7 +216,7 @@ class FormulaRun:
         for condition, part in pairs:
             chosen = left
             if condition is not None:
-                asked = self.truth(condition, alive & left)
+                asked = self.evaluate_truth(condition, alive & left)
                 chosen = left & asked.codes
                 if asked.failed is not None:
                     failed = failed | (left & asked.failed)
@@ -229,11 +229,11 @@ class FormulaRun:
                 failed = failed | (chosen & value.failed)
         return Nullable(codes, null & ~failed, failed)
 
-    def _listed(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
+    def _contained(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
         """Return a mask of the codes that are in a sorted list."""
         xp = self.xp
         found: BoolArray = xp.zeros(len(codes), np.bool_)
-        if len(listed) <= FEW_LISTED:
+        if len(listed) <= MAX_COMPARED_CODES:
             for one in listed:
                 found = found | (codes == one)
             return found
@@ -243,17 +243,17 @@ class FormulaRun:
         return matches
 
 
-FEW_LISTED = 8
+MAX_COMPARED_CODES = 8
 """Number of codes up to which a list is compared code by code; longer lists are searched."""
 
 
-def _either(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+def _union(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
     if one is None or other is None:
         return other if one is None else one
     return one | other
 
 
-def _settled(found: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
+def _settle(found: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
     """Make truth values false where they are null or fail; a failure is not null."""
     null = null if null is None or failed is None else null & ~failed
     for lacks in (null, failed):
@@ -261,7 +261,7 @@ def _settled(found: BoolArray, null: BoolArray | None, failed: BoolArray | None)
     return Nullable(found, null, failed)
 
 
-def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:
+def _evaluate_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:
     xp = backend.xp
     width = 4 if calculation.family == "float32" else 8
     values: list[Any] = []
@@ -269,16 +269,16 @@ def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backen
         if family == "integer":
             values.append(column.astype(f"f{width}"))
         elif family == "decimal":
-            values.append(doubles(column, calculation.scales[i], backend).astype(f"f{width}"))
+            values.append(to_doubles(column, calculation.scales[i], backend).astype(f"f{width}"))
         else:
             values.append(floats_of(column, 4 if family == "float32" else 8, xp).astype(f"f{width}"))
     with np.errstate(all="ignore"):
         if len(values) == 1:
-            result = _OF_ONE_FLOAT[calculation.op](values[0])
+            result = _UNARY_FLOAT[calculation.op](values[0])
         elif calculation.op in ("%", "rest"):
-            result = _float_rest(values[0], values[1], backend)
+            result = _float_remainder(values[0], values[1], backend)
         else:
-            result = _OF_FLOATS[calculation.op](values[0], values[1])
+            result = _BINARY_FLOAT[calculation.op](values[0], values[1])
     codes = float_codes(result, xp)
     if not calculation.keeps_zero_sign:
         codes = without_zero_signs(codes, xp)
@@ -286,12 +286,12 @@ def _of_floats(calculation: Calculation, arguments: Sequence[Int64Array], backen
 
 
 _FAILING = ("quotient", "rest")
-_OF_ONE_FLOAT: dict[str, Callable[[Any], Any]] = {
+_UNARY_FLOAT: dict[str, Callable[[Any], Any]] = {
     "-": lambda value: -value,
     "abs": abs,
     "double": lambda value: value,
 }
-_OF_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+_BINARY_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: left - right,
     "*": lambda left, right: left * right,
@@ -300,7 +300,7 @@ _OF_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _float_rest(left: Any, right: Any, backend: Backend) -> Any:
+def _float_remainder(left: Any, right: Any, backend: Backend) -> Any:
     """Return the exact remainder with the sign of the dividend.
 
     It is calculated on the host, as devices' array modules differ here.
@@ -308,7 +308,7 @@ def _float_rest(left: Any, right: Any, backend: Backend) -> Any:
     return backend.asarray(np.fmod(backend.to_host(left), backend.to_host(right)))
 
 
-def _of_texts(
+def _evaluate_texts(
     calculation: Calculation,
     arguments: Sequence[Int64Array],
     alive: BoolArray,
@@ -343,13 +343,13 @@ def _of_texts(
     return backend.asarray(codes), backend.asarray(failures)
 
 
-def _part(text: str, begin: int, length: int) -> str | None:
+def _substring(text: str, begin: int, length: int) -> str | None:
     return None if begin < 0 or length < 0 else text[begin : begin + length]
 
 
 _TEXT: dict[str, Callable[..., Any]] = {
     "cat": lambda *texts: "".join(texts),
-    "substr": _part,
+    "substr": _substring,
     "strlen": len,
     "lower": str.lower,
     "upper": str.upper,

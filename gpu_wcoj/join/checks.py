@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 
-def checked(
+def apply_checks(
     checks: Sequence[Check], values: dict[str, Int64Array], n: int, join: GenericJoin, alive: BoolArray | None = None
 ) -> BoolArray:
     """Return a mask of the rows among `n` that pass the checks.
@@ -50,11 +50,11 @@ def checked(
                     join.failed.append((failed & held).any())
                 held = held & ~failed
         else:
-            held = held & ~present(check, [column(term) for term in check.terms], join)
+            held = held & ~presence_mask(check, [column(term) for term in check.terms], join)
     return held
 
 
-def present(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> BoolArray:
+def presence_mask(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> BoolArray:
     """Return a mask of the rows that the negated atom's relation contains."""
     batches = join.negated[check.use.atom]
     if not batches:
@@ -64,13 +64,13 @@ def present(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> 
     return held
 
 
-def following(checks: Sequence[Check], piece: Prefixes, join: GenericJoin) -> tuple[Prefixes, Int64Array | None]:
+def filter_piece(checks: Sequence[Check], piece: Prefixes, join: GenericJoin) -> tuple[Prefixes, Int64Array | None]:
     """Apply checks to a piece; return what remains and its rows in the piece, None for all."""
     values = dict(piece.values)
-    alive = checked(checks, values, len(piece), join)
+    alive = apply_checks(checks, values, len(piece), join)
     kept = {name: column for name, column in values.items() if name in join.needed}
     piece = Prefixes(piece.order, kept, piece.weights, piece.layout, piece.positions)
     (rows,) = positions(join.backend, alive)
     if len(rows) == len(piece):
         return piece, None
-    return piece.take(rows, join.backend.xp), rows
+    return piece.gather(rows, join.backend.xp), rows

@@ -42,7 +42,7 @@ class CommonJoin:
 
     def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
         """Return the pieces of a phase, with the columns `DeltaQuery.together`."""
-        found = self._pieces.pop(phase, None) or member.enumerated(phase)
+        found = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
         self.waiting[phase] -= 1
         if self.waiting[phase]:
             self._pieces[phase] = found
@@ -83,12 +83,12 @@ class SharedJoin(IncrementalGenericJoin):
             ]
             yield replace(piece, columns=columns)
 
-    def enumerated(self, phase: int) -> tuple[list[Piece], int]:
+    def enumerate_pieces(self, phase: int) -> tuple[list[Piece], int]:
         """Return the pieces of a phase and a bound of their weights.
 
         The pieces have all variables that any of the rules keeps.
         """
-        whole = self._whole
+        whole = self._full_join
         whole.finished, whole.failed, whole.meters = self.finished, self.failed, self.meters
         whole.begun = self.begun
         whole.seeds = whole.weight_bound = 0
@@ -97,6 +97,6 @@ class SharedJoin(IncrementalGenericJoin):
         return pieces, whole.weight_bound
 
     @cached_property
-    def _whole(self) -> IncrementalGenericJoin:
+    def _full_join(self) -> IncrementalGenericJoin:
         """The join with all variables that any of the rules keeps."""
         return IncrementalGenericJoin(replace(self.query, head=self.query.together), self.arrangements, self.execution)

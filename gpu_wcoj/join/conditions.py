@@ -14,11 +14,11 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import stacked
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _NO_BOUND = np.empty(0, np.int64)
 
 
-def bounds_of(
+def find_bounds(
     step: Step, values: dict[str, Int64Array], n: int, backend: Backend
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return inclusive bounds and excluded values of the step's variable for `n` prefixes.
@@ -36,8 +36,8 @@ def bounds_of(
     ordered = [condition for condition in conditions if condition.op != "!="]
     if not ordered:
         return no_bound, no_bound, matrix
-    lower = xp.full(n, _LEAST, np.int64)
-    upper = xp.full(n, _MOST, np.int64)
+    lower = xp.full(n, _MIN_INT64, np.int64)
+    upper = xp.full(n, _MAX_INT64, np.int64)
     impossible = xp.zeros(n, np.bool_)
     for condition in ordered:
         other = _column(condition, values, n, xp)
@@ -46,12 +46,12 @@ def bounds_of(
         if condition.op in (">=", "="):
             lower = xp.maximum(lower, other)
         if condition.op == "<":
-            impossible |= other == _LEAST
-            upper = xp.minimum(upper, xp.maximum(other, _LEAST + 1) - 1)
+            impossible |= other == _MIN_INT64
+            upper = xp.minimum(upper, xp.maximum(other, _MIN_INT64 + 1) - 1)
         if condition.op == ">":
-            impossible |= other == _MOST
-            lower = xp.maximum(lower, xp.minimum(other, _MOST - 1) + 1)
-    return xp.where(impossible, _MOST, lower), xp.where(impossible, _LEAST, upper), matrix
+            impossible |= other == _MAX_INT64
+            lower = xp.maximum(lower, xp.minimum(other, _MAX_INT64 - 1) + 1)
+    return xp.where(impossible, _MAX_INT64, lower), xp.where(impossible, _MIN_INT64, upper), matrix
 
 
 def passes(

@@ -15,7 +15,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 
 
 @dataclass(eq=False)
-class CostedJoin(MeasuredJoin):
+class BudgetedJoin(MeasuredJoin):
     """A `GenericJoin` that charges written rows and counted prefixes to an allowance.
 
     Raises `AllowanceError` once the allowance is used up. It is measured if it has a meter.
@@ -43,12 +43,12 @@ class CostedJoin(MeasuredJoin):
         return found
 
 
-def costed(join: GenericJoin, most: float | None = None, meter: Meter | None = None) -> CostedJoin:
+def with_budget(join: GenericJoin, most: float | None = None, meter: Meter | None = None) -> BudgetedJoin:
     """Return the join with a fresh allowance, limited to a cost of `most` if that is given."""
     given = {**vars(join), "meter": meter, "allowance": Allowance(most)}
-    return CostedJoin(**{**given, "work": {} if meter is None else meter.work})
+    return BudgetedJoin(**{**given, "work": {} if meter is None else meter.work})
 
 
-def cost_of_binding(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
+def binding_cost(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
     """Return the cost of reading `n_seeds` seeds of a path and locating them in its atoms."""
     return n_seeds * (SEED + BOUND * sum(len(join.batches[number]) for number, _, _ in path.binding))

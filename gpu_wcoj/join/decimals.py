@@ -12,68 +12,68 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.integers import OF_INTEGERS, Calculated, product
+from gpu_wcoj.join.integers import INTEGER_OPERATIONS, Calculated, multiply
 from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import Int64Array
 
-_MOST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 """The largest int64."""
 _EXACT = 1 << 53
 """Magnitude up to which doubles represent every integer."""
 
 
-def of_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:
+def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:
     """Return the codes of results, and a mask of failures.
 
     Examples
     --------
     >>> one = Calculation("z", "+", ("x", "y"), ("decimal", "integer"), "decimal", scales=(2, 0), scale=2, most=99999)
-    >>> of_decimals(one, [np.array([150, 150]), np.array([1, 1000])], np)
+    >>> calculate_decimals(one, [np.array([150, 150]), np.array([1, 1000])], np)
     (array([   250, 100150]), array([False,  True]))
     """
     if calculation.op == "scale":
-        return saturated(arguments[0], 10 ** (calculation.scale - calculation.scales[0]), xp), None
+        return saturate(arguments[0], 10 ** (calculation.scale - calculation.scales[0]), xp), None
     failed: Any = False
     columns = list(arguments)
     natural = sum(calculation.scales)
     if calculation.op != "*":
         natural = calculation.scale
         for i, (column, scale) in enumerate(zip(arguments, calculation.scales, strict=True)):
-            columns[i], lacks = _finer(column, calculation.scale - scale, xp)
+            columns[i], lacks = _rescale(column, calculation.scale - scale, xp)
             failed = failed | lacks
-    codes, lacks = OF_INTEGERS[calculation.op](xp, *columns)
+    codes, lacks = INTEGER_OPERATIONS[calculation.op](xp, *columns)
     failed = failed | lacks
-    codes, lacks = _finer(codes, calculation.scale - natural, xp)
+    codes, lacks = _rescale(codes, calculation.scale - natural, xp)
     return codes, failed | lacks | (codes > calculation.most) | (codes < -calculation.most)
 
 
-def _finer(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:
+def _rescale(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:
     if digits == 0:
         return codes, False
-    return product(xp, codes, xp.full(len(codes), 10**digits, np.int64))
+    return multiply(xp, codes, xp.full(len(codes), 10**digits, np.int64))
 
 
-def saturated(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
+def saturate(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
     """Convert codes to a finer scale, with saturation at int64, which keeps comparisons correct.
 
     Examples
     --------
-    >>> saturated(np.array([12, -(10**18)]), 100, np)
+    >>> saturate(np.array([12, -(10**18)]), 100, np)
     array([                1200, -9223372036854775807])
     """
-    limit = _MOST // factor
+    limit = _MAX_INT64 // factor
     within = xp.where((codes > limit) | (codes < -limit), 0, codes) * factor
-    found: Int64Array = xp.where(codes > limit, _MOST, xp.where(codes < -limit, -_MOST, within))
+    found: Int64Array = xp.where(codes > limit, _MAX_INT64, xp.where(codes < -limit, -_MAX_INT64, within))
     return found
 
 
-def doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
+def to_doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
     """Return the nearest double of each decimal.
 
     Examples
     --------
     >>> from gpu_wcoj.backend import cpu_backend
-    >>> doubles(np.array([5, -1234]), 2, cpu_backend()).tolist()
+    >>> to_doubles(np.array([5, -1234]), 2, cpu_backend()).tolist()
     [0.05, -12.34]
     """
     found = codes.astype(np.float64)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_wcoj.join.few import found_at_once
+from gpu_wcoj.join.few import extend_seeds_once
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, times
+from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, multiply_exactly
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
@@ -39,7 +39,7 @@ FEWEST_PAIRED = 64
 
 Joining the change with itself would cost as much as it saves."""
 
-SMALL_SHARE = 0.25
+MAX_CHANGED_FRACTION = 0.25
 """Fraction of an atom's relation that may change where a symmetry is used.
 
 All changed rows join with each other."""
@@ -98,7 +98,7 @@ class IncrementalGenericJoin(PathRunner):
             wanted = self.query.head_variables
             depth = path.depth_of(wanted)
             own = -sign if path.is_negated else sign
-            for piece in self.pieces_of(join, prefixes, path, depth):
+            for piece in self.bind_pieces(join, prefixes, path, depth):
                 if depth < len(path.steps):
                     yield piece, own, *join.count_bounded(piece, path.steps[depth:])
                 else:
@@ -107,12 +107,14 @@ class IncrementalGenericJoin(PathRunner):
         rest = []
         for number in range(len(self.query.paths)) if paths is None else paths:
             path = self.query.paths[number]
-            found = found_at_once(self, number, phase, True) if path.order[-1] in self.query.head_variables else None
+            found = (
+                extend_seeds_once(self, number, phase, True) if path.order[-1] in self.query.head_variables else None
+            )
             if found is None:
                 rest.append(number)
             elif n := found.rows.shape[1]:
-                yield Piece(self._head(found.values(path), n), sign)
-        for piece, own, counts, bound in self.over_paths(rest, phase, enumerate_block):
+                yield Piece(self._head_columns(found.values(path), n), sign)
+        for piece, own, counts, bound in self.run_paths(rest, phase, enumerate_block):
             weights: Int64Array | int = own
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
@@ -120,17 +122,19 @@ class IncrementalGenericJoin(PathRunner):
                 bound = self.weight_bound
             else:
                 bound = None if bound is None else bound * self.weight_bound
-                weights = counts * weights if isinstance(weights, int) else times(counts, weights, backend, bound)
+                weights = (
+                    counts * weights if isinstance(weights, int) else multiply_exactly(counts, weights, backend, bound)
+                )
             if len(piece):
-                yield Piece(self._head(piece.values, len(piece)), weights, bound)
+                yield Piece(self._head_columns(piece.values, len(piece)), weights, bound)
 
-    def pieces_of(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
+    def bind_pieces(self, join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
         """Bind the first steps of a path; yield the prefixes in pieces."""
         if not path.branches:
             return join.pieces(prefixes, path.steps[:depth])
-        from gpu_wcoj.join.branch import pieces_along  # needed by few paths
+        from gpu_wcoj.join.branch import bind_branched  # needed by few paths
 
-        return pieces_along(join, prefixes, path, depth)
+        return bind_branched(join, prefixes, path, depth)
 
     @property
     def symmetry(self) -> Symmetry | None:
@@ -138,7 +142,7 @@ class IncrementalGenericJoin(PathRunner):
         found, most = self.query.symmetry, 0
         for one in () if found is None else self.positive:
             changed = max((batch.n_rows for batch in one.pending), default=0)
-            if not one.spine.batches or changed > SMALL_SHARE * len(one.spine):
+            if not one.spine.batches or changed > MAX_CHANGED_FRACTION * len(one.spine):
                 return None
             most = max(most, changed)
         return None if found is None or (found.order == 2 and most < FEWEST_PAIRED) else found
@@ -174,7 +178,7 @@ class IncrementalGenericJoin(PathRunner):
         late: list[Any] = []
         rest = []
         for number in range(len(self.query.paths)):
-            found = found_at_once(self, number, phase, False)
+            found = extend_seeds_once(self, number, phase, False)
             if found is None:
                 rest.append(number)
             elif backend.device is None:
@@ -188,10 +192,10 @@ class IncrementalGenericJoin(PathRunner):
                 yield -count if reverse else count
 
         def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
-            if self._sums(path, len(prefixes)):
-                from gpu_wcoj.join.summing import total_of
+            if self._eliminates_variables(path, len(prefixes)):
+                from gpu_wcoj.join.summing import sum_bindings
 
-                added = total_of(join, prefixes, path, path.steps)
+                added = sum_bindings(join, prefixes, path, path.steps)
                 self.magnitude += abs(added) if self.execution.weighted else 0
                 return (added,)
             counts, bound = join.count_bounded(prefixes, path.steps)
@@ -204,7 +208,7 @@ class IncrementalGenericJoin(PathRunner):
                 return (exact_dot(counts, prefixes.weights, backend),)
             return ((counts if prefixes.weights is None else counts * prefixes.weights).sum(),)
 
-        for one in self.over_paths(rest, phase, count_block):
+        for one in self.run_paths(rest, phase, count_block):
             if isinstance(one, int):
                 total += one
             else:
@@ -213,7 +217,7 @@ class IncrementalGenericJoin(PathRunner):
             total += sum(numbers(backend, *late))
         return total if self.execution.weighted else total * self.execution.phases[phase]
 
-    def _sums(self, path: DeltaPath, n: int) -> bool:
+    def _eliminates_variables(self, path: DeltaPath, n: int) -> bool:
         """Return whether to eliminate variables of a path in a count; this waits for a device."""
         if (
             len(path.steps) < 2
@@ -228,6 +232,6 @@ class IncrementalGenericJoin(PathRunner):
             found = self._summable[id(path)] = may_sum(path)
         return found
 
-    def _head(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
+    def _head_columns(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
         xp = self.execution.backend.xp
         return [values[term] if isinstance(term, str) else xp.full(n, term, np.int64) for term in self.query.head]

@@ -31,9 +31,9 @@ class Split:
         Conditions that the excluded value has to satisfy beforehand.
     """
 
-    whole: tuple[Step, ...]
+    unrestricted: tuple[Step, ...]
     condition: Condition
-    known: tuple[Step, ...]
+    pinned: tuple[Step, ...]
     filters: tuple[Condition, ...]
 
     @property
@@ -86,8 +86,8 @@ def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
     return Split((*inner, replace(last, conditions=others)), found, tuple(known), filters)
 
 
-def stripped(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
+def strip_exclusions(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
     """Return the steps without all conditions that `split` removes, one after the other."""
     while (found := split(steps, bound)) is not None:
-        steps = found.whole
+        steps = found.unrestricted
     return steps

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import Ranks
-from gpu_wcoj.join.memory import rows_of_a_piece
+from gpu_wcoj.join.memory import choose_piece_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Execution:
 
     def begin(self) -> None:
         """Start a tick or another join: choose the piece size by the free memory."""
-        self.piece_rows = self.chunk_rows or rows_of_a_piece(self.backend)
+        self.piece_rows = self.chunk_rows or choose_piece_rows(self.backend)
 
     def ranks(self, family: str) -> Int64Array:
         """Return the rank of every code of a family, on the backend; moved only after a change."""

@@ -17,11 +17,11 @@ from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 FEW_SEEDS = 16
 """Seeds up to which a path of one step is evaluated by one kernel call."""
 
-_Given = tuple[Sequence[Sequence[Level]], Sequence[Sequence[int]], Sequence[int], Int64Array, bool, Int64Array]
+_SeedArguments = tuple[Sequence[Sequence[Level]], Sequence[Sequence[int]], Sequence[int], Int64Array, bool, Int64Array]
 """The arguments of `Kernels.extend_seeds`."""
 
 
-class Found(NamedTuple):
+class SeedMatches(NamedTuple):
     """The bindings of a path.
 
     Attributes
@@ -45,26 +45,26 @@ class Found(NamedTuple):
         return values
 
 
-def found_at_once(runner: PathRunner, number: int, phase: int, fill: bool) -> Found | None:
+def extend_seeds_once(runner: PathRunner, number: int, phase: int, fill: bool) -> SeedMatches | None:
     """Evaluate one path of a set's tick in one kernel call; with `fill` list bindings.
 
     The result is None if the path has more than one step or too many seeds for that.
     """
-    way, execution = runner.ways[number][0], runner.execution
+    way, execution = runner.bound_paths[number][0], runner.execution
     if not way.path.is_single or execution.weighted or execution.share is not None:
         return None
     delta = way.seeds[0].delta(phase)
     if delta is None:
-        return _nothing(runner)
+        return _no_matches(runner)
     if delta.n_rows > FEW_SEEDS:
         return None
     levels: list[tuple[Level, ...]] = []
     columns: list[tuple[int, ...]] = []
     first = [0]
-    for (use, arrangement), (_, _, bound) in zip(way.others, way.path.binding, strict=True):
-        seen = way.seen(use, arrangement, phase)
+    for (use, arrangement), (_, _, bound) in zip(way.other_atoms, way.path.binding, strict=True):
+        seen = way.visible_batches(use, arrangement, phase)
         if not seen:
-            return _nothing(runner)
+            return _no_matches(runner)
         for batch in seen:
             levels.append(batch.levels)
             columns.append(bound)
@@ -72,18 +72,20 @@ def found_at_once(runner: PathRunner, number: int, phase: int, fill: bool) -> Fo
     backend = execution.backend
     work = backend.xp.zeros(N_WORK, np.int64)
     given = levels, columns, first, delta.matrix, fill, work
-    counts, rows = _metered(runner, number, given) if execution.measures else backend.kernels.extend_seeds(*given)
+    counts, rows = (
+        _extend_metered(runner, number, given) if execution.measures else backend.kernels.extend_seeds(*given)
+    )
     runner.seeds += delta.n_rows
     runner.finished.append((number, {way.path.steps[0].variable: work}))
-    return Found(delta.matrix, counts, rows)
+    return SeedMatches(delta.matrix, counts, rows)
 
 
-def _nothing(runner: PathRunner) -> Found:
+def _no_matches(runner: PathRunner) -> SeedMatches:
     xp = runner.execution.backend.xp
-    return Found(xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64))
+    return SeedMatches(xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64))
 
 
-def _metered(runner: PathRunner, number: int, given: _Given) -> tuple[Int64Array, Int64Array]:
+def _extend_metered(runner: PathRunner, number: int, given: _SeedArguments) -> tuple[Int64Array, Int64Array]:
     """Call `Kernels.extend_seeds`, measured: all seeds are prefixes of the one step."""
     from gpu_wcoj.join.meter import Meter, now
 

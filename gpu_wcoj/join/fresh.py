@@ -20,10 +20,10 @@ from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.few import FEW_SEEDS
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.running import BLOCKS_PER_THREAD, FEWEST_SEEDS, MOST_SEEDS, SPLIT_FROM
+from gpu_wcoj.join.running import BLOCKS_PER_THREAD, MAX_BLOCK_SEEDS, MIN_BLOCK_SEEDS, SPLIT_FROM
 from gpu_wcoj.join.seeds import Seeds, bind
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 from gpu_wcoj.zset.arrays import positions, stacked
@@ -32,7 +32,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 PORTION = 1 << 22
 """Rows that gather before duplicates are dropped."""
 
-Known = Mapping[tuple[int, ...], Sequence[IndexedZSet]]
+StoredRows = Mapping[tuple[int, ...], Sequence[IndexedZSet]]
 """The stored rows in one or more orders of the head's columns, as batches of weight 1.
 
 Levels beyond the head's width are not read."""
@@ -40,7 +40,7 @@ Levels beyond the head's width are not read."""
 Columns = list[Int64Array]
 
 
-def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) -> Columns:
+def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: StoredRows) -> Columns:
     """Return the distinct rows that a head's rules derive in a phase and that are not stored.
 
     Sorted, one array a column. For sets.
@@ -57,34 +57,34 @@ def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: Known) 
     gathered: list[Columns] = []
     n_rows = n_distinct = 0
     for join in joins:
-        for columns in _found(join, phase, known):
+        for columns in _derive(join, phase, known):
             if len(columns[0]) == 0:
                 continue
             gathered.append(columns)
             n_rows += len(columns[0])
             if n_rows > PORTION + 2 * n_distinct:
-                gathered = [_distinct(gathered, backend)]
+                gathered = [_distinct_rows(gathered, backend)]
                 n_rows = n_distinct = len(gathered[0][0])
     if not gathered:
         return [backend.xp.empty(0, np.int64) for _ in joins[0].query.head]
-    return _distinct(gathered, backend)
+    return _distinct_rows(gathered, backend)
 
 
-def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[Columns]:
+def _derive(join: IncrementalGenericJoin, phase: int, known: StoredRows) -> Iterator[Columns]:
     """Yield the rows of one rule that are not stored; rows may repeat across pieces."""
     plain = []
     for number, path in enumerate(join.query.paths):
         generic = join.generic_join(number, phase)
         if generic is None:
             continue
-        tail = Tail.of(path, join.query.head, known, generic)
-        if tail is None or tail.apart:
-            tail = Tail.of_seeds(join, number, phase, known) or tail
+        tail = Tail.from_last_step(path, join.query.head, known, generic)
+        if tail is None or tail.is_unordered:
+            tail = Tail.from_seeds(join, number, phase, known) or tail
         n_seeds = join.pending(number, phase).n_rows
         if tail is None or (path.is_single and n_seeds <= FEW_SEEDS):
             plain.append(number)
         else:
-            yield from _by_groups(join, number, phase, generic, tail, known)
+            yield from _derive_by_groups(join, number, phase, generic, tail, known)
     backend = join.execution.backend
     gathered: list[Columns] = []
     n_rows = 0
@@ -96,10 +96,10 @@ def _found(join: IncrementalGenericJoin, phase: int, known: Known) -> Iterator[C
         gathered.append(columns)
         n_rows += len(columns[0])
         if n_rows > PORTION:
-            yield _unknown(_distinct(gathered, backend), known, backend)
+            yield _drop_stored(_distinct_rows(gathered, backend), known, backend)
             gathered, n_rows = [], 0
     if gathered:
-        yield _unknown(_distinct(gathered, backend), known, backend)
+        yield _drop_stored(_distinct_rows(gathered, backend), known, backend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +127,13 @@ class Tail:
     seeds: IndexedZSet | None
     variable: str
     order: tuple[int, ...]
-    apart: bool
+    is_unordered: bool
     group: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: DeltaPath, head: Sequence[str | int], known: Known, generic: GenericJoin) -> Tail | None:
+    def from_last_step(
+        cls, path: DeltaPath, head: Sequence[str | int], known: StoredRows, generic: GenericJoin
+    ) -> Tail | None:
         """Return the tail for the path's last step; None if that needs more than one atom's ranges."""
         if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
             return None
@@ -142,10 +144,10 @@ class Tail:
             return None
         if any(batch.weights is not None for batch in generic.batches[atom]):
             return None
-        return cls._made(atom, None, variable, head, known)
+        return cls._create(atom, None, variable, head, known)
 
     @classmethod
-    def of_seeds(cls, join: IncrementalGenericJoin, number: int, phase: int, known: Known) -> Tail | None:
+    def from_seeds(cls, join: IncrementalGenericJoin, number: int, phase: int, known: StoredRows) -> Tail | None:
         """Return the tail for the last column of the path's seeds.
 
         The result is None if an atom or check depends on the column, or no order of the stored rows ends with it.
@@ -159,14 +161,14 @@ class Tail:
         for at, use in enumerate(path.seeds):
             variable = use.variables[-1]
             if len(use.variables) > 1 and variable not in held and list(head).count(variable) == 1:
-                tail = cls._made(None, join.pending(number, phase, at), variable, head, known)
-                if not tail.apart:
+                tail = cls._create(None, join.pending(number, phase, at), variable, head, known)
+                if not tail.is_unordered:
                     return tail
         return None
 
     @classmethod
-    def _made(
-        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], known: Known
+    def _create(
+        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], known: StoredRows
     ) -> Tail:
         column = list(head).index(variable)
         suited = [order for order in known if order[-1] == column]
@@ -177,13 +179,13 @@ class Tail:
         return cls(atom, seeds, variable, order, not suited, group)
 
 
-def _by_groups(
-    join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail, known: Known
+def _derive_by_groups(
+    join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail, known: StoredRows
 ) -> Iterator[Columns]:
     """Yield the rows of one path that are not stored."""
     backend, threads = join.execution.backend, join.execution.threads
     path = join.query.paths[number]
-    seeds = _sorted_seeds(join, number, phase, generic, tail)
+    seeds = _sort_seeds(join, number, phase, generic, tail)
     join.seeds += len(seeds)
 
     def block(own: GenericJoin, part: Seeds) -> Iterator[Columns]:
@@ -191,20 +193,20 @@ def _by_groups(
         if own.meter is not None:
             own.meter.prefixes += len(prefixes)
         for piece in own.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):
-            columns = _new_to_groups(join, own, piece, tail, known)
-            yield _unknown(columns, known, backend) if tail.apart else columns
+            columns = _find_new_values(join, own, piece, tail, known)
+            yield _drop_stored(columns, known, backend) if tail.is_unordered else columns
         join.finished.append((number, own.work))
 
     n = len(seeds)
     if n == 0:
         return
     if backend.device is not None:
-        yield from _in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
+        yield from _run_in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
         return
-    most = max(1, -(-n // MOST_SEEDS))
+    most = max(1, -(-n // MAX_BLOCK_SEEDS))
     if threads > 1 and n >= SPLIT_FROM:
-        most = max(most, min(threads * BLOCKS_PER_THREAD, n // FEWEST_SEEDS))
-    edges = _edges(seeds, path.seed.variables, tail, most)
+        most = max(most, min(threads * BLOCKS_PER_THREAD, n // MIN_BLOCK_SEEDS))
+    edges = _block_edges(seeds, path.seed.variables, tail, most)
 
     def run(at: int) -> Iterator[Columns]:
         own = join.generic_join(number, phase) if at else generic
@@ -218,7 +220,7 @@ def _by_groups(
         yield from in_order(run, len(edges) - 1, threads)
 
 
-def _edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[int]:
+def _block_edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[int]:
     """Return the edges of blocks of seeds, at changes of the first variable of a group."""
     edges = np.linspace(0, len(seeds), most + 1).astype(int)
     if seeds.order[0] in tail.group:
@@ -227,7 +229,7 @@ def _edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[in
     return sorted(set(edges.tolist()))
 
 
-def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:
+def _run_in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:
     """Run over the seeds on a device, with fewer seeds at a time if memory runs out."""
     begin = 0
     while begin < len(seeds):
@@ -235,18 +237,18 @@ def _in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[C
         def part(most: int, begin: int = begin) -> tuple[int, list[Columns]]:
             return most, list(run(seeds.part(begin, min(len(seeds), begin + most), backend.xp)))
 
-        rows, found = with_memory(backend, rows, part, "finding what is new")
+        rows, found = run_within_memory(backend, rows, part, "finding what is new")
         yield from found
         begin += rows
 
 
-def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
+def _sort_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
     """Return the path's seeds, sorted by the variables of the group that they bind."""
     path, backend = join.query.paths[number], join.execution.backend
     names = path.seed.variables
     first = [name for name in tail.group if name in names]
     if tail.seeds is not None:
-        seeds = _without_last(path, tail.seeds, tail.variable, backend)
+        seeds = _drop_last_column(path, tail.seeds, tail.variable, backend)
         if generic.meter is not None:
             generic.meter.changes += tail.seeds.n_rows
     else:
@@ -260,7 +262,7 @@ def _sorted_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic
     return Seeds(order, stacked(backend, [columns[rows.index(row)] for row in range(len(names))]), None)
 
 
-def _without_last(path: DeltaPath, change: IndexedZSet, variable: str, backend: Backend) -> Seeds:
+def _drop_last_column(path: DeltaPath, change: IndexedZSet, variable: str, backend: Backend) -> Seeds:
     """Return the distinct rows of a change without their last column.
 
     Their position in the change takes the column's place.
@@ -271,39 +273,39 @@ def _without_last(path: DeltaPath, change: IndexedZSet, variable: str, backend: 
     return Seeds(order, stacked(backend, [held[name] for name in path.seed.variables]), None)
 
 
-def _new_to_groups(
-    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
+def _find_new_values(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: StoredRows
 ) -> Columns:
     """Return the head's rows with the values that are new to each group of these prefixes."""
     if generic.meter is None:
-        return _found_new(join, generic, prefixes, tail, known)
+        return _find_unmeasured(join, generic, prefixes, tail, known)
     from gpu_wcoj.join.meter import now
 
     gauge = generic.meter.gauge(tail.variable)
     gauge.prefixes += len(prefixes)
     start = now(generic.backend)
-    columns = _found_new(join, generic, prefixes, tail, known)
+    columns = _find_unmeasured(join, generic, prefixes, tail, known)
     gauge.seconds += now(generic.backend) - start
     gauge.rows += len(columns[0])
     gauge.nbytes += sum(int(column.nbytes) for column in columns)
     return columns
 
 
-def _found_new(
-    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: Known
+def _find_unmeasured(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: StoredRows
 ) -> Columns:
     backend, head = join.execution.backend, join.query.head
     xp, kernels = backend.xp, backend.kernels
     n, keys = len(prefixes), [prefixes.values[name] for name in tail.group]
     if n and set(prefixes.order[: len(keys)]) != set(tail.group):
-        prefixes = prefixes.take(kernels.lexsort(keys), xp)
+        prefixes = prefixes.gather(kernels.lexsort(keys), xp)
         keys = [prefixes.values[name] for name in tail.group]
     first = kernels.run_starts(keys) if keys else xp.zeros(min(n, 1), np.int64)
     n_groups = len(first)
     group = {name: column[first] for name, column in zip(tail.group, keys, strict=True)}
     starts = xp.concatenate([first, xp.full(1, n, np.int64)])
-    levels, stand = _proposed(prefixes, generic, tail)
-    known_batches = () if tail.apart else [batch for batch in known[tail.order] if len(batch)]
+    levels, stand = _proposed_levels(prefixes, generic, tail)
+    known_batches = () if tail.is_unordered else [batch for batch in known[tail.order] if len(batch)]
     known_at = xp.zeros((len(known_batches), n_groups), np.int64)
     if known_batches and len(tail.order) > 1:
         wanted = [group[term] if isinstance(term, str) else xp.full(n_groups, term, np.int64)
@@ -312,7 +314,7 @@ def _found_new(
         known_at = kernels.locate(records, [range(len(wanted))] * len(records), stacked(backend, wanted))
     offsets, values = kernels.fresh_values(
         levels, stand, starts,
-        [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work(generic, tail.variable, xp),
+        [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work_of(generic, tail.variable, xp),
     )  # fmt: skip
     sizes = offsets[1:] - offsets[:-1]
     columns: dict[str, Int64Array] = {name: xp.repeat(column, sizes) for name, column in group.items()}
@@ -320,7 +322,7 @@ def _found_new(
     return [columns[term] if isinstance(term, str) else xp.full(len(values), term, np.int64) for term in head]
 
 
-def _proposed(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[list[Level], Int64Array]:
+def _proposed_levels(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[list[Level], Int64Array]:
     """Return the levels that hold the last variable, and the prefixes' positions above them."""
     if tail.seeds is not None:
         return [tail.seeds.levels[-1]], prefixes.values[tail.variable].reshape(1, -1)
@@ -336,11 +338,11 @@ def _proposed(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[lis
     return levels, nowhere
 
 
-def _work(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
+def _work_of(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
     return generic.work.setdefault(variable, xp.zeros(N_WORK, np.int64))
 
 
-def _distinct(parts: list[Columns], backend: Backend) -> Columns:
+def _distinct_rows(parts: list[Columns], backend: Backend) -> Columns:
     """Return the distinct rows of all parts, sorted; clears `parts`."""
     columns = parts[0]
     if len(parts) > 1:
@@ -349,7 +351,7 @@ def _distinct(parts: list[Columns], backend: Backend) -> Columns:
     return backend.kernels.distinct_rows(columns)
 
 
-def _unknown(columns: Columns, known: Known, backend: Backend) -> Columns:
+def _drop_stored(columns: Columns, known: StoredRows, backend: Backend) -> Columns:
     """Return the rows that are not stored."""
     order = min(known)
     for batch in known[order]:

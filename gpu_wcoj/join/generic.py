@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.alike import alike
-from gpu_wcoj.join.checks import following
-from gpu_wcoj.join.conditions import bounds_of, passes
-from gpu_wcoj.join.last import counted
-from gpu_wcoj.join.magnitudes import as_python, largest, times
-from gpu_wcoj.join.memory import CHUNK_ROWS, with_memory
+from gpu_wcoj.join.alike import group_prefixes
+from gpu_wcoj.join.checks import filter_piece
+from gpu_wcoj.join.conditions import find_bounds, passes
+from gpu_wcoj.join.last import count_last_step
+from gpu_wcoj.join.magnitudes import as_python, largest, multiply_exactly
+from gpu_wcoj.join.memory import CHUNK_ROWS, run_within_memory
 from gpu_wcoj.join.path import AtomUse, Step, independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.join.shapes import Shapes, shape_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.join.meter import Meter
 
-MOST = 1 << 62
+MAX_SURVIVORS = 1 << 62
 """Upper limit of counted survivors: they include sums of weights, which may exceed int64."""
 
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
@@ -93,7 +93,7 @@ class GenericJoin:
     backend: Backend
     chunk_rows: int = CHUNK_ROWS
     ranks: Ranks | None = None
-    most_weight: int | None = None
+    max_weight: int | None = None
     shapes: Shapes = field(default_factory=dict)
     work: dict[str, Int64Array] = field(default_factory=dict)
     negated: dict[int, tuple[IndexedZSet, ...]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class GenericJoin:
 
         Atoms share ranges between prefixes if they lack the newest of the bound variables that the step's atoms hold.
         """
-        layout, newest = prefixes.layout, self._newest(prefixes, step)
+        layout, newest = prefixes.layout, self._newest_variable(prefixes, step)
         cached = self._extensions.get((layout, step.name, newest))
         if cached is not None:
             return cached
@@ -127,7 +127,7 @@ class GenericJoin:
         self._extensions[layout, step.name, newest] = made
         return made
 
-    def _newest(self, prefixes: Prefixes, step: Step) -> str:
+    def _newest_variable(self, prefixes: Prefixes, step: Step) -> str:
         """Return the variable bound last among those that the step's atoms hold; of all, if none."""
         depth = dict(prefixes.layout)
         for name in reversed(prefixes.order):
@@ -149,7 +149,7 @@ class GenericJoin:
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """Bind one variable; yield pieces, each with the parent of every row."""
         n = len(prefixes)
-        bounds = bounds_of(step, prefixes.values, n, self.backend)
+        bounds = find_bounds(step, prefixes.values, n, self.backend)
         resume = np.zeros(3, np.int64)
         capacity = min(self.chunk_rows, max(4096, 32 * n))
         while resume[0] < n:
@@ -164,9 +164,9 @@ class GenericJoin:
                 textual = [condition for condition in step.conditions if condition.textual]
                 if textual:
                     (kept,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
-                    parent, piece = parent[kept], piece.take(kept, self.backend.xp)
+                    parent, piece = parent[kept], piece.gather(kept, self.backend.xp)
                 if step.checks:
-                    piece, rows = following(step.checks, piece, self)
+                    piece, rows = filter_piece(step.checks, piece, self)
                     parent = parent if rows is None else parent[rows]
             yield parent, piece
 
@@ -183,7 +183,7 @@ class GenericJoin:
                 self.chunk_rows = min(self.chunk_rows, rows)
             return self._piece(prefixes, step, bounds, resume, min(n, int(start[0]) + rows), min(capacity, rows))
 
-        return with_memory(self.backend, most, run, f"binding {step.variable}")
+        return run_within_memory(self.backend, most, run, f"binding {step.variable}")
 
     def _piece(
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, end: int, capacity: int
@@ -201,7 +201,7 @@ class GenericJoin:
             prefixes.weights, weighted, capacity, extension.n_new_rows, work,
         )  # fmt: skip
         if step.is_lookup:
-            self.searched(step, int(resume[0]) - begin, work)
+            self.record_searches(step, int(resume[0]) - begin, work)
         if len(parent) == 0:
             return parent, prefixes
         stand = found
@@ -258,13 +258,13 @@ class GenericJoin:
         for part in parts[1:]:
             factor, other = self._count_part(prefixes, part)
             bound = None if bound is None or other is None else bound * other
-            product = times(product, factor, self.backend, bound)
+            product = multiply_exactly(product, factor, self.backend, bound)
         return product, bound
 
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
         """Count one independent part, once for each group of prefixes that are equal for it."""
         bare = prefixes if prefixes.weights is None else _without_weights(prefixes)
-        chosen, group = alike(bare, steps, self)
+        chosen, group = group_prefixes(bare, steps, self)
         counts, bound = self._count_connected(chosen, steps)
         if group is None:
             return counts, bound
@@ -273,7 +273,7 @@ class GenericJoin:
         found = counts[group]
         xp, work = self.backend.xp, self.work_of(steps[-1])
         before, after = (xp.abs(one.astype(np.float64)).sum() for one in (counts, found))
-        work[SURVIVORS] = xp.minimum(work[SURVIVORS] + (after - before), MOST).astype(np.int64)
+        work[SURVIVORS] = xp.minimum(work[SURVIVORS] + (after - before), MAX_SURVIVORS).astype(np.int64)
         return found, bound
 
     def _count_connected(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
@@ -289,13 +289,13 @@ class GenericJoin:
                 continue
             inner, bound = self.count_bounded(piece, steps[1:])
             if piece.weights is not None:
-                bound = None if bound is None or self.most_weight is None else bound * self.most_weight
-                inner = times(inner, piece.weights, self.backend, bound)
+                bound = None if bound is None or self.max_weight is None else bound * self.max_weight
+                inner = multiply_exactly(inner, piece.weights, self.backend, bound)
             most = None if most is None or bound is None else most + bound * len(parent)
-            counts = self.added(counts, parent, inner, most)
+            counts = self.add_by_parent(counts, parent, inner, most)
         return counts, most
 
-    def added(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
+    def add_by_parent(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
         """Add the sum of `inner` over equal parents to `counts`.
 
         If int64 is too small, the result is Python integers on the host. `most` bounds all counts' magnitude, if there
@@ -323,9 +323,9 @@ class GenericJoin:
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
         """Return the counts of a last step and their bound; None if its values must be listed."""
-        return counted(prefixes, step, self)
+        return count_last_step(prefixes, step, self)
 
-    def searched(self, step: Step, n: int, work: Int64Array) -> None:
+    def record_searches(self, step: Step, n: int, work: Int64Array) -> None:
         """Record the work of looking up `n` prefixes: one search each, and none of the proposals."""
         total = self.work_of(step)
         total[PROBES:] += work[PROBES:]

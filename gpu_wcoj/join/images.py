@@ -42,14 +42,14 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
     path = query.paths[numbers[0]]
     colours = _colours(path)
     uses = (path.seed, *path.others, *(check.use for check in path.absent))
-    atoms = _numbered({use.atom: _seen(use, colours) for use in uses})
+    atoms = _number_values({use.atom: _atom_signature(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
     for number in numbers:
-        first.setdefault(_walk(query.paths[number], atoms), number)
+        first.setdefault(_path_signature(query.paths[number], atoms), number)
     return tuple(first.values())
 
 
-def _walk(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
+def _path_signature(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
     """Return a signature of a path's cost, from the colours of the atoms."""
     orders = {use.atom: use.key.order for use in path.others}
     depth = {atom: bound for atom, bound, _ in path.binding}
@@ -75,27 +75,27 @@ def _colours(path: DeltaPath) -> dict[str, int]:
         for name in (condition.variable, condition.other)
     ]
     names = dict.fromkeys(name for use in uses for name in use.variables)
-    colours = _numbered({name: compared.count(name) for name in names})
+    colours = _number_values({name: compared.count(name) for name in names})
     while True:
         places: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-        atoms = _numbered({number: _seen(use, colours) for number, use in enumerate(uses)})
+        atoms = _number_values({number: _atom_signature(use, colours) for number, use in enumerate(uses)})
         for number, use in enumerate(uses):
             for column, name in zip(use.key.order, use.variables, strict=True):
                 places[name].append((atoms[number], column))
-        finer = _numbered({name: (colours[name], tuple(sorted(held))) for name, held in places.items()})
+        finer = _number_values({name: (colours[name], tuple(sorted(held))) for name, held in places.items()})
         if len(set(finer.values())) == len(set(colours.values())):
             return colours
         colours = finer
 
 
-def _seen(use: AtomUse, colours: dict[str, int]) -> Hashable:
+def _atom_signature(use: AtomUse, colours: dict[str, int]) -> Hashable:
     """Return an atom's signature: its rows, and the colours in its columns."""
     key = use.key
     columns = sorted(zip(key.order, (colours[name] for name in use.variables), strict=True))
     return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
 
 
-def _numbered(found: dict[_T, Hashable]) -> dict[_T, int]:
+def _number_values(found: dict[_T, Hashable]) -> dict[_T, int]:
     """Replace equal values by equal integers."""
     numbers: dict[Hashable, int] = {}
     return {name: numbers.setdefault(value, len(numbers)) for name, value in found.items()}

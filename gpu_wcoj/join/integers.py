@@ -14,13 +14,13 @@ Calculated = tuple[Int64Array, BoolArray | None]
 """The codes, and a mask of failures; failed rows have codes that follow from the arguments."""
 
 
-def total(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
+def add(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
     """Return ``left + right``."""
     found = left + right
     return found, ((left ^ found) & (right ^ found)) < 0
 
 
-def difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
+def subtract(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
     """Return ``left - right``; for one argument, ``-left``."""
     if right is None:
         left, right = xp.zeros(len(left), np.int64), left
@@ -28,7 +28,7 @@ def difference(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Ca
     return found, ((left ^ right) & (left ^ found)) < 0
 
 
-def product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+def multiply(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     """Return ``left * right``.
 
     Overflow shows in the sign up to a magnitude of 2^64, and in a float product beyond.
@@ -39,7 +39,7 @@ def product(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     return found, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((found < 0) != (about < 0)))
 
 
-def quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+def divide(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     """Return ``left / right``, truncated towards 0."""
     failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
     by = xp.where(failed, 1, right)
@@ -47,7 +47,7 @@ def quotient(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     return found + ((found * by != left) & ((left < 0) != (by < 0))), failed
 
 
-def rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+def remainder(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     """Return ``left % right``, with the sign of `left`."""
     failed = right == 0
     by = xp.where(failed | (right == -1), 1, right)
@@ -55,18 +55,18 @@ def rest(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     return xp.where((found != 0) & ((left < 0) != (by < 0)), found - by, found), failed
 
 
-def magnitude(xp: Any, values: Int64Array) -> Calculated:
+def absolute(xp: Any, values: Int64Array) -> Calculated:
     """Return ``abs(values)``."""
     return xp.abs(values), values == -(1 << 63)
 
 
-OF_INTEGERS: dict[str, Callable[..., Calculated]] = {
-    "+": total,
-    "-": difference,
-    "*": product,
-    "/": quotient,
-    "%": rest,
-    "quotient": quotient,
-    "rest": rest,
-    "abs": magnitude,
+INTEGER_OPERATIONS: dict[str, Callable[..., Calculated]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": remainder,
+    "quotient": divide,
+    "rest": remainder,
+    "abs": absolute,
 }

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.join.checks import present
-from gpu_wcoj.join.conditions import bounds_of
-from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.checks import presence_mask
+from gpu_wcoj.join.conditions import find_bounds
+from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import Absent, AtomUse, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array
@@ -25,12 +25,12 @@ Counted = tuple[Int64Array, int | None]
 """Counts, and a bound of their magnitude, if there is one."""
 
 
-def is_counted(step: Step, n: int) -> bool:
+def can_count_last_step(step: Step, n: int) -> bool:
     """Return whether `count_last_step` has a result for `n` prefixes."""
-    return step.is_plain or _taken_away(step, n) is not None
+    return step.is_plain or _subtracted_atom(step, n) is not None
 
 
-def _taken_away(step: Step, n: int) -> Absent | None:
+def _subtracted_atom(step: Step, n: int) -> Absent | None:
     """Return the negated atom to subtract from the values of a last step, its only check.
 
     Its arrangement has to end with the step's variable, and to begin with other variables; otherwise None.
@@ -48,33 +48,33 @@ def _taken_away(step: Step, n: int) -> Absent | None:
     return absent if last == step.variable and last not in known else None
 
 
-def counted(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
+def count_last_step(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
     """Return the counts of a last step as `GenericJoin.count_bounded` does.
 
     The result is None if its values have to be listed. They have to if the sum of their weights may leave int64:
     kernels add modulo 2^64.
     """
-    if join.weighted and join.most_weight is not None and join.most_weight > 1:
+    if join.weighted and join.max_weight is not None and join.max_weight > 1:
         n_values = min(sum(map(len, join.batches[atom])) for atom in step.atoms)
-        if n_values * join.most_weight >= 1 << 63:
+        if n_values * join.max_weight >= 1 << 63:
             return None
     if not step.is_plain:
-        absent = _taken_away(step, len(prefixes))
-        return None if absent is None else _without(prefixes, step, absent, join)
+        absent = _subtracted_atom(step, len(prefixes))
+        return None if absent is None else _count_without(prefixes, step, absent, join)
     if len(prefixes) >= FROM and len(step.atoms) == 1 and not step.is_lookup:
         (atom,) = step.atoms
         ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
         measures = join.backend.kernels.measures_ranges and all(batch.weights is None for batch in join.batches[atom])
         if ends and not measures and all(condition.op == "!=" for condition in step.conditions):
-            return _sums_of_ranges(prefixes, step, join), None
-    return _proposed(prefixes, step, join)
+            return _sum_ranges(prefixes, step, join), None
+    return _count_proposed(prefixes, step, join)
 
 
-def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
+def _count_proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
     """Return the sums of the weights of the values that all atoms hold."""
     backend = join.backend
     extension = join.extension(prefixes, step)
-    bounds = bounds_of(step, prefixes.values, len(prefixes), backend)
+    bounds = find_bounds(step, prefixes.values, len(prefixes), backend)
     n = len(prefixes)
     work = join.work_of(step)
     if step.is_lookup:
@@ -83,7 +83,7 @@ def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
     def run(begin: int, end: int) -> Int64Array:
         found = backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
         if step.is_lookup:
-            join.searched(step, end - begin, work)
+            join.record_searches(step, end - begin, work)
             work[:] = 0
         return found
 
@@ -97,11 +97,11 @@ def _proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
 
     depth = dict(prefixes.layout)
     values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in join.batches[atom]) for atom in step.atoms)
-    bound = None if join.most_weight is None else values * join.most_weight
-    return with_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
+    bound = None if join.max_weight is None else values * join.max_weight
+    return run_within_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
 
 
-def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array:
+def _sum_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array:
     """Return the sum of the weights of each prefix's range, less those of excluded values.
 
     Sums are taken modulo 2^64.
@@ -130,7 +130,7 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
     work = join.work_of(step)
     work[SURVIVORS] += (n_values if join.weighted else total).sum()  # sums of weights may cancel, or leave int64
     if step.conditions:
-        _, _, excluded = bounds_of(step, prefixes.values, n, join.backend)
+        _, _, excluded = find_bounds(step, prefixes.values, n, join.backend)
         extension = join.extension(prefixes, step)
         for number in range(excluded.shape[0]):
             value, before = excluded[number], xp.ascontiguousarray(excluded[:number])
@@ -138,11 +138,11 @@ def _sums_of_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64A
             total -= join.backend.kernels.count_common(
                 extension.kernel, prefixes.positions, 0, n, value, value, before, own
             )
-            join.searched(step, n, own)
+            join.record_searches(step, n, own)
     return total
 
 
-def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
+def _count_without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
     """Count all values of the step, less those that the negated atom holds as well.
 
     For the latter the negated atom's arrangement takes part as one more atom. Negation depends on the presence of a row
@@ -150,7 +150,7 @@ def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) 
     """
     known = absent.terms[:-1]
     plain = replace(step, checks=())
-    found = counted(prefixes, plain, join)
+    found = count_last_step(prefixes, plain, join)
     if found is None:
         return None
     total, bound = found
@@ -169,10 +169,10 @@ def _without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) 
     )  # fmt: skip
     common = replace(plain, atoms=(*step.atoms, number))
     if not any(batch.n_negative for batch in batches):
-        return total - _proposed(with_it, common, also)[0], bound
+        return total - _count_proposed(with_it, common, also)[0], bound
     taken: Int64Array = xp.zeros(len(prefixes), np.int64)
     for parent, piece in also.extend(with_it, common):
-        held = present(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
+        held = presence_mask(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
         weights = xp.where(held, 1 if piece.weights is None else piece.weights, 0)
-        taken = join.added(taken, parent, weights, 0)
+        taken = join.add_by_parent(taken, parent, weights, 0)
     return total - taken, bound

@@ -15,7 +15,7 @@ def largest(backend: Backend, *columns: Int64Array) -> list[int]:
     return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
 
 
-def times(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
+def multiply_exactly(left: Int64Array, right: Int64Array, backend: Backend, bound: int | None) -> Int64Array:
     """Multiply elementwise, as Python integers on the host if int64 might overflow.
 
     `bound` is an upper bound of the products' magnitudes, if there is one.

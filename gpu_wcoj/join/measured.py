@@ -45,7 +45,7 @@ class MeasuredJoin(GenericJoin):
         return Gauge() if self.meter is None else self.meter.gauge(step.name)
 
 
-def timed(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Backend) -> Iterator[Prefixes]:
+def time_pieces(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Backend) -> Iterator[Prefixes]:
     """Yield pieces made from `n_prefixes` prefixes, timed without the time between two pieces."""
     gauge.prefixes += n_prefixes
     while True:
@@ -59,7 +59,7 @@ def timed(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Ba
         yield piece
 
 
-def measured(join: GenericJoin, meter: Meter) -> MeasuredJoin:
+def with_meter(join: GenericJoin, meter: Meter) -> MeasuredJoin:
     """Return the join with its measurements added to `meter`."""
     return MeasuredJoin(**{**vars(join), "meter": meter})
 

@@ -20,31 +20,31 @@ PIECE_ROW_BYTES = 512
 Its parent, value and weight, about ten bound variables, its positions in about ten batches as found and as gathered,
 eight bytes each."""
 
-SHARE = 4
+MEMORY_DIVISOR = 4
 """A piece may take the free memory divided by this: a path holds a piece a level."""
 
-FEWEST_ROWS, MOST_ROWS = 1 << 16, 1 << 25
+MIN_PIECE_ROWS, MAX_PIECE_ROWS = 1 << 16, 1 << 25
 """Least and greatest number of rows of one piece on a device."""
 
 GIVE_UP_ROWS = 4096
 """Rows down to which pieces are halved if the device runs out of memory."""
 
 
-def rows_of_a_piece(backend: Backend) -> int:
+def choose_piece_rows(backend: Backend) -> int:
     """Return the rows of a piece if the user has not set them; on a device by its free memory.
 
     Examples
     --------
     >>> from gpu_wcoj.backend import select_backend
-    >>> rows_of_a_piece(select_backend("cpu"))
+    >>> choose_piece_rows(select_backend("cpu"))
     131072
     """
     if backend.device is None:
         return CHUNK_ROWS
-    return max(FEWEST_ROWS, min(MOST_ROWS, backend.device.free_bytes() // (SHARE * PIECE_ROW_BYTES)))
+    return max(MIN_PIECE_ROWS, min(MAX_PIECE_ROWS, backend.device.free_bytes() // (MEMORY_DIVISOR * PIECE_ROW_BYTES)))
 
 
-def with_memory(backend: Backend, rows: int, run: Callable[[int], _T], doing: str) -> _T:
+def run_within_memory(backend: Backend, rows: int, run: Callable[[int], _T], doing: str) -> _T:
     """Return ``run(rows)``, with half as many rows each time that the device runs out of memory.
 
     Raises

@@ -28,7 +28,7 @@ class Gauge:
     nbytes: int = 0
     seconds: float = 0.0
 
-    def plus(self, other: Gauge) -> Gauge:
+    def add(self, other: Gauge) -> Gauge:
         """Return the sum of two gauges."""
         return Gauge(
             self.prefixes + other.prefixes, self.rows + other.rows, self.nbytes + other.nbytes,
@@ -55,7 +55,7 @@ class Meter:
         Seconds for binding the seeds.
     """
 
-    number: int
+    path_index: int
     variant: int
     work: dict[str, Int64Array]
     gauges: dict[str, Gauge] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class Meter:
         """Return the gauge of a step."""
         return self.gauges.setdefault(step, Gauge())
 
-    def added_up(self, name: str) -> dict[str, Gauge]:
+    def total_gauges(self, name: str) -> dict[str, Gauge]:
         """Return the gauges; with a name, their sum under it."""
         if not name or not self.gauges:
             return dict(self.gauges)
-        return {name: reduce(Gauge.plus, self.gauges.values())}
+        return {name: reduce(Gauge.add, self.gauges.values())}
 
     @contextmanager
     def seeding(self, backend: Backend) -> Generator[None]:
@@ -104,7 +104,7 @@ class StepCounts:
     nbytes: int = 0
     seconds: float = 0.0
 
-    def plus(self, work: Iterable[int], gauge: Gauge) -> StepCounts:
+    def add(self, work: Iterable[int], gauge: Gauge) -> StepCounts:
         """Return the counts with one more run."""
         return StepCounts(
             tuple(a + b for a, b in zip(self.work, work, strict=True)),
@@ -133,7 +133,7 @@ class JoinCounts:
     paths: Mapping[tuple[int, int], PathCounts]
 
 
-def added_up(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> JoinCounts:
+def sum_meters(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> JoinCounts:
     """Add up all runs along one join's paths. Waits once for a device."""
     runs = [meter for meter in meters if meter.changes or meter.prefixes or meter.work or meter.gauges]
     counted = [(meter, step) for meter in runs for step in meter.work]
@@ -144,12 +144,12 @@ def added_up(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> Jo
     }
     paths: dict[tuple[int, int], PathCounts] = {}
     for meter in runs:
-        at = meter.number, meter.variant
+        at = meter.path_index, meter.variant
         before = paths.get(at, PathCounts(0, 0, 0.0, {}))
         steps = dict(before.steps)
         for step in dict.fromkeys((*meter.gauges, *meter.work)):
             own = work.get((id(meter), step), [0] * N_WORK)
-            steps[step] = steps.get(step, StepCounts()).plus(own, meter.gauges.get(step, Gauge()))
+            steps[step] = steps.get(step, StepCounts()).add(own, meter.gauges.get(step, Gauge()))
         paths[at] = PathCounts(
             before.changes + meter.changes, before.prefixes + meter.prefixes, before.seconds + meter.seconds, steps
         )

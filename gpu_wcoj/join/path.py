@@ -350,7 +350,7 @@ class DeltaPath:
             self.others
         )
 
-    def depth_of(self, wanted: Collection[str]) -> int:
+    def depth_of(self, variables: Collection[str]) -> int:
         """Return the number of steps after which all of these variables are bound.
 
         Only variables that steps bind count. Lookups that follow directly are included.
@@ -363,8 +363,8 @@ class DeltaPath:
         """
         depth = 0
         for number, step in enumerate(self.steps, 1):
-            is_next = depth == number - 1 if step.is_lookup else step.variable in wanted
-            if is_next or not step.calculated.isdisjoint(wanted):
+            is_next = depth == number - 1 if step.is_lookup else step.variable in variables
+            if is_next or not step.calculated.isdisjoint(variables):
                 depth = number
         return depth
 

@@ -40,7 +40,7 @@ class Prefixes:
     def __len__(self) -> int:
         return int(self.positions.shape[1])
 
-    def take(self, rows: IndexArray, xp: Any = np) -> Prefixes:
+    def gather(self, rows: IndexArray, xp: Any = np) -> Prefixes:
         """Return the prefixes at these positions; `xp` is the array module of all arrays."""
         return Prefixes(
             self.order,

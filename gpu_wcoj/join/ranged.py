@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.join.conditions import bounds_of, passes
-from gpu_wcoj.join.excluding import Split, split, stripped
-from gpu_wcoj.join.magnitudes import exact_dot, largest, times
+from gpu_wcoj.join.conditions import find_bounds, passes
+from gpu_wcoj.join.excluding import Split, split, strip_exclusions
+from gpu_wcoj.join.magnitudes import exact_dot, largest, multiply_exactly
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.sizes import n_values
+from gpu_wcoj.join.sizes import estimate_values
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
@@ -37,7 +37,7 @@ Value = tuple[IndexArray, Int64Array, Int64Array]
 """Values as three arrays: the group of each, the value, and its number of bindings."""
 
 
-def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Condition, ...]] | None:
+def loosen(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Condition, ...]] | None:
     """Remove conditions on variables that nothing else reads from the first step.
 
     Return the step and these conditions; None if there are none.
@@ -50,10 +50,10 @@ def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Co
     Examples
     --------
     >>> steps = Step("c", (0,), (Condition("c", ">", "a"), Condition("c", "!=", "b"))), Step("d", (1,))
-    >>> bare, conditions = loosened(steps, "xb")
+    >>> bare, conditions = loosen(steps, "xb")
     >>> print(*bare.conditions, "and", *conditions)
     c != b and c > a
-    >>> loosened((steps[0], Step("d", (1,), (Condition("d", "<", "a"),))), "xb") is None
+    >>> loosen((steps[0], Step("d", (1,), (Condition("d", "<", "a"),))), "xb") is None
     True
     """
     first, rest = steps[0], steps[1:]
@@ -69,7 +69,7 @@ def loosened(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Co
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
+class PrefixGroups:
     """Prefixes in groups that are equal for the bare steps.
 
     Attributes
@@ -86,10 +86,10 @@ class Grouped:
     starts: IndexArray
     compared: Step
 
-    def firsts(self, bare: Step, rest: Sequence[Step], join: GenericJoin) -> Prefixes:
+    def representatives(self, bare: Step, rest: Sequence[Step], join: GenericJoin) -> Prefixes:
         """Return one prefix of each group, with the values that the bare steps read."""
         asked = frozenset[str]().union(*(step.spoken for step in (bare, *rest)))
-        found = self.prefixes.take(self.starts[:-1], join.backend.xp)
+        found = self.prefixes.gather(self.starts[:-1], join.backend.xp)
         values = {name: column for name, column in found.values.items() if name in asked}
         return Prefixes(found.order, values, None, found.layout, found.positions)
 
@@ -100,7 +100,7 @@ class Grouped:
         """
         if all(one.op == "!=" for one in self.compared.conditions):
             return True
-        together, alone = n_values(join, firsts, bare), n_values(join, self.prefixes, first)
+        together, alone = estimate_values(join, firsts, bare), estimate_values(join, self.prefixes, first)
         return numbers(join.backend, together <= MOST_VALUES * alone)[0] != 0
 
     def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
@@ -114,14 +114,14 @@ class Grouped:
             held.append(piece)
             n_rows += len(piece[0])
             if n_rows >= ROOM:
-                found = self._added(held, join)
+                found = self._total_of_values(held, join)
                 if found is None:
                     return None
                 total, held, n_rows = total + found, [], 0
-        found = self._added(held, join) if held else 0
+        found = self._total_of_values(held, join) if held else 0
         return None if found is None else total + found
 
-    def _added(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
+    def _total_of_values(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
         """Return `total` of some values; None if an intermediate result does not fit int64.
 
         Values that are too far apart are replaced by their ranks.
@@ -145,9 +145,9 @@ class Grouped:
         sums = backend.kernels.exclusive_sum(ways)
         begin, end = numbers(backend, self.starts[first], self.starts[last + 1])
         rows = xp.arange(begin, end)
-        prefixes = self.prefixes.take(rows, xp)
+        prefixes = self.prefixes.gather(rows, xp)
         own = (xp.searchsorted(self.starts, rows, side="right") - 1 - first) * span
-        lower, upper, excluded = bounds_of(self.compared, prefixes.values, end - begin, backend)
+        lower, upper, excluded = find_bounds(self.compared, prefixes.values, end - begin, backend)
         if len(lower) == 0:
             lower, upper = xp.full(end - begin, low, np.int64), xp.full(end - begin, high, np.int64)
         elif distinct is not None:
@@ -172,54 +172,58 @@ class Grouped:
         return exact_dot(found, prefixes.weights, backend)
 
 
-def values_of(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[Step]) -> Iterator[Value]:
+def enumerate_values(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[Step]) -> Iterator[Value]:
     """Yield the values of a bare step, with the numbers of bindings of the remaining steps."""
     for parent, piece in join.extend(firsts, bare):
         if len(parent) == 0:
             continue
         ways, bound = join.count_bounded(piece, rest)
         if piece.weights is not None:
-            bound = None if bound is None or join.most_weight is None else bound * join.most_weight
-            ways = times(ways, piece.weights, join.backend, bound)
+            bound = None if bound is None or join.max_weight is None else bound * join.max_weight
+            ways = multiply_exactly(ways, piece.weights, join.backend, bound)
         if ways.dtype == object:
             raise OverflowError
         yield parent, piece.values[bare.variable], ways
 
 
-def bared(steps: tuple[Step, ...], bound: Container[str], seen: Iterable[str]) -> tuple[tuple[Step, ...], bool]:
-    """Remove what `split` and then `loosened` remove; return the steps and whether `split` did."""
-    bare = stripped(steps, bound)
-    loose = loosened(bare, seen)
+def strip_conditions(
+    steps: tuple[Step, ...], bound: Container[str], seen: Iterable[str]
+) -> tuple[tuple[Step, ...], bool]:
+    """Remove what `split` and then `loosen` remove; return the steps and whether `split` did."""
+    bare = strip_exclusions(steps, bound)
+    loose = loosen(bare, seen)
     return bare if loose is None else (loose[0], *bare[1:]), bare != steps
 
 
-def found_in_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...], seen: Iterable[str]) -> int | None:
+def sum_by_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...], seen: Iterable[str]) -> int | None:
     """Return `Summing.total` if many prefixes differ only in compared variables; else None."""
-    bare, splits = bared(steps, prefixes.order, seen)
+    bare, splits = strip_conditions(steps, prefixes.order, seen)
     if bare == steps or (splits and summing.join.meter is not None):  # the pinned steps have no gauges
         return None
-    keys = summing.few_looks(prefixes, bare)
+    keys = summing.group_columns(prefixes, bare)
     if keys is None:
         return None
     join = summing.join
     if bare[0] == steps[0]:
-        return _less_known(summing, prefixes, steps)
-    together = _together(summing, prefixes, keys, steps[0], bare[0])
-    firsts = together.firsts(bare[0], bare[1:], join)
+        return _subtract_pinned(summing, prefixes, steps)
+    together = _group_prefixes(summing, prefixes, keys, steps[0], bare[0])
+    firsts = together.representatives(bare[0], bare[1:], join)
     if not together.is_worth_it(firsts, bare[0], steps[0], join):
         return None
     if splits:
-        return _less_known(summing, prefixes, steps)
+        return _subtract_pinned(summing, prefixes, steps)
     summing.allowance.counted += (1 + len(together.compared.conditions)) * len(prefixes)
     try:
-        found = together.total(values_of(join, firsts, bare[0], bare[1:]), join)
+        found = together.total(enumerate_values(join, firsts, bare[0], bare[1:]), join)
     except OverflowError:
         return None
     summing.allowance.check(join)
     return found
 
 
-def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], first: Step, bare: Step) -> Grouped:
+def _group_prefixes(
+    summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], first: Step, bare: Step
+) -> PrefixGroups:
     """Group the prefixes that are equal for the bare step and the others."""
     backend = summing.join.backend
     starts = backend.xp.zeros(1, np.int64)
@@ -227,33 +231,33 @@ def _together(summing: Summing, prefixes: Prefixes, keys: Sequence[Int64Array], 
         summing.allowance.sorted_rows += len(prefixes)
         rows = backend.kernels.lexsort(keys)
         starts = backend.kernels.run_starts([key[rows] for key in keys])
-        prefixes = prefixes.take(rows, backend.xp)
+        prefixes = prefixes.gather(rows, backend.xp)
     starts = backend.xp.concatenate([starts, backend.xp.full(1, len(prefixes), starts.dtype)])
     compared = tuple(one for one in first.conditions if one not in bare.conditions)
-    return Grouped(prefixes, starts, replace(first, conditions=compared))
+    return PrefixGroups(prefixes, starts, replace(first, conditions=compared))
 
 
-def _less_known(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...]) -> int:
+def _subtract_pinned(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...]) -> int:
     """Return `Summing.total` by inclusion and exclusion.
 
     The total of all bindings less that of bindings with a value that the last step excludes.
     """
     apart = split(steps, prefixes.order)
     assert apart is not None
-    return summing.over(prefixes, apart.whole) - _of_known(summing, prefixes, apart)
+    return summing.over(prefixes, apart.unrestricted) - _sum_pinned(summing, prefixes, apart)
 
 
-def _of_known(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
+def _sum_pinned(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
     """Return `Summing.total` for the last variable equal to the excluded value."""
     join, backend = summing.join, summing.join.backend
     if apart.filters:
         (rows,) = positions(backend, passes(apart.filters, prefixes.values, join.ranks, backend.xp))
-        prefixes = prefixes.take(rows, backend.xp)
+        prefixes = prefixes.gather(rows, backend.xp)
     known = replace(join, uses=apart.uses(join.uses), shapes={}, work={}, _extensions={})
     try:
-        found = replace(summing, join=known).over(prefixes, apart.known)
+        found = replace(summing, join=known).over(prefixes, apart.pinned)
     finally:
-        total = join.work_of(apart.whole[-1])
+        total = join.work_of(apart.unrestricted[-1])
         for work in known.work.values():
             total += work
     summing.allowance.check(join)

@@ -18,10 +18,10 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.memory import with_memory
+from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, bind, first_variables, reversed_change, seed_rows, shared_out
+from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind, first_variables, reverse_change, seed_rows
 from gpu_wcoj.join.shapes import Shapes
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
@@ -29,7 +29,7 @@ from gpu_wcoj.zset.arrays import is_host, numbers
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.join.begun import User
+    from gpu_wcoj.join.begun import PrefixUser
     from gpu_wcoj.join.meter import JoinCounts, Meter
 
 _T = TypeVar("_T")
@@ -43,14 +43,14 @@ SPLIT_FROM = 2048
 BLOCKS_PER_THREAD = 4
 """Blocks of seeds a thread, at most."""
 
-FEWEST_SEEDS = 256
+MIN_BLOCK_SEEDS = 256
 """Least number of seeds of one block."""
-MOST_SEEDS = 1 << 16
+MAX_BLOCK_SEEDS = 1 << 16
 """Seeds of a block at which a path gets more blocks than its threads need."""
 
 
 @dataclass(eq=False)
-class Way:
+class BoundPath:
     """A path, a variant of one, or the continuation of one, with its arrangements.
 
     Attributes
@@ -63,7 +63,7 @@ class Way:
 
     path: DeltaPath
     seeds: list[Arrangement]
-    others: list[tuple[AtomUse, Arrangement]]
+    other_atoms: list[tuple[AtomUse, Arrangement]]
     negated: list[tuple[AtomUse, Arrangement]]
     shapes: Shapes = field(default_factory=dict)
     done: Sequence[tuple[AtomUse, Arrangement]] = ()
@@ -71,9 +71,9 @@ class Way:
     @cached_property
     def uses(self) -> dict[int, AtomUse]:
         """The other atoms, by index."""
-        return {use.atom: use for use, _ in self.others}
+        return {use.atom: use for use, _ in self.other_atoms}
 
-    def seen(self, use: AtomUse, arrangement: Arrangement, phase: int) -> tuple[IndexedZSet, ...]:
+    def visible_batches(self, use: AtomUse, arrangement: Arrangement, phase: int) -> tuple[IndexedZSet, ...]:
         """Return the batches of an atom that the path sees in a phase: the state after it or before."""
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
@@ -108,7 +108,7 @@ class PathRunner:
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
-    begun: Mapping[int, User] = field(default_factory=dict)
+    begun: Mapping[int, PrefixUser] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Reset the counts of the previous tick."""
@@ -140,9 +140,9 @@ class PathRunner:
     @property
     def measured(self) -> JoinCounts:
         """Measurements of the last tick, per path and step; empty without `Execution.measures`."""
-        from gpu_wcoj.join.meter import added_up
+        from gpu_wcoj.join.meter import sum_meters
 
-        return added_up(self.query, self.meters, self.execution.backend)
+        return sum_meters(self.query, self.meters, self.execution.backend)
 
     @property
     def survivors(self) -> int:
@@ -151,34 +151,36 @@ class PathRunner:
         return sum(int(counted[SURVIVORS]) for steps in followed for counted in steps) + self.seeds
 
     @cached_property
-    def ways(self) -> list[list[Way]]:
+    def bound_paths(self) -> list[list[BoundPath]]:
         """Per path, itself and its variants."""
-        return [[self.way(one) for one in (path, *path.variants)] for path in self.query.paths]
+        return [[self.bind_path(one) for one in (path, *path.variants)] for path in self.query.paths]
 
-    def way_on(self, number: int, rest: DeltaPath) -> Way:
+    def bind_continuation(self, number: int, rest: DeltaPath) -> BoundPath:
         """Return the continuation of a path with its arrangements."""
         left = {use.atom for use in rest.others}
-        done = [(use, arrangement) for use, arrangement in self.ways[number][0].others if use.atom not in left]
-        return replace(self.way(rest), done=done)
+        done = [
+            (use, arrangement) for use, arrangement in self.bound_paths[number][0].other_atoms if use.atom not in left
+        ]
+        return replace(self.bind_path(rest), done=done)
 
-    def way(self, path: DeltaPath) -> Way:
+    def bind_path(self, path: DeltaPath) -> BoundPath:
         """Return a path with its arrangements."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
         others = [(use, self.arrangements[use.key]) for use in path.others]
-        return Way(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
+        return BoundPath(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
 
     def is_live(self, number: int, phase: int) -> bool:
         """Return whether no factor of a path's term is empty, by the changes known so far."""
-        way = self.ways[number][0]
+        way = self.bound_paths[number][0]
         return way.seeds[0].delta(phase) is not None and all(
-            way.seen(use, arrangement, phase) for use, arrangement in way.others
+            way.visible_batches(use, arrangement, phase) for use, arrangement in way.other_atoms
         )
 
     def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over a path's other atoms; None if some factor of the term is empty."""
-        return self.joined(self.ways[number][variant], number, phase, variant)
+        return self.bound_join(self.bound_paths[number][variant], number, phase, variant)
 
-    def joined(self, way: Way, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
+    def bound_join(self, way: BoundPath, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over the other atoms of a bound path; see `generic_join`."""
         delta = way.seeds[0].delta(phase)
         if delta is None:
@@ -186,38 +188,38 @@ class PathRunner:
         execution = self.execution
         batches = {}
         bound = delta.largest_weight if execution.weighted and not way.path.is_negated else 1
-        for use, arrangement in way.others:
-            seen = way.seen(use, arrangement, phase)
+        for use, arrangement in way.other_atoms:
+            seen = way.visible_batches(use, arrangement, phase)
             if not seen:
                 return None
             batches[use.atom] = seen
             if execution.weighted:
                 bound *= sum(batch.largest_weight for batch in seen)
         for use, arrangement in way.done if execution.weighted else ():
-            seen = way.seen(use, arrangement, phase)
+            seen = way.visible_batches(use, arrangement, phase)
             bound *= sum(batch.largest_weight for batch in seen)
         self.weight_bound = max(self.weight_bound, bound)
         negated = {}
         for use, arrangement in way.negated:
-            negated[use.atom] = way.seen(use, arrangement, phase)
+            negated[use.atom] = way.visible_batches(use, arrangement, phase)
         join = GenericJoin(
             way.uses, batches, execution.weighted, self.query.head_variables | way.path.compared, execution.backend,
             execution.piece_rows, execution.ranks, bound, way.shapes, negated=negated, failed=self.failed,
             dictionary=execution.dictionary,
         )  # fmt: skip
-        return self._measured_join(join, number, variant) if execution.measures else join
+        return self._with_meter(join, number, variant) if execution.measures else join
 
-    def _measured_join(self, join: GenericJoin, number: int, variant: int) -> GenericJoin:
-        from gpu_wcoj.join.measured import measured
+    def _with_meter(self, join: GenericJoin, number: int, variant: int) -> GenericJoin:
+        from gpu_wcoj.join.measured import with_meter
         from gpu_wcoj.join.meter import Meter
 
         meter = Meter(number, variant, join.work)
         self.meters.append(meter)
-        return measured(join, meter)
+        return with_meter(join, meter)
 
     def pending(self, number: int, phase: int, order: int = 0) -> IndexedZSet:
         """Return the change that starts a path, in one of the orders of its seeds."""
-        return self.ways[number][0].seeds[order].pending[phase]
+        return self.bound_paths[number][0].seeds[order].pending[phase]
 
     def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
         """Return the rows that start a path whose term is not empty.
@@ -232,11 +234,11 @@ class PathRunner:
         return self._seeds_of(number, phase, join, first)
 
     def _seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
-        deltas = [arrangement.pending[phase] for arrangement in self.ways[number][0].seeds]
+        deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[number][0].seeds]
         path, share = self.query.paths[number], self.execution.share
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
-            seeds = reversed_change(seeds, self.ways[number][0].seeds[0].before(phase), join.backend)
+            seeds = reverse_change(seeds, self.bound_paths[number][0].seeds[0].before(phase), join.backend)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     @property
@@ -249,51 +251,53 @@ class PathRunner:
         """True if texts are calculated: one thread then assigns their codes deterministically."""
         return any(one.makes_text for path in self.query.paths for one in path.calculations)
 
-    def over_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
+    def run_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
         """Run over the seeds of these paths, in the seeds' order.
 
         Many seeds run in blocks on several threads.
         """
         if self.begun and any(one.is_worth_it(phase) for one in self.begun.values()):
-            numbers = yield from self._over_begun(numbers, phase, run)
+            numbers = yield from self._run_continuations(numbers, phase, run)
         if self.execution.measures:
-            run = _metered(run)
+            run = _count_prefixes(run)
         live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
         threads = self.threads
         if self.execution.backend.device is not None:
-            for (number, join), first in zip(live, self._firsts(live, phase), strict=True):
-                yield from self._over_all_parts(number, phase, join, first, run)
+            for (number, join), first in zip(live, self._first_variables(live, phase), strict=True):
+                yield from self._run_on_device(number, phase, join, first, run)
             return
         if threads == 1 or not any(self.pending(number, phase).n_rows >= SPLIT_FROM for number, _ in live):
             for number, join in live:
                 seeds = self.seeds_of(number, phase, join)
                 self.seeds += len(seeds)
-                yield from self._over_ways(number, phase, seeds, run, join)
+                yield from self._run_variants(number, phase, seeds, run, join)
             return
         with ThreadPoolExecutor(threads) as pool:
             seeded = list(pool.map(lambda one: (one[0], self.seeds_of(one[0], phase, one[1])), live))
         blocks: list[tuple[int, Seeds, int, int]] = []
         for number, seeds in seeded:
             self.seeds += len(seeds)
-            most = max(1, min(threads * BLOCKS_PER_THREAD, len(seeds) // FEWEST_SEEDS), len(seeds) // MOST_SEEDS)
+            most = max(
+                1, min(threads * BLOCKS_PER_THREAD, len(seeds) // MIN_BLOCK_SEEDS), len(seeds) // MAX_BLOCK_SEEDS
+            )
             edges = np.linspace(0, len(seeds), most + 1).astype(int).tolist()
             blocks.extend((number, seeds, begin, end) for begin, end in pairwise(edges))
 
         def block(at: int) -> Iterator[_T]:
             number, seeds, begin, end = blocks[at]
-            yield from self._over_ways(number, phase, seeds.part(begin, end), run)
+            yield from self._run_variants(number, phase, seeds.part(begin, end), run)
 
         yield from in_order(block, len(blocks), threads)
 
-    def _firsts(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
+    def _first_variables(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
         """Return the variable by which each path's seeds are sorted, with one wait for a device."""
         paths = [self.query.paths[number] for number, _ in live]
-        deltas = [self.ways[number][0].seeds[0].pending[phase] for number, _ in live]
+        deltas = [self.bound_paths[number][0].seeds[0].pending[phase] for number, _ in live]
         joins = [join for _, join in live]
         doing = "choosing an order of the seeds"
-        return with_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
+        return run_within_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
 
-    def _over_begun(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
+    def _run_continuations(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
         """Run the paths that continue from common prefixes in this tick; return the other indices."""
         left = []
         for number in numbers:
@@ -302,24 +306,24 @@ class PathRunner:
             if rows is None:
                 left.append(number)
                 continue
-            from gpu_wcoj.join.begun import over_rows  # needed by few programs
+            from gpu_wcoj.join.begun import run_continuation  # needed by few programs
 
-            yield from over_rows(self, number, phase, rows, run)
+            yield from run_continuation(self, number, phase, rows, run)
         return left
 
-    def _over_all_parts(self, number: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
+    def _run_on_device(self, number: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
         """Run over a path's seeds on a device."""
-        ways = self.ways[number]
+        ways = self.bound_paths[number]
         others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
         joins = [join, *(other for other in others if other is not None)]
         doing = f"binding the seeds of path {number + 1}"
-        seeds = with_memory(join.backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
+        seeds = run_within_memory(join.backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
         self.seeds += len(seeds)
-        yield from self.over_parts(ways, joins, seeds, number, run)
+        yield from self.run_parts(ways, joins, seeds, number, run)
         self.finished.extend((number, own.work) for own in joins)
 
-    def over_parts(
-        self, ways: Sequence[Way], joins: Sequence[GenericJoin], seeds: Seeds, number: int, run: Run[_T]
+    def run_parts(
+        self, ways: Sequence[BoundPath], joins: Sequence[GenericJoin], seeds: Seeds, number: int, run: Run[_T]
     ) -> Iterator[_T]:
         """Run over these seeds on a device, as many at a time as a piece may have rows."""
         backend = self.execution.backend
@@ -329,15 +333,15 @@ class PathRunner:
             def bound(rows: int, begin: int = begin) -> tuple[int, list[Prefixes]]:
                 whole = begin == 0 and rows >= len(seeds)
                 part = seeds if whole else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
-                return rows, shared_out([way.path for way in ways], part, joins)
+                return rows, assign_seeds_to_variants([way.path for way in ways], part, joins)
 
-            most, prefixes = with_memory(backend, most, bound, f"binding the seeds of path {number + 1}")
+            most, prefixes = run_within_memory(backend, most, bound, f"binding the seeds of path {number + 1}")
             begin += most
             for way, own, mine in zip(ways, joins, prefixes, strict=True):
                 if len(mine):
                     yield from run(own, mine, way.path)
 
-    def _over_ways(
+    def _run_variants(
         self,
         number: int,
         phase: int,
@@ -346,7 +350,7 @@ class PathRunner:
         first: GenericJoin | None = None,
     ) -> Iterator[_T]:
         """Run each seed along the variant of the path that proposes the fewest values first."""
-        ways = self.ways[number]
+        ways = self.bound_paths[number]
         if first is not None and len(ways) == 1:
             prefixes = bind(ways[0].path, seeds, first)
             if len(prefixes):
@@ -362,13 +366,13 @@ class PathRunner:
             ]
             chosen = self.execution.backend.kernels.narrowest(choices)
         for at, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
-            mine = prefixes if chosen is None else prefixes.take(np.flatnonzero(chosen == at))
+            mine = prefixes if chosen is None else prefixes.gather(np.flatnonzero(chosen == at))
             if len(mine):
                 yield from run(join, mine, way.path)
             self.finished.append((number, join.work))
 
 
-def _metered(
+def _count_prefixes(
     run: Run[_T],
 ) -> Callable[[GenericJoin, Prefixes, DeltaPath], Iterable[_T]]:
     """Return the function with the prefixes that it receives added to the meter."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.checks import checked
+from gpu_wcoj.join.checks import apply_checks
 from gpu_wcoj.join.conditions import passes
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.path import DeltaPath
@@ -100,16 +100,16 @@ def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     """Locate the seeds in every atom that they bind; drop those that an atom lacks. Waits once."""
     if join.meter is not None:
         with join.meter.seeding(join.backend):
-            return _bound(path, seeds, join)
-    return _bound(path, seeds, join)
+            return _bind(path, seeds, join)
+    return _bind(path, seeds, join)
 
 
-def _bound(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
-    prefixes, alive = bind_all(path, seeds, join)
-    return prefixes if alive is None else held_in_all(prefixes, alive, join.backend)
+def _bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
+    prefixes, alive = locate_seeds(path, seeds, join)
+    return prefixes if alive is None else drop_dead(prefixes, alive, join.backend)
 
 
-def reversed_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backend) -> Seeds:
+def reverse_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backend) -> Seeds:
     """Return the change of a negated atom's presence: appearing rows -1, disappearing rows 1.
 
     For bags.
@@ -128,15 +128,15 @@ def reversed_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Back
     return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, kept]), change[kept])
 
 
-def held_in_all(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
+def drop_dead(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
     """Return the prefixes that are alive."""
     if backend.device is None and alive.all():
         return prefixes
     (kept,) = positions(backend, alive)
-    return prefixes if len(kept) == len(alive) else prefixes.take(kept, backend.xp)
+    return prefixes if len(kept) == len(alive) else prefixes.gather(kept, backend.xp)
 
 
-def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
+def locate_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
     """Locate the seeds in every atom that they bind; return them and a mask of those in all.
 
     The mask is None if no atom was searched, or the rows are filtered already. Atoms that the rows bind completely
@@ -153,7 +153,7 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
     located = backend.kernels.locate(records, columns_of, matrix)
     needed = {name: matrix[row] for row, name in enumerate(path.seed.variables) if name in join.needed}
     if len(seeds) == 1 and weights is None and backend.device is None and not path.seed_checks:
-        alone = _bind_one(path, order, needed, located, join)
+        alone = _bind_single_seed(path, order, needed, located, join)
         if alone is not None:
             return alone, None
     alive = None
@@ -179,28 +179,28 @@ def bind_all(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes
         located = stacked(backend, [located[row] for row in rows]) if rows else located[:0]
     if path.seed_checks:
         values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
-        alive = checked(path.seed_checks, values, len(seeds), join, alive)
+        alive = apply_checks(path.seed_checks, values, len(seeds), join, alive)
         needed = {name: column for name, column in values.items() if name in join.needed}
     return Prefixes(order, needed, weights, tuple(layout), located), alive
 
 
-def shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
+def assign_seeds_to_variants(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
     """Bind each seed on the variant that proposes the fewest values first; for a device.
 
     All variants hold the same seeds, so that one mask serves all. Waits once.
     """
     if joins[0].meter is not None:
         with joins[0].meter.seeding(joins[0].backend):
-            return _shared_out(paths, seeds, joins)
-    return _shared_out(paths, seeds, joins)
+            return _assign_seeds(paths, seeds, joins)
+    return _assign_seeds(paths, seeds, joins)
 
 
-def _shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
+def _assign_seeds(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[GenericJoin]) -> list[Prefixes]:
     backend = joins[0].backend
-    bound, masks = zip(*(bind_all(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
+    bound, masks = zip(*(locate_seeds(path, seeds, join) for path, join in zip(paths, joins, strict=True)), strict=True)
     alive: BoolArray | None = masks[0]
     if len(paths) == 1:
-        return [bound[0] if alive is None else held_in_all(bound[0], alive, backend)]
+        return [bound[0] if alive is None else drop_dead(bound[0], alive, backend)]
     choices = [join.choice(own, path.steps[0]) for path, join, own in zip(paths, joins, bound, strict=True)]
     chosen = backend.kernels.narrowest(choices)
     ours = [chosen == at if alive is None else (chosen == at) & alive for at in range(len(paths))]
@@ -208,7 +208,7 @@ def _shared_out(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Generi
     return [own.take(rows, backend.xp) for own, rows in zip(bound, mine, strict=True)]
 
 
-def _bind_one(
+def _bind_single_seed(
     path: DeltaPath, order: tuple[str, ...], needed: dict[str, Int64Array], located: Int64Array, join: GenericJoin
 ) -> Prefixes | None:
     """Bind one row that completes no atom; None if it completes one.
@@ -245,7 +245,7 @@ def first_variables(
     asked: list[tuple[int, tuple[str, ...], Int64Array]] = []
     for at, (path, delta, join) in enumerate(zip(paths, deltas, joins, strict=True)):
         if len(delta) > SAMPLED_FROM and len(path.sort_first) > 1:
-            names, counts = _children_of_sample(path, delta, join)
+            names, counts = _count_sample_children(path, delta, join)
             if names:
                 asked.append((at, names, counts))
     if not asked:
@@ -261,7 +261,9 @@ def first_variables(
     return firsts
 
 
-def _children_of_sample(path: DeltaPath, delta: IndexedZSet, join: GenericJoin) -> tuple[tuple[str, ...], Int64Array]:
+def _count_sample_children(
+    path: DeltaPath, delta: IndexedZSet, join: GenericJoin
+) -> tuple[tuple[str, ...], Int64Array]:
     """Return per shared range of a sample of seeds its variable, and its number of values."""
     backend = join.backend
     names: list[str] = []

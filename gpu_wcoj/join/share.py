@@ -39,8 +39,8 @@ class Share:
         By family. Code 0 is the empty text in each; rows without a value have its hash.
     """
 
-    number: int
-    of: int
+    index: int
+    n_shares: int
     family: Callable[[str, int], str | None]
     dictionaries: dict[str, Dictionary]
     _hashes: dict[str, _UInt64Array] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Share:
                 continue
             values = seeds.matrix[use.key.order.index(column)]
             own = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
-            mixed = _mixed(mixed * np.uint64(0x9E3779B97F4A7C15) + own, xp)
-        (kept,) = positions(backend, mixed % np.uint64(self.of) == np.uint64(self.number))
+            mixed = _mix_bits(mixed * np.uint64(0x9E3779B97F4A7C15) + own, xp)
+        (kept,) = positions(backend, mixed % np.uint64(self.n_shares) == np.uint64(self.index))
         if len(kept) == len(seeds):
             return seeds
         weights = None if seeds.weights is None else seeds.weights[kept]
@@ -74,7 +74,7 @@ class Share:
         return known
 
 
-def _mixed(values: Any, xp: Any) -> Any:
+def _mix_bits(values: Any, xp: Any) -> Any:
     """Mix the bits of values (the finaliser of SplitMix64)."""
     values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_wcoj.join.conditions import bounds_of
+from gpu_wcoj.join.conditions import find_bounds
 from gpu_wcoj.join.path import Step
 from gpu_wcoj.join.prefixes import Prefixes
 
 if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
-SAMPLED = 1024
+N_SAMPLED = 1024
 """Prefixes in the sample, evenly spaced."""
 
 
-def n_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
+def estimate_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
     """Estimate the number of values of a step over all prefixes, by narrowest atoms; an array."""
     xp = join.backend.xp
-    rows = xp.arange(0, len(prefixes), max(1, len(prefixes) // SAMPLED))
-    sample = prefixes.take(rows, xp)
-    lower, upper, _ = bounds_of(step, sample.values, len(rows), join.backend)
+    rows = xp.arange(0, len(prefixes), max(1, len(prefixes) // N_SAMPLED))
+    sample = prefixes.gather(rows, xp)
+    lower, upper, _ = find_bounds(step, sample.values, len(rows), join.backend)
     least = xp.full(len(rows), np.iinfo(np.int64).max, np.int64)
     at, first = 0, dict[int, tuple[int, int]]()
     for atom, depth in sample.layout:

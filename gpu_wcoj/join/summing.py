@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.last import is_counted
+from gpu_wcoj.join.last import can_count_last_step
 from gpu_wcoj.join.magnitudes import exact_dot, largest
 from gpu_wcoj.join.path import DeltaPath, Step, independent
 from gpu_wcoj.join.prefixes import Prefixes
@@ -45,23 +45,23 @@ the steps, a prefix sorted, a seed, and a seed in each batch in which it is loca
 MOST_LOOKS = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
 
-HEAVIEST = 1 << 62
+MAX_TOTAL_WEIGHT = 1 << 62
 """Total weight above which prefixes are not merged further, so that no weight leaves int64."""
 
 
 def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
     """Return the join for `Summing`: weighted, also for sets, and without values for the head."""
-    most = join.most_weight if join.weighted else 1
-    return replace(join, weighted=True, needed=path.compared, most_weight=most)
+    most = join.max_weight if join.weighted else 1
+    return replace(join, weighted=True, needed=path.compared, max_weight=most)
 
 
-def total_of(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
+def sum_bindings(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
     """Return the sum of the weights of all bindings of steps; few prefixes are extended first."""
     if len(prefixes) >= MANY:
         return Summing(carrying(join, path), of_sets=not join.weighted).over(prefixes, steps)
     if len(steps) < 2 or len(independent(steps)) > 1:
         return exact_dot(join.count_bounded(prefixes, steps)[0], prefixes.weights, join.backend)
-    return sum([total_of(join, piece, path, steps[1:]) for _, piece in join.extend(prefixes, steps[0])])
+    return sum([sum_bindings(join, piece, path, steps[1:]) for _, piece in join.extend(prefixes, steps[0])])
 
 
 def may_sum(path: DeltaPath) -> bool:
@@ -90,9 +90,9 @@ def may_sum(path: DeltaPath) -> bool:
         if not seen.union(*(one.spoken for one in rest)).issuperset(order):
             return True
         if len(rest) > 1 and any(one.conditions for one in rest):
-            from gpu_wcoj.join.ranged import bared  # needed by few programs
+            from gpu_wcoj.join.ranged import strip_conditions  # needed by few programs
 
-            bare, _ = bared(rest, order, seen)
+            bare, _ = strip_conditions(rest, order, seen)
             if not seen.union(*(one.spoken for one in bare)).issuperset(order):
                 return True
         for atom in step.atoms:
@@ -117,7 +117,7 @@ class Allowance:
         Cost before this count.
     """
 
-    most: float | None = None
+    limit: float | None = None
     rows: int = 0
     counted: int = 0
     parts: int = 0
@@ -126,7 +126,7 @@ class Allowance:
 
     def check(self, join: GenericJoin) -> None:
         """Raise `AllowanceError` if the join has exceeded the limit."""
-        if self.most is not None and self.cost(join) > self.most:
+        if self.limit is not None and self.cost(join) > self.limit:
             raise AllowanceError
 
     def cost(self, join: GenericJoin) -> int:
@@ -168,18 +168,18 @@ class Summing:
     allowance: Allowance = field(default_factory=Allowance)
     of_sets: bool = False
     _distinct: set[int] = field(default_factory=set, init=False)
-    _last: tuple[int, int] = field(default=(0, 0), init=False)
+    _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
     def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return `total` after merging prefixes that are equal for the steps."""
         rest = tuple(steps)
-        return sum(self.total(own, rest) for own in self.put_together(prefixes, rest))
+        return sum(self.total(own, rest) for own in self.merge_equal(prefixes, rest))
 
-    def put_together(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Prefixes]:
+    def merge_equal(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge prefixes that are equal for the steps, if that pays."""
-        if len(prefixes) == 0 or not steps or self._tells_all(prefixes, steps):
+        if len(prefixes) == 0 or not steps or self._reads_all(prefixes, steps):
             return [prefixes]
-        return self.alike([_without_finished(prefixes, steps)], steps)
+        return self.merge_pieces([_drop_unread(prefixes, steps)], steps)
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return the sum over prefixes of their weight times the weights of the steps' bindings."""
@@ -188,98 +188,98 @@ class Summing:
             return 0
         rest = tuple(steps)
         if len(rest) == 2 and self.of_sets and rest[1].conditions:
-            from gpu_wcoj.join.twins import found_of_twins  # needed by few programs
+            from gpu_wcoj.join.twins import count_twin_pairs  # needed by few programs
 
-            if (ways := found_of_twins(join, prefixes, *rest)) is not None:
+            if (ways := count_twin_pairs(join, prefixes, *rest)) is not None:
                 self.allowance.check(join)
                 return ways
         is_whole = len(rest) < 2 or rest[0].is_lookup or len(independent(rest)) == 1
-        if is_whole and len(rest) > 1 and (ways := self._in_ranges(prefixes, rest)) is not None:
+        if is_whole and len(rest) > 1 and (ways := self._sum_by_ranges(prefixes, rest)) is not None:
             return ways
         if len(rest) < 2 or not is_whole:
-            if len(rest) == 1 and not is_counted(rest[0], len(prefixes)):
-                return sum(self._sum(piece) for piece in self._extended(prefixes, rest[0]))
+            if len(rest) == 1 and not can_count_last_step(rest[0], len(prefixes)):
+                return sum(self._sum_weights(piece) for piece in self._bind(prefixes, rest[0]))
             before = cost_of(join) if len(rest) == 1 and backend.device is None else 0
             counts, _ = join.count_bounded(prefixes, rest)
             self.allowance.check(join)
             if len(rest) == 1 and backend.device is None:
-                rows, cost = self._last
-                self._last = rows + len(prefixes), cost + cost_of(join) - before
+                rows, cost = self._last_step
+                self._last_step = rows + len(prefixes), cost + cost_of(join) - before
             return exact_dot(counts, prefixes.weights, backend)
         total = 0
-        for piece in self._gathered(prefixes, rest):
+        for piece in self._bind_and_merge(prefixes, rest):
             total += self.total(piece, rest[1:])
         return total
 
-    def _in_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
+    def _sum_by_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
         """Return `total` if many prefixes differ only in compared variables; else None."""
         if len(prefixes) < FEWEST or -len(steps) in self._distinct:
             return None
         if not any(step.conditions for step in steps):
             return None
-        from gpu_wcoj.join.ranged import found_in_ranges  # needed by few programs
+        from gpu_wcoj.join.ranged import sum_by_ranges  # needed by few programs
 
         seen = {name for atom, bound in prefixes.layout for name in self.join.uses[atom].variables[:bound]}
-        return found_in_ranges(self, prefixes, steps, seen)
+        return sum_by_ranges(self, prefixes, steps, seen)
 
-    def few_looks(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Int64Array] | None:
+    def group_columns(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Int64Array] | None:
         """Return the columns by which the steps tell prefixes apart; None if most are distinct.
 
         In the latter case the question is not asked again.
         """
-        keys = self._keys(_without_finished(prefixes, steps))
-        if keys and self._n_distinct(keys) > len(prefixes) * MOST_LOOKS:
+        keys = self._keys(_drop_unread(prefixes, steps))
+        if keys and self._estimate_distinct(keys) > len(prefixes) * MOST_LOOKS:
             self._distinct.add(-len(steps))
             return None
         return keys
 
-    def _gathered(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
+    def _bind_and_merge(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
         """Bind the first step; merge prefixes that are equal for the others, within the buffer."""
         rest = steps[1:]
         held: list[Prefixes] = []
         n_rows, most = 0, FIRST_ROOM
-        for piece in self._extended(prefixes, steps[0]):
-            if len(rest) in self._distinct or self._tells_all(piece, rest):
+        for piece in self._bind(prefixes, steps[0]):
+            if len(rest) in self._distinct or self._reads_all(piece, rest):
                 yield piece
                 continue
-            held.append(_without_finished(piece, rest))
+            held.append(_drop_unread(piece, rest))
             n_rows += len(piece)
             if n_rows >= most:
                 most = ROOM
-                merged = self.alike(held, rest)
+                merged = self.merge_pieces(held, rest)
                 if len(merged) > 1 or len(merged[0]) > ROOM // 2:
                     yield from merged
                     held, n_rows = [], 0
                 else:
                     held, n_rows = merged, len(merged[0])
         if held:
-            yield from self.alike(held, rest)
+            yield from self.merge_pieces(held, rest)
 
-    def _extended(self, prefixes: Prefixes, step: Step) -> Iterator[Prefixes]:
+    def _bind(self, prefixes: Prefixes, step: Step) -> Iterator[Prefixes]:
         """Bind a step; yield the prefixes in pieces."""
         for _, piece in self.join.extend(prefixes, step):
             if len(piece):
                 yield piece
 
-    def _sum(self, prefixes: Prefixes) -> int:
+    def _sum_weights(self, prefixes: Prefixes) -> int:
         """Return the sum of the weights."""
         return len(prefixes) if prefixes.weights is None else exact_sum(self.join.backend, prefixes.weights)
 
-    def _tells_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
+    def _reads_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
         """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
         seen = seen.union(*(step.spoken for step in steps))
         return seen.issuperset(prefixes.order)
 
-    def alike(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
+    def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge pieces into one without equal prefixes; return them unchanged if few are equal."""
         backend, n = self.join.backend, sum(map(len, pieces))
         if n < FEWEST:
             return pieces
         xp = backend.xp
-        if not self._is_dear(steps):
+        if not self._is_expensive(steps):
             return pieces
-        if sum(map(self._mass, pieces)) > HEAVIEST:
+        if sum(map(self._max_sum, pieces)) > MAX_TOTAL_WEIGHT:
             self._distinct.add(len(steps))
             return pieces
         whole = pieces[0]
@@ -293,39 +293,39 @@ class Summing:
             )
         keys = self._keys(whole)
         if not keys:
-            return [_one(whole, exact_sum(backend, _weights(whole, xp)), xp)]
-        if self._n_distinct(keys) > n * self._most_distinct(steps):
+            return [_merge_all(whole, exact_sum(backend, _weights(whole, xp)), xp)]
+        if self._estimate_distinct(keys) > n * self._max_distinct(steps):
             self._distinct.add(len(steps))
             return pieces
         self.allowance.sorted_rows += n
         rows = backend.kernels.lexsort(keys)
         starts = backend.kernels.run_starts([key[rows] for key in keys])
         sums = backend.kernels.segment_sums(_weights(whole, xp)[rows], starts)
-        found = whole.take(rows[starts], xp)
+        found = whole.gather(rows[starts], xp)
         return [Prefixes(found.order, found.values, sums, found.layout, found.positions)]
 
-    def _is_dear(self, steps: tuple[Step, ...]) -> bool:
+    def _is_expensive(self, steps: tuple[Step, ...]) -> bool:
         """Return whether the steps may cost more than merging prefixes does.
 
         Some prefixes run the last step first, as a measurement.
         """
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
-        rows, cost = self._last
+        rows, cost = self._last_step
         if rows and cost <= SORTING * rows:
             self._distinct.add(1)
         return cost > SORTING * rows
 
-    def _most_distinct(self, steps: tuple[Step, ...]) -> float:
+    def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
-        rows, cost = self._last
+        rows, cost = self._last_step
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else 0.7
         return 1 - SORTING * rows / max(1, cost)
 
-    def _mass(self, piece: Prefixes) -> float:
+    def _max_sum(self, piece: Prefixes) -> float:
         """Return an upper bound of weight sums of these prefixes, times a weight of each other atom."""
-        most = self.join.most_weight
+        most = self.join.max_weight
         if most is None:
             return math.inf
         if piece.weights is None:
@@ -349,7 +349,7 @@ class Summing:
                 at += 1
         return [*shared, *others, *prefixes.values.values()]
 
-    def _n_distinct(self, keys: Sequence[Int64Array]) -> float:
+    def _estimate_distinct(self, keys: Sequence[Int64Array]) -> float:
         """Estimate the number of distinct rows, by empty slots of a hash table."""
         backend, n = self.join.backend, len(keys[0])
         size = 1 << (2 * n - 1).bit_length()
@@ -359,7 +359,7 @@ class Summing:
         return -size * math.log(max(1 - taken / size, 1 / size))
 
 
-def _without_finished(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
+def _drop_unread(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
     """Return the prefixes with only the values that the steps read."""
     asked = frozenset[str]().union(*(step.spoken for step in steps))
     if asked.issuperset(prefixes.values):
@@ -373,7 +373,7 @@ def _weights(prefixes: Prefixes, xp: Any) -> Int64Array:
     return weights
 
 
-def _one(prefixes: Prefixes, weight: int, xp: Any) -> Prefixes:
+def _merge_all(prefixes: Prefixes, weight: int, xp: Any) -> Prefixes:
     """Merge all prefixes, which are equal, into one of this weight."""
-    first = prefixes.take(xp.zeros(1, np.int64), xp)
+    first = prefixes.gather(xp.zeros(1, np.int64), xp)
     return Prefixes(first.order, first.values, xp.full(1, weight, np.int64), first.layout, first.positions)

@@ -30,7 +30,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 CHANGES = "#changes"
 """Suffix of a relation's name for its changes of this tick, used as a relation."""
 
-FEW_ROWS = 64
+MAX_COMPARED_ROWS = 64
 """Changed rows up to which their values are compared, to see whether any two can join."""
 
 _Links = tuple[tuple[int, int], ...]
@@ -38,11 +38,11 @@ _Links = tuple[tuple[int, int], ...]
 
 
 @dataclass(eq=False)
-class _Share:
+class _PartialJoin:
     """A join over some paths, and their indices in the full join."""
 
     join: IncrementalGenericJoin
-    numbers: Sequence[int]
+    path_indices: Sequence[int]
 
 
 @dataclass(eq=False)
@@ -53,39 +53,41 @@ class SymmetricCount:
     paths.
     """
 
-    whole: IncrementalGenericJoin
+    join: IncrementalGenericJoin
     symmetry: Symmetry
-    _several: _Share = field(init=False)
-    _once: _Share = field(init=False)
-    _within: _Share = field(init=False)
+    _multiple: _PartialJoin = field(init=False)
+    _once: _PartialJoin = field(init=False)
+    _within: _PartialJoin = field(init=False)
     _changes: dict[ArrangementKey, Arrangement] = field(default_factory=dict, init=False)
     _links: list[tuple[ArrangementKey, _Links]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         several, once, within = dict[int, DeltaPath](), dict[int, DeltaPath](), dict[int, DeltaPath]()
-        paths = self.whole.query.paths
+        paths = self.join.query.paths
         for at, (orbit, taken) in enumerate(zip(self.symmetry.orbits, self.symmetry.taken, strict=True)):
             others = [atom for atom in orbit if atom != taken]
-            path = _seeing(paths[taken], self.symmetry.after(at))
+            path = _with_after(paths[taken], self.symmetry.after(at))
             (several if others else once)[taken] = path
             if others:
-                within[taken + len(paths)] = self._among_changes(path, others)
+                within[taken + len(paths)] = self._replace_by_changes(path, others)
                 self._links.append((path.seed.key, _links(path, others)))
-        self._several, self._once, self._within = map(self._share, (several, once, within))
+        self._multiple, self._once, self._within = map(self._partial_join, (several, once, within))
 
     def count(self, phase: int) -> int:
         """Return the result of `IncrementalGenericJoin.count`."""
-        if all(one.delta(phase) is None for one in self.whole.positive):
+        if all(one.delta(phase) is None for one in self.join.positive):
             return 0
-        order, execution = self.symmetry.order, self.whole.execution
-        total = order * self._counted(self._several, phase, order) + self._counted(self._once, phase, 1)
+        order, execution = self.symmetry.order, self.join.execution
+        total = order * self._count_part(self._multiple, phase, order) + self._count_part(self._once, phase, 1)
         if not any(self._may_meet(key, links, phase) for key, links in self._links):
             return total
         try:
             for key, changes in self._changes.items():
-                batch = self.whole.arrangements[_of_state(key)].delta(phase)
-                changes.spine = Spine() if batch is None else Spine((batch if execution.weighted else _rows(batch),))
-            within = self._counted(self._within, phase, 1)
+                batch = self.join.arrangements[_state_key(key)].delta(phase)
+                changes.spine = (
+                    Spine() if batch is None else Spine((batch if execution.weighted else _unit_rows(batch),))
+                )
+            within = self._count_part(self._within, phase, 1)
         finally:  # drop the tick's changes
             for changes in self._changes.values():
                 changes.spine = Spine()
@@ -95,47 +97,49 @@ class SymmetricCount:
 
     def _may_meet(self, key: ArrangementKey, links: _Links, phase: int) -> bool:
         """Return whether rows of a change may join with each other, by a quick test."""
-        batch = self.whole.arrangements[key].delta(phase)
-        if batch is None or batch.n_rows > FEW_ROWS or batch.backend.device is not None:
+        batch = self.join.arrangements[key].delta(phase)
+        if batch is None or batch.n_rows > MAX_COMPARED_ROWS or batch.backend.device is not None:
             return batch is not None
         values = [set(row.tolist()) for row in batch.matrix]
         return not any(values[one].isdisjoint(values[other]) for one, other in links)
 
-    def _counted(self, share: _Share, phase: int, times: int) -> int:
-        if not share.numbers:
+    def _count_part(self, share: _PartialJoin, phase: int, times: int) -> int:
+        if not share.path_indices:
             return 0
-        join, whole = share.join, self.whole
+        join, whole = share.join, self.join
         join.begin()
         found = join.count(phase)
-        whole.finished.extend((share.numbers[number], own) for number, own in join.finished)
+        whole.finished.extend((share.path_indices[number], own) for number, own in join.finished)
         for meter in join.meters:
-            meter.number = share.numbers[meter.number]
+            meter.path_index = share.path_indices[meter.path_index]
             whole.meters.append(meter)
         whole.seeds += times * join.seeds
         whole.weight_bound = max(whole.weight_bound, times * join.weight_bound)
         whole.magnitude += times * join.magnitude
         return found
 
-    def _among_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
+    def _replace_by_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
         """Return the path, and its variants, with changes in place of these atoms."""
-        others = tuple(self._of_change(use) if use.atom in atoms else use for use in path.others)
-        return replace(path, others=others, variants=tuple(self._among_changes(one, atoms) for one in path.variants))
+        others = tuple(self._change_use(use) if use.atom in atoms else use for use in path.others)
+        return replace(
+            path, others=others, variants=tuple(self._replace_by_changes(one, atoms) for one in path.variants)
+        )
 
-    def _of_change(self, use: AtomUse) -> AtomUse:
+    def _change_use(self, use: AtomUse) -> AtomUse:
         key = use.key._replace(relation=f"{use.key.relation}{CHANGES}")
         if key not in self._changes:
-            self._changes[key] = Arrangement(key, self.whole.execution.backend)
+            self._changes[key] = Arrangement(key, self.join.execution.backend)
         return use._replace(key=key)
 
-    def _share(self, paths: dict[int, DeltaPath]) -> _Share:
-        query = replace(self.whole.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
-        held = {**self.whole.arrangements, **self._changes}
-        return _Share(IncrementalGenericJoin(query, held, self.whole.execution), tuple(paths))
+    def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
+        query = replace(self.join.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
+        held = {**self.join.arrangements, **self._changes}
+        return _PartialJoin(IncrementalGenericJoin(query, held, self.join.execution), tuple(paths))
 
 
-def _seeing(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
+def _with_after(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
     """Return the path, and its variants, seeing these atoms after the tick and others before it."""
-    return replace(path, after=after, variants=tuple(_seeing(one, after) for one in path.variants))
+    return replace(path, after=after, variants=tuple(_with_after(one, after) for one in path.variants))
 
 
 def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
@@ -148,10 +152,10 @@ def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
     return tuple(sorted(found))
 
 
-def _of_state(key: ArrangementKey) -> ArrangementKey:
+def _state_key(key: ArrangementKey) -> ArrangementKey:
     return key._replace(relation=key.relation.removesuffix(CHANGES))
 
 
-def _rows(batch: IndexedZSet) -> IndexedZSet:
+def _unit_rows(batch: IndexedZSet) -> IndexedZSet:
     """Return the rows of one phase of a set's change, deleted ones, too, with weight 1."""
     return batch if batch.weights is None else IndexedZSet(batch.values, batch.offsets, None, batch.backend)

@@ -23,7 +23,7 @@ class Symmetry:
     orbits: tuple[tuple[int, ...], ...]
     taken: tuple[int, ...]
 
-    def after(self, at: int) -> frozenset[int]:
+    def after(self, orbit_index: int) -> frozenset[int]:
         """Return the atoms that the path of an orbit sees after the tick.
 
         Those of previous orbits, and of its own orbit all but its atom and one more.
@@ -34,6 +34,6 @@ class Symmetry:
         >>> sorted(found.after(0)), sorted(found.after(1))
         ([2], [0, 1, 2, 5])
         """
-        before = [atom for orbit in self.orbits[:at] for atom in orbit]
-        others = [atom for atom in self.orbits[at] if atom != self.taken[at]]
+        before = [atom for orbit in self.orbits[:orbit_index] for atom in orbit]
+        others = [atom for atom in self.orbits[orbit_index] if atom != self.taken[orbit_index]]
         return frozenset([*before, *others[1:]])

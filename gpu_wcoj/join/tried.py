@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gpu_wcoj.join.alike import look_of
-from gpu_wcoj.join.costed import CostedJoin, cost_of_binding
+from gpu_wcoj.join.alike import group_key
+from gpu_wcoj.join.costed import BudgetedJoin, binding_cost
 from gpu_wcoj.join.path import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import bind, seed_rows
@@ -23,13 +23,13 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
 
-TRIED = 128
+SAMPLE_ROWS = 128
 """Rows in the sample."""
 
-DRAWS = 16, TRIED
+DRAWS = 16, SAMPLE_ROWS
 """Sizes of successive samples, in rows; a larger one follows if the first was cheap."""
 
-MOST_SPENT = 1 << 21
+MAX_SAMPLE_COST = 1 << 21
 """Cost of samples of a path, in candidates, after which no further sample is drawn.
 
 It is also the least limit of a sample's cost."""
@@ -40,14 +40,14 @@ FAR = 8.0
 SECOND = 0.05
 """Fraction of a path's cost that a larger sample may cost to find the cheapest path."""
 
-HASHED = 8 * TRIED
+COMPARED_HASHES = 8 * SAMPLE_ROWS
 """Rows whose hashes are compared, approximately."""
 
-MOST_HASHED = 1 << 20
+MAX_HASHED_ROWS = 1 << 20
 """Rows above which they are not hashed."""
 
 
-def seen_of(path: DeltaPath) -> frozenset[str]:
+def read_seed_variables(path: DeltaPath) -> frozenset[str]:
     """Return the variables of a path's seed that its steps read.
 
     Examples
@@ -55,7 +55,7 @@ def seen_of(path: DeltaPath) -> frozenset[str]:
     >>> from gpu_wcoj.join.path import Step
     >>> from gpu_wcoj.trace.arrangement import ArrangementKey
     >>> uses = [AtomUse(at, ArrangementKey("e", (0, 1)), pair) for at, pair in enumerate(["ab", "bc", "cd"])]
-    >>> sorted(seen_of(DeltaPath((uses[0],), tuple(uses[1:]), (), (Step("c", (1, 2)), Step("d", (2,))))))
+    >>> sorted(read_seed_variables(DeltaPath((uses[0],), tuple(uses[1:]), (), (Step("c", (1, 2)), Step("d", (2,))))))
     ['b']
     """
     bound = set(path.seed.variables)
@@ -92,35 +92,35 @@ class _Traced(Summing):
     """A `Summing` that measures each depth separately."""
 
     depths: dict[int, _Depth] = field(default_factory=dict, init=False)
-    _at: int = field(default=-1, init=False)
+    _depth: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
         self._mark = self.allowance.cost(self.join), self.allowance.rows
 
     def total(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return `Summing.total`, measured."""
-        outer = self._at
-        self._pass_to(len(steps))
+        outer = self._depth
+        self._charge_to(len(steps))
         depth = self.depths[len(steps)]
         depth.prefixes += len(prefixes)
         if len(prefixes) and depth.places is None:
-            _, depth.places = look_of(prefixes, steps, self.join)
+            _, depth.places = group_key(prefixes, steps, self.join)
             read = {atom for step in steps for atom in step.atoms}
             own = [(self.join.batches[atom], bound) for atom, bound in prefixes.layout if atom in read]
             if depth.places is not None and len(own) == 1:
                 ((batches, bound),) = own
                 depth.below = sum(len(batch.values[bound]) for batch in batches)
         found = super().total(prefixes, steps)
-        self._pass_to(outer)
+        self._charge_to(outer)
         return found
 
-    def _pass_to(self, depth: int) -> None:
+    def _charge_to(self, depth: int) -> None:
         """Charge the work since the last call to the previous depth, and continue at `depth`."""
         now = self.allowance.cost(self.join), self.allowance.rows
-        own = self.depths.setdefault(self._at, _Depth())
+        own = self.depths.setdefault(self._depth, _Depth())
         own.cost += now[0] - self._mark[0]
         own.rows += now[1] - self._mark[1]
-        self._at, self._mark = depth, now
+        self._depth, self._mark = depth, now
         self.depths.setdefault(depth, _Depth())
 
     def cost_of(self, share: float) -> float:
@@ -159,7 +159,7 @@ class Trial:
     path: DeltaPath
     batches: Sequence[IndexedZSet]
     n_rows: int
-    join: CostedJoin
+    join: BudgetedJoin
     of_sets: bool
     cost: float = field(default=float("inf"), init=False)
 
@@ -169,7 +169,7 @@ class Trial:
 
     @cached_property
     def _rows(self) -> tuple[list[Int64Array], float]:
-        return _drawn(self.path, self.batches)
+        return _draw_rows(self.path, self.batches)
 
     def draw(self, draws: int) -> bool:
         """Draw a sample of about `draws` rows; return whether a larger one would be better."""
@@ -187,15 +187,15 @@ class Trial:
         except AllowanceError:
             return False
         share = different / len(some) * self.n_rows / len(self.batches[0])
-        self.cost = self.least + summing.cost_of(share)
-        return len(some) < n and join.allowance.cost(join) <= MOST_SPENT
+        self.cost = self.seed_cost + summing.cost_of(share)
+        return len(some) < n and join.allowance.cost(join) <= MAX_SAMPLE_COST
 
     @property
-    def least(self) -> int:
+    def seed_cost(self) -> int:
         """Cost of binding the seeds."""
-        return cost_of_binding(self.path, self.n_rows, self.join)
+        return binding_cost(self.path, self.n_rows, self.join)
 
-    def is_dear(self, draws: int) -> bool:
+    def is_expensive(self, draws: int) -> bool:
         """Return whether, after `draws` rows, a full sample would cost much of the path's cost."""
         return self.join.allowance.cost(self.join) * DRAWS[-1] > SECOND * self.cost * draws
 
@@ -211,7 +211,7 @@ def tried(trial: Trial, least: float, most: float) -> float:
     return trial.cost
 
 
-def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
+def compare_costs(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
     """Estimate the costs of counting along each of these paths.
 
     Estimates are rougher for paths that are far more expensive than another. If binding a path's seeds costs more than
@@ -225,7 +225,7 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
         Whether only the cheapest path matters. Then no larger sample is drawn if that would cost much of what the path
         does.
     """
-    least = {number: trial.least for number, trial in trials.items()}
+    least = {number: trial.seed_cost for number, trial in trials.items()}
     costs: dict[int, float] = {}
     left = sorted(trials, key=least.__getitem__)
     for draws in DRAWS:
@@ -239,7 +239,7 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
         most = FAR * min(worth, *costs.values())
         left = [number for number in more if costs[number] <= most]
         if only_cheapest:
-            left = [number for number in left if not trials[number].is_dear(draws)]
+            left = [number for number in left if not trials[number].is_expensive(draws)]
             left = left if len(left) > 1 else []
     for number in sorted(trials.keys() - costs.keys(), key=least.__getitem__):
         if least[number] < min(costs.values()):  # larger samples have raised the other estimates
@@ -250,35 +250,35 @@ def compared(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> 
     return costs
 
 
-def _drawn(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64Array], float]:
+def _draw_rows(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[Int64Array], float]:
     """Return rows that are distinct for the steps, by seed variables, and their total number."""
-    seen = seen_of(path)
+    seen = read_seed_variables(path)
     for use, batch in zip(path.seeds, batches, strict=True):
         level = next((at for at in range(len(seen), 0, -1) if seen == frozenset(use.variables[:at])), 0)
         if level:
-            return _below(path, use, batch, level - 1), float(len(batch.values[level - 1]))
+            return _rows_below(path, use, batch, level - 1), float(len(batch.values[level - 1]))
     batch = batches[0]
-    if not seen or len(batch) > MOST_HASHED:
-        return _below(path, path.seed, batch, batch.depth - 1), float(len(batch) if seen else 1)
+    if not seen or len(batch) > MAX_HASHED_ROWS:
+        return _rows_below(path, path.seed, batch, batch.depth - 1), float(len(batch) if seen else 1)
     xp = batch.backend.xp
     columns = [batch.matrix[at] for at, name in enumerate(path.seed.variables) if name in seen]
     hashes = batch.backend.kernels.hash_rows(columns)
-    share = max(1, len(batch) // HASHED)
+    share = max(1, len(batch) // COMPARED_HASHES)
     (chosen,) = positions(batch.backend, hashes % np.uint64(share) == 0)
     if len(chosen) == 0:
-        return _below(path, path.seed, batch, batch.depth - 1), float(len(batch))
+        return _rows_below(path, path.seed, batch, batch.depth - 1), float(len(batch))
     own = hashes[chosen].astype(np.int64)
     order = batch.backend.kernels.lexsort([own])
     first = order[batch.backend.kernels.run_starts([own[order]])]
-    rows = chosen[first[:: max(1, len(first) // TRIED)]]
+    rows = chosen[first[:: max(1, len(first) // SAMPLE_ROWS)]]
     return [xp.ascontiguousarray(column[rows]) for column in batch.matrix], float(len(first) * share)
 
 
-def _below(path: DeltaPath, use: AtomUse, batch: IndexedZSet, level: int) -> list[Int64Array]:
+def _rows_below(path: DeltaPath, use: AtomUse, batch: IndexedZSet, level: int) -> list[Int64Array]:
     """Return one row for each of some nodes of a level, by the variables of the path's seed."""
     xp = batch.backend.xp
     n = len(batch.values[level])
-    node = xp.arange(0, n, max(1, n // TRIED))
+    node = xp.arange(0, n, max(1, n // SAMPLE_ROWS))
     columns = {use.variables[level]: batch.values[level][node]}
     above = node
     for depth in range(level - 1, -1, -1):

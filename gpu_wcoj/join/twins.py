@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 
-def twins(one: Step, other: Step) -> str | None:
+def compare_twins(one: Step, other: Step) -> str | None:
     """Return the comparison of two steps that have the same values otherwise; else None.
 
     Examples
     --------
     >>> from gpu_wcoj.join.path import Condition
     >>> link = Condition("d", "<", "c")
-    >>> twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
+    >>> compare_twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
     '<'
-    >>> twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
+    >>> compare_twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
     True
-    >>> twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
+    >>> compare_twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
     True
     """
     if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
@@ -43,12 +43,12 @@ def twins(one: Step, other: Step) -> str | None:
     return links[0].op if mine == others and one.is_plain else None
 
 
-def found_of_twins(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step) -> int | None:
+def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step) -> int | None:
     """Return the sum over prefixes of weights times bindings of both steps, for sets.
 
     The result is None if the steps are not twins.
     """
-    link = twins(one, other)
+    link = compare_twins(one, other)
     if link is None or _sources(join, prefixes, one) != _sources(join, prefixes, other):
         return None
     backend = join.backend

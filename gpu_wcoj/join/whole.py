@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 
 from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.costed import CostedJoin, cost_of_binding, costed
+from gpu_wcoj.join.costed import BudgetedJoin, binding_cost, with_budget
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
@@ -28,7 +28,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 BLOCK_ROWS = 1 << 20
 """Seeds that are bound at once."""
 
-FEWEST_SEEDS = 16
+MIN_THREAD_SEEDS = 16
 """Seeds a thread below which a further thread does not pay."""
 
 WHOLE = -1
@@ -80,7 +80,7 @@ class WholeJoin:
     def _arrangement(self, use: AtomUse) -> Arrangement:
         return self.join.arrangements[use.key]
 
-    def generic(self, number: int, most: float | None = None) -> CostedJoin | None:
+    def generic(self, number: int, most: float | None = None) -> BudgetedJoin | None:
         """Return the join over the other atoms of a path, with a cost limit; None if one is empty."""
         path, execution = self.join.query.paths[number], self.join.execution
         batches = {use.atom: self.moment.batches(self._arrangement(use)) for use in path.others}
@@ -113,24 +113,24 @@ class WholeJoin:
         If a path costs far more than `worth` or than another, the sample is small; without `most`, also if a larger one
         would cost much of the path's cost.
         """
-        from gpu_wcoj.join.tried import MOST_SPENT, Trial, compared  # needed by full recomputations
+        from gpu_wcoj.join.tried import MAX_SAMPLE_COST, Trial, compare_costs  # needed by full recomputations
 
         trials: dict[int, Trial] = {}
         for number in numbers:
-            generic = self.generic(number, None if most is None else max(MOST_SPENT, most))
+            generic = self.generic(number, None if most is None else max(MAX_SAMPLE_COST, most))
             if generic is None:
                 return dict.fromkeys(numbers, 0.0)
             path = self.join.query.paths[number]
             largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
             trials[number] = Trial(path, largest, self.rows(path), generic, not self.join.execution.weighted)
-        costs = compared(trials, worth, most is None)
+        costs = compare_costs(trials, worth, most is None)
         report(self.join, [trial.join for trial in trials.values()], SAMPLED)
         return costs
 
     def least(self, number: int) -> int:
         """Return the cost of binding the path's seeds."""
         path, generic = self.join.query.paths[number], self.generic(number)
-        return 0 if generic is None else cost_of_binding(path, self.rows(path), generic)
+        return 0 if generic is None else binding_cost(path, self.rows(path), generic)
 
     def total(self, number: int, most: float | None = None, expected: float = float("inf")) -> tuple[int, int]:
         """Return the sum of the weights of all bindings along a path, and its cost.
@@ -153,17 +153,17 @@ class WholeJoin:
         threads = int(min(threads, max(1, expected / THREAD)))
         most_rows = BLOCK_ROWS if execution.backend.device is None else min(BLOCK_ROWS, execution.piece_rows)
         n_blocks = max(1, -(-len(seeds) // most_rows))
-        n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * FEWEST_SEEDS else n_blocks
+        n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * MIN_THREAD_SEEDS else n_blocks
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
 
-        begun: dict[int, CostedJoin] = {}
+        begun: dict[int, BudgetedJoin] = {}
 
         def block(at: int) -> Sequence[tuple[int, int]]:
             own = self.generic(number, None if most is None else most / n_blocks)
             assert own is not None
             begun[at] = own
             part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
-            own.allowance.before = cost_of_binding(path, len(part), own)
+            own.allowance.before = binding_cost(path, len(part), own)
             prefixes = bind(path, part, own)
             if own.meter is not None:
                 own.meter.prefixes += len(prefixes)
@@ -181,9 +181,9 @@ class WholeJoin:
         return sum(found for found, _ in counted), sum(cost for _, cost in counted)
 
 
-def costed_in(join: GenericJoin, execution: Execution, most: float | None = None) -> CostedJoin:
+def costed_in(join: GenericJoin, execution: Execution, most: float | None = None) -> BudgetedJoin:
     """Return the join with a cost limit, and with a meter where joins are measured."""
-    return costed(join, most, Meter(WHOLE, 0, {}) if execution.measures else None)
+    return with_budget(join, most, Meter(WHOLE, 0, {}) if execution.measures else None)
 
 
 def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str = "") -> None:
@@ -194,4 +194,4 @@ def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str =
             work = {name: reduce(add, work.values())}
         join.finished.append((WHOLE, work))
         if one.meter is not None:
-            join.meters.append(replace(one.meter, work=work, gauges=one.meter.added_up(name)))
+            join.meters.append(replace(one.meter, work=work, gauges=one.meter.total_gauges(name)))

@@ -1,7 +1,7 @@
 """A spine: the history of one arrangement as a few immutable batches, largest first.
 
 Sizes are geometric with ratio `RATIO`: a new batch is merged into the previous one while it exceeds that batch's size
-divided by the ratio. N rows are therefore in about log(N) / log(RATIO) batches, at most `MOST_BATCHES`, and on its way
+divided by the ratio. N rows are therefore in about log(N) / log(RATIO) batches, at most `MAX_BATCHES`, and on its way
 into the largest batch a row is copied at most about RATIO times for every batch that it is merged into. Merging deep
 tries takes longer, so the ratio decreases with the depth. Batches are never merged between a tick's evaluation and its
 commit, and a batch that a reader holds is never changed.
@@ -21,7 +21,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 RATIO = 64
 """Ratio of the sizes of consecutive batches."""
-MOST_BATCHES = 4
+MAX_BATCHES = 4
 """Number of batches of a spine at most."""
 IDLE_RATIO, IDLE_ROWS = 2, 1 << 14
 """Ratio of batch sizes of an idle spine, and the least rows of its largest batch for that."""
@@ -46,7 +46,7 @@ class MergePolicy:
     """
 
     ratio: float = RATIO
-    most_batches: int = MOST_BATCHES
+    most_batches: int = MAX_BATCHES
     patience: float = 1
 
 

@@ -111,15 +111,15 @@ class TestFinding:
     @pytest.mark.parametrize(
         ("properties", "said"),
         [
-            ({"release": "13.6.0"}, r"CuPy 13.6.0 is too old, 14.1.1"),
-            ({"release": "14.0.1"}, r"CuPy 14.0.1 is too old, 14.1.1"),
-            ({"driver": 0}, r"no NVIDIA driver \(CuPy 14.2.0 for CUDA 13.2\)"),
+            ({"release": "13.6.0"}, "CuPy is too old: got 13.6.0, expected 14.1.1"),
+            ({"release": "14.0.1"}, "CuPy is too old: got 14.0.1, expected 14.1.1"),
+            ({"driver": 0}, r"the NVIDIA driver is missing \(CuPy 14.2.0 for CUDA 13.2\)"),
             ({"driver": 12040, "count": CudaError("cudaErrorInsufficientDriver: too old")},
              r"cudaErrorInsufficientDriver.*driver for CUDA 12.4(.|\n)*gpu-cuda12"),
             ({"count": CudaError("cudaErrorNoDevice: none")}, "cudaErrorNoDevice"),
             ({"count": 0}, "found no device"),
-            ({"capability": "70"}, r"capability 7.0, and 7.5 is the oldest"),
-            ({"capability": "61", "runtime": 12020}, r"capability 6.1, and 7.0 is the oldest"),
+            ({"capability": "70"}, "too low: got 7.0, expected 7.5"),
+            ({"capability": "61", "runtime": 12020}, "too low: got 6.1, expected 7.0"),
             ({"nvrtc": RuntimeError("no libnvrtc.so.13")}, "NVRTC.*no libnvrtc.so.13"),
         ],
     )  # fmt: skip

@@ -145,9 +145,11 @@ class TestDevice:
 
     def test_another_current_device_is_refused(self, cupy, device):
         cupy.current = 0
-        with pytest.raises(UsageError, match="GPU 0 is CuPy's current device, and the engine computes on GPU 1"):
+        with pytest.raises(
+            UsageError, match="CuPy's current device differs from the engine's: got GPU 0, expected GPU 1"
+        ):
             device.launch("rows", "k", 1, 32, [])
-        with pytest.raises(UsageError, match="every new thread begins with GPU 0"):
+        with pytest.raises(UsageError, match="every new thread starts with GPU 0"):
             device.asarray(np.arange(3))
 
     def test_arrays_of_another_device_are_refused(self, device):
@@ -155,7 +157,7 @@ class TestDevice:
         assert device.asarray(array) is array
         assert device.to_host(array).tolist() == [0, 1, 2]
         array.device = SimpleNamespace(id=2)
-        with pytest.raises(UsageError, match="an array lives on GPU 2, and the engine computes on GPU 1"):
+        with pytest.raises(UsageError, match="an array is on a GPU other than the engine's: got GPU 2, expected GPU 1"):
             device.asarray(array)
 
     def test_another_stream_waits_for_the_one_before(self, cupy, device):

@@ -113,6 +113,6 @@ class TestMemory:
     def test_pieces_follow_the_free_memory(self, monkeypatch, free):
         backend = shim_backend()
         monkeypatch.setattr(backend.device, "free_bytes", lambda: free)
-        rows = memory.rows_of_a_piece(backend)
-        assert memory.FEWEST_ROWS <= rows <= memory.MOST_ROWS
-        assert rows == memory.FEWEST_ROWS or rows * memory.PIECE_ROW_BYTES * memory.SHARE <= free
+        rows = memory.choose_piece_rows(backend)
+        assert memory.MIN_PIECE_ROWS <= rows <= memory.MAX_PIECE_ROWS
+        assert rows == memory.MIN_PIECE_ROWS or rows * memory.PIECE_ROW_BYTES * memory.MEMORY_DIVISOR <= free

@@ -58,7 +58,7 @@ def test_each_value_of_a_hub_is_marked_once(seed, domain, goes_on):
 @pytest.mark.parametrize("extra", [0, 1])
 def test_a_bitmap_takes_spans_up_to_a_multiple_of_its_values(monkeypatch, weights, extra):
     """The widest bitmap and the narrowest hash table; int64 values at both ends of the range."""
-    monkeypatch.setattr(plan, "SHORTEST_MARKED", 64)
+    monkeypatch.setattr(plan, "MIN_MARKED", 64)
     for least in (0, -(2**63), 2**63 - plan_bits(70)):
         values = [least, *(least + 100 * i + 7 for i in range(68)), least + plan_bits(70) - 1 + extra]
         values = [min(value, 2**63 - 1) for value in values]
@@ -86,7 +86,7 @@ def test_groups_beyond_the_budget_are_searched(monkeypatch):
 def test_a_prefix_alone_and_short_ranges_are_not_marked():
     case = wide_hub(NEAR)
     case.prefixes = case.prefixes[:1]
-    short = hub(12, NEAR[: plan.SHORTEST_MARKED - 1], few_of(400, NEAR))
+    short = hub(12, NEAR[: plan.MIN_MARKED - 1], few_of(400, NEAR))
     for one in (case, short):
         question = Question(one, shim_backend())
         assert question.count().tolist() == totals(one)
@@ -96,7 +96,7 @@ def test_a_prefix_alone_and_short_ranges_are_not_marked():
 def test_a_long_top_level_is_marked_for_all_prefixes(monkeypatch):
     case = hub(20, NEAR[:300], few_of(80, NEAR), top=NEAR[::3])
     for shortest in (len(NEAR[::3]), len(NEAR[::3]) + 1):
-        monkeypatch.setattr(plan, "SHORTEST_MARKED_TOP", shortest)
+        monkeypatch.setattr(plan, "MIN_MARKED_TOP", shortest)
         question = Question(case, shim_backend(3))
         assert question.count().tolist() == totals(case)
         assert question.work[MARKS] == 2 * 300 + (len(NEAR[::3]) if shortest == len(NEAR[::3]) else 0)
@@ -198,9 +198,9 @@ def test_a_walk_that_was_interrupted_goes_on_in_its_place():
 def test_small_windows_and_stretches(monkeypatch, seed):
     """Windows, plans and counts cut everywhere."""
     rng = random.Random(seed)
-    monkeypatch.setattr(extend, "FEWEST_ITEMS", rng.choice([1, 5, 300]))
-    monkeypatch.setattr(extend, "MOST_ITEMS", rng.choice([300, 1000]))
-    monkeypatch.setattr(extend, "MOST_SPREAD", rng.choice([1, 2, 8]))
+    monkeypatch.setattr(extend, "MIN_ITEMS", rng.choice([1, 5, 300]))
+    monkeypatch.setattr(extend, "MAX_ITEMS", rng.choice([300, 1000]))
+    monkeypatch.setattr(extend, "MAX_SPREAD", rng.choice([1, 2, 8]))
     monkeypatch.setattr(extend, "COUNTED_PREFIXES", rng.choice([1, 7, 1000]))
     case = random_case(f"small windows {seed}")
     check(case, shim_backend(seed), (1, 4, HUGE))
@@ -265,7 +265,7 @@ def lone(rng: random.Random, n_batches: int, weights: tuple[int, ...], *, top: b
 def test_an_atom_alone(monkeypatch, seed, n_batches, rest):
     """With and without weights, bounds, exclusions and running sums."""
     rng = random.Random(f"{seed} {n_batches} {rest}")
-    monkeypatch.setattr(alone, "FEWEST_SUMMED", rng.choice([1, 100, HUGE]))
+    monkeypatch.setattr(alone, "MIN_SUMMED", rng.choice([1, 100, HUGE]))
     monkeypatch.setattr(extend, "COUNTED_PREFIXES", rng.choice([4, 20, HUGE]))
     weights = rng.choice([(1,), (-1, 1, 2), (2**62, -(2**63))]) if rest == 0 else (1,)
     case = lone(rng, n_batches, weights, top=seed % 3 == 0, rest=rest)

@@ -93,7 +93,7 @@ def test_numbers_that_launcher_and_source_share():
     assert [found[name] for name in ("CHUNK", "TILE", "COPY_BLOCK", "COUNT_BLOCK")] == [
         CHUNK, TILE, merge.COPY_BLOCK, merge.COUNT_BLOCK
     ]  # fmt: skip
-    assert found["COUNTED"] * found["COUNT_BLOCK"] == merge.COUNTED
+    assert found["COUNTED"] * found["COUNT_BLOCK"] == merge.COUNT_CHUNK
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -65,8 +65,8 @@ class TestPools:
         assert pool.free_bytes() == 450
         free[0] = 100  # another process took 300
         assert (pool.free_bytes(), asked) == (450, [0.0])
-        now[0] = memory.ASKED_EVERY
-        assert (pool.free_bytes(), asked) == (150, [0.0, memory.ASKED_EVERY])
+        now[0] = memory.QUERY_INTERVAL
+        assert (pool.free_bytes(), asked) == (150, [0.0, memory.QUERY_INTERVAL])
         pool.release()
         assert (pool.free_bytes(), len(asked)) == (100, 3)
 
@@ -92,7 +92,7 @@ class TestPools:
 
     def test_an_unknown_allocator_stays_and_takes_no_limit(self):
         assert memory.make_pool(FakeCuda(FakePool(), lambda size: None), None).free_bytes() == 600
-        with pytest.raises(UsageError, match="an allocator of its own"):
+        with pytest.raises(UsageError, match="its own allocator for CuPy"):
             memory.make_pool(FakeCuda(FakePool(), lambda size: None), 0.5)
 
 
@@ -146,7 +146,7 @@ class TestRmm:
         pool = make(FakeRmm(), FakeCuda(FakePool()), 600)
         assert (pool.limit, pool.free_bytes()) == (512, 384)
         pool.restrict(520)
-        with pytest.raises(UsageError, match="comes too late"):
+        with pytest.raises(UsageError, match="is set too late"):
             pool.restrict(800)
 
     def test_a_resource_of_the_users_own_stays(self, make):

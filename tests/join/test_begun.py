@@ -9,7 +9,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, WeightOverflowError
 from gpu_wcoj.join import begun, seeds
-from gpu_wcoj.join.begun import Beginnings, Shared
+from gpu_wcoj.join.begun import Beginnings, SharedPrefix
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES, beginnings
 from gpu_wcoj.planner.passes.beginnings import begun_alike
@@ -39,7 +39,7 @@ def from_one_row(monkeypatch):
 def taken(monkeypatch) -> list[int]:
     """How often rows were enumerated, and taken from what was held."""
     found = [0, 0]
-    rows = Shared.rows
+    rows = SharedPrefix.rows
 
     def watched(self, *arguments):
         given = rows(self, *arguments)
@@ -47,7 +47,7 @@ def taken(monkeypatch) -> list[int]:
             found[isinstance(given, type(iter([])))] += 1
         return given
 
-    monkeypatch.setattr(Shared, "rows", watched)
+    monkeypatch.setattr(SharedPrefix, "rows", watched)
     return found
 
 
@@ -83,7 +83,7 @@ def proposals(program: gw.Program) -> dict[tuple[str, int, str], int]:
 def test_programs_that_chance_writes(kind, block, bag, taken, monkeypatch):
     for seed in range(400 * block, 400 * block + (400 if IS_LONG else 3 if kind.name == "shim" else 12)):
         random_ = random.Random(seed)
-        monkeypatch.setattr(begun, "MOST_HELD", random_.choice((0, 4, 40, 1 << 23)))
+        monkeypatch.setattr(begun, "MAX_BUFFERED_NUMBERS", random_.choice((0, 4, 40, 1 << 23)))
         negation = seed % 2 == 0
         text = overlapping_text(random_, negation, calculation=seed % 5 == 0)
         check_scripts(
@@ -168,10 +168,10 @@ def test_nothing_is_held_between_ticks():
     before = {name: program.relation(name) for name in ("t", "k")}
     with pytest.raises(CalculationError, match="9 / c|9 / 0"):
         program.step({"e": [(2, 0), (1, 0)]})
-    assert not any(one.held for one in shared_of(program)._shared.values())
+    assert not any(one.buffered for one in shared_of(program)._shared.values())
     assert {name: program.relation(name) for name in ("t", "k")} == before
     assert program.step({"e": [(1, 3)]})["k"].rows() == [((1, 2, 3, 3), 1)]
-    assert not any(one.held for one in shared_of(program)._shared.values())
+    assert not any(one.buffered for one in shared_of(program)._shared.values())
 
 
 @pytest.mark.usefixtures("from_one_row")
@@ -187,7 +187,7 @@ def test_a_sink_that_fails_leaves_nothing(taken):
     with pytest.raises(ConnectionError):
         program.step_pieces({"e": edges(300, 3)}, refuse)
     assert taken[0] > 0
-    assert not any(one.held for one in shared_of(program)._shared.values())
+    assert not any(one.buffered for one in shared_of(program)._shared.values())
     assert {name: program.relation(name) for name in RULES} == before
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gpu_wcoj.join.blocks import AHEAD, HELD, in_order
+from gpu_wcoj.join.blocks import AHEAD, QUEUE_RESULTS, in_order
 
 THREADS = [1, 2, 5]
 
@@ -41,7 +41,7 @@ def test_few_results_are_held(threads):
         time.sleep(0.0001)
     assert (made, taken) == (1000, 1000)
     # What waits in the queues, and one result in the hands of each thread.
-    assert 0 < most <= AHEAD * threads * HELD + threads
+    assert 0 < most <= AHEAD * threads * QUEUE_RESULTS + threads
 
 
 @pytest.mark.parametrize("error", [RuntimeError("block 3 failed"), KeyboardInterrupt("block 3 failed")])

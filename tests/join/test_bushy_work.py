@@ -87,14 +87,14 @@ def test_none_is_chosen_where_nothing_is_gained(name, strategy, monkeypatch):
 @pytest.mark.parametrize("chunk_rows", [64, 1000, None])
 def test_pieces_are_within_bounds_and_rows_the_same(chunk_rows, monkeypatch):
     """Also the rows of branches that do not fit a piece."""
-    sizes, whole = [], branch.pieces_along
+    sizes, whole = [], branch.bind_branched
 
     def watched(join, prefixes, path, depth):
         for piece in whole(join, prefixes, path, depth):
             sizes.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(branch, "pieces_along", watched)
+    monkeypatch.setattr(branch, "bind_branched", watched)
     rows = rows_of(one_in=8)
     program = gw.Program(SNOWFLAKE, backend="cpu", threads=1, chunk_rows=chunk_rows, replan=None)
     program.load({name: own[:-400] if name == "f" else own for name, own in rows.items()})

@@ -37,7 +37,7 @@ class TestAtAnySize:
     def at_any_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(last, "FROM", 1)
         monkeypatch.setattr(alike, "SORT_FROM", 2)
-        monkeypatch.setattr(alike, "FEWER", 0)
+        monkeypatch.setattr(alike, "MIN_REDUCTION", 0)
 
     @BAGS
     @pytest.mark.parametrize("text", TEXTS)

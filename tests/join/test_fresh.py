@@ -13,7 +13,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join import fresh
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import Known, fresh_of
+from gpu_wcoj.join.fresh import StoredRows, fresh_of
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
@@ -140,7 +140,7 @@ class Question:
         assert rows == sorted(self.derived() - self.known)
 
 
-def knowns(question: Question, backend: Backend, orders: str) -> Known:
+def knowns(question: Question, backend: Backend, orders: str) -> StoredRows:
     identity = tuple(range(question.arity[question.head]))
     every = {"the head's": [identity], "all": list(itertools.permutations(identity)), "another": [identity[::-1]]}
     return {order: question.known_in(order, backend, ranked=orders == "all") for order in every[orders]}
@@ -161,7 +161,13 @@ def test_rules(name, orders, backend):
 @pytest.mark.parametrize("name", RULES)
 def test_in_pieces(name, threads, backend, monkeypatch):
     """Blocks, pieces and portions end anywhere."""
-    for constant, size in {"PORTION": 20, "SPLIT_FROM": 4, "FEWEST_SEEDS": 3, "MOST_SEEDS": 7, "FEW_SEEDS": 0}.items():
+    for constant, size in {
+        "PORTION": 20,
+        "SPLIT_FROM": 4,
+        "MIN_BLOCK_SEEDS": 3,
+        "MAX_BLOCK_SEEDS": 7,
+        "FEW_SEEDS": 0,
+    }.items():
         monkeypatch.setattr(fresh, constant, size)
     question = Question(RULES[name], 7, range(7), 20)
     joins = question.joins(backend, threads, dead=False)

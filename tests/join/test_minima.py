@@ -8,7 +8,7 @@ import pytest
 import gpu_wcoj as gw
 from cpu_fallback.scanning import SCAN_FACTOR
 from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
-from gpu_wcoj.trace.spine import MOST_BATCHES
+from gpu_wcoj.trace.spine import MAX_BATCHES
 from tests.answers import named
 from tests.join.counted import looked_at, random_edges, table, work_of
 from tests.join.minima import sums_of_minima
@@ -97,7 +97,7 @@ class TestSumOfMinima:
         minima = sums_of_minima(paths, "e", both_ways(edges[100:]), both_ways(edges))
         for number, variables in work_of(program).items():
             for variable, counted in variables.items():
-                assert looked_at(counted) <= (MOST_BATCHES + 1) * (1 + MARK_FACTOR) * minima[number][variable]
+                assert looked_at(counted) <= (MAX_BATCHES + 1) * (1 + MARK_FACTOR) * minima[number][variable]
 
     def test_ranges_as_long_as_are_ever_scanned(self):
         """Each prefix holds just SCAN_FACTOR times the values that are marked for it."""

@@ -37,7 +37,7 @@ def ticks(n_new):
 def alone(monkeypatch):
     """Every prefix is counted by itself."""
     monkeypatch.setattr(summing.Summing, "_in_ranges", lambda *_: None)
-    monkeypatch.setattr(ranged, "bared", lambda steps, *_: (steps, False))
+    monkeypatch.setattr(ranged, "strip_conditions", lambda steps, *_: (steps, False))
 
 
 def work_of(program):
@@ -113,7 +113,7 @@ def test_binary_joins_are_counted_as_ever(monkeypatch):
     program = gw.Program(BOWTIE, strategy="binary")
     program.load(state)
     calls = []
-    monkeypatch.setattr(ranged, "values_of", lambda *_: calls.append(1))
+    monkeypatch.setattr(ranged, "enumerate_values", lambda *_: calls.append(1))
     program.step_counts(change)
     assert not calls
 
@@ -123,7 +123,7 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
     steps = Step("c", (0,)), Step("d", (1, 2), (Condition("d", "!=", "b"), Condition("d", op, "c")))
     found = split(steps, "ab")
     assert found is not None
-    (turned,) = next(step for step in found.known if step.variable == "c").conditions
+    (turned,) = next(step for step in found.pinned if step.variable == "c").conditions
     assert (turned.variable, turned.other) == ("c", "b")
     for b in range(3):
         for c in range(3):
@@ -133,8 +133,8 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
 @pytest.fixture
 def added(monkeypatch):
     """What differences of sums came to; None where they were given up."""
-    found, made = [], ranged.Grouped._added
-    monkeypatch.setattr(ranged.Grouped, "_added", lambda *given: found.append(made(*given)) or found[-1])
+    found, made = [], ranged.PrefixGroups._total_of_values
+    monkeypatch.setattr(ranged.PrefixGroups, "_added", lambda *given: found.append(made(*given)) or found[-1])
     return found
 
 

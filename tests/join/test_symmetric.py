@@ -56,7 +56,7 @@ def changes(chance: random.Random, inputs: tuple[str, ...], bag: bool, lacks: bo
 def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, monkeypatch: pytest.MonkeyPatch):
     """After every tick; also with nulls, in pieces, on threads, planned anew, and where rows go that are not there."""
     monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
-    monkeypatch.setattr(delta, "SMALL_SHARE", float("inf"))
+    monkeypatch.setattr(delta, "MAX_CHANGED_FRACTION", float("inf"))
     text = TEXTS[name]
     for seed in range(12 if IS_LONG else 3):
         chance = random.Random(f"{text} {seed}")
@@ -79,7 +79,7 @@ def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
-    monkeypatch.setattr(delta, "SMALL_SHARE", float("inf"))
+    monkeypatch.setattr(delta, "MAX_CHANGED_FRACTION", float("inf"))
     for number, text in enumerate((TEXTS["its vertices too"], TEXTS["diamond"], TEXTS["star"])):
         chance = random.Random(f"{text} {bag}")
         options = {"bag": bag, "inputs": named(text)}
@@ -157,7 +157,7 @@ def test_explain_measures_what_stands_for_others():
 
 def test_sums_that_leave_int64_are_exact(monkeypatch: pytest.MonkeyPatch):
     """The bound on an answer's weights holds for all images, so that what leaves int64 raises, and nothing else."""
-    monkeypatch.setattr(delta, "SMALL_SHARE", 1)
+    monkeypatch.setattr(delta, "MAX_CHANGED_FRACTION", 1)
     program = gw.Program("h(a) :- e(a, b), e(b, c), e(c, a).", bag=True, backend="cpu")
     program.load({"e": [((1, 2), 1), ((2, 3), 1), ((5, 6), 1)]})
     assert program.step_counts({"e": [((3, 1), 2**62)]})["h"].net == 3 * 2**62

@@ -129,8 +129,8 @@ def test_in_portions(kind, monkeypatch):
     if kind.on_device:
         from gpu_wcoj.kernels.cuda import fresh as cuda
 
-        monkeypatch.setattr(cuda, "FEWEST", 7)
-        monkeypatch.setattr(cuda, "MOST", 7)
+        monkeypatch.setattr(cuda, "MIN_PORTION", 7)
+        monkeypatch.setattr(cuda, "MAX_PORTION", 7)
     rng = random.Random(5)
     for seed in range(5):
         batches = [random_batch(rng, 60, [range(3), range(25)], [1]) for _ in range(2)]

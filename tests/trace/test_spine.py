@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from gpu_wcoj.trace.spine import DEAD_FLOOR, MOST_BATCHES, RATIO, MergePolicy, Spine
+from gpu_wcoj.trace.spine import DEAD_FLOOR, MAX_BATCHES, RATIO, MergePolicy, Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 POLICIES = {
@@ -71,10 +71,10 @@ class TestSizes:
         for n in (500_000, 7000, 100, 1, 1, 1):
             spine = spine.insert(batch(np.arange(n) + len(spine)))
             most = max(most, len(spine.batches))
-        assert most == MOST_BATCHES == 4
+        assert most == MAX_BATCHES == 4
         for tick in range(300):
             spine = spine.insert(batch([(-1 - tick,)]))
-            assert len(spine.batches) <= MOST_BATCHES
+            assert len(spine.batches) <= MAX_BATCHES
 
     def test_a_row_pays_for_ratio_rows_a_tier(self):
         ratio, n = 8, 8**4

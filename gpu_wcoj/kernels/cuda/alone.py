@@ -1,8 +1,7 @@
-"""Extending by one atom alone: what its ranges hold is the answer, so no value has to be sought elsewhere.
+"""Extensions by a single atom: its ranges are the result, without searches elsewhere.
 
-Counts come from the ranges' ends, whatever is between them: 1 launch, and for each batch with weights one running sum
-as long as the batch lives. Rows are copied to where they stay, without windows of candidates: 2 launches and a read a
-piece.
+Counts follow from the ends of the ranges: 1 launch, and for each batch with weights one running sum that lives as long
+as the batch. Rows are copied directly to the result, without windows of candidates: 2 launches and a read a piece.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.cuda.plan import BLOCK, Extension, Plan, Question, blocks_for, looping_blocks
+from gpu_wcoj.kernels.cuda.plan import BLOCK, Arguments, Extension, Plan, blocks_for, looping_blocks
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _SOURCE = "alone"
 
-FEWEST_SUMMED = 32
-"""Weights of smaller batches are added up for each prefix, which takes no launch and no memory."""
+MIN_SUMMED = 32
+"""Weights of a batch below which they are added up per prefix, without launch and memory."""
 
 Piece = tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]
-"""What `fill_common` returns."""
+"""The result of `fill_common`."""
 
 
 def can_count(extension: Extension) -> bool:
-    """Whether sums over slots are the counts. A value may stand in two slots; it counts once unless weights are added.
+    """Return whether sums over slots are the counts.
 
-    Values that are excluded are sought, and left out again.
+    A value in two slots counts once unless weights are added. Excluded values are searched and subtracted.
     """
     return extension.n_atoms == 1 and (extension.ends or extension.n_slots <= 1)
 
 
-def can_copy(extension: Extension, question: Question) -> bool:
-    """Whether all candidates survive, each from where it stands."""
+def can_copy(extension: Extension, question: Arguments) -> bool:
+    """Return whether all candidates survive, each as it is stored."""
     return extension.n_atoms == 1 and extension.n_slots == 1 and question.excluded.shape[0] == 0
 
 
 def count(
-    device: Device, extension: Extension, question: Question, begin: int, counts: Int64Array, work: Int64Array
+    device: Device, extension: Extension, question: Arguments, begin: int, counts: Int64Array, work: Int64Array
 ) -> None:
-    """Write the counts of the prefixes from `begin` on, as many as there is room for."""
+    """Write the counts of the prefixes from `begin` on, as many as `counts` has room for."""
     n = len(counts)
     device.launch(
         _SOURCE, "count_alone", min(blocks_for(n), looping_blocks(device)), BLOCK,
@@ -50,12 +49,12 @@ def count(
 
 
 def _weight_sums(device: Device, extension: Extension) -> Int64Array | None:
-    """The addresses of the slots' running sums of weights, 0 without; None if all are."""
+    """Return the addresses of the slots' running sums of weights, 0 without; None if all are 0."""
     known: Int64Array | None = extension.weight_sums
     if known is None:
         addresses = np.zeros(extension.n_slots, np.int64)
         for k, level in enumerate(extension.levels):
-            if level.weights is not None and len(level.weights) >= FEWEST_SUMMED:
+            if level.weights is not None and len(level.weights) >= MIN_SUMMED:
                 addresses[k] = level.support.weight_sums(device).data.ptr
         if not addresses.any():
             return None
@@ -64,10 +63,13 @@ def _weight_sums(device: Device, extension: Extension) -> Int64Array | None:
 
 
 def copy_piece(
-    device: Device, extension: Extension, question: Question, plan: Plan, item_begin: int, capacity: int,
+    device: Device, extension: Extension, question: Arguments, plan: Plan, item_begin: int, capacity: int,
     prefix_weights: Int64Array | None, weighted: bool, n_out_rows: int, work: Int64Array,
 ) -> tuple[Piece, int, int]:  # fmt: skip
-    """The plan's candidates from `item_begin` on, and where they end: a prefix, and how many of its candidates."""
+    """Copy the plan's candidates from `item_begin` on; return them and their end.
+
+    The end is a prefix, and the number of its candidates that are done.
+    """
     xp = device.xp
     summary = xp.empty(5, np.int64)
     device.launch(_SOURCE, "next_piece", 1, 96, (plan.sums, plan.n, item_begin, capacity, summary))

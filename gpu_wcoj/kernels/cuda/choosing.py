@@ -1,4 +1,4 @@
-"""What stands at rows and below them, on a device: weights, and what the choice of orders and paths goes by."""
+"""Values below rows, and weights of rows, on a device: inputs for choosing orders and paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_wcoj.kernels.protocol import Choice, IndexArray, Int64Array, Level
 
 _SOURCE = "choosing"
 _SUM_BLOCK = 1024
-"""Threads of a block that adds up what stands below a sample of rows in one trie."""
+"""Threads of a block that adds up the values below a sample of rows in one trie."""
 
 
 def weights_of(
@@ -21,7 +21,7 @@ def weights_of(
 ) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`. 1 upload, 1 launch, no read.
 
-    A thread takes a row and a trie, or more of them where there are more than 32.
+    A thread handles a row and a trie, or several tries if there are more than 32.
     """
     xp = device.xp
     n, k = columns.shape[1], len(levels)
@@ -43,7 +43,7 @@ def count_children(
 ) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.count_children`. 1 upload, 1 launch, no read.
 
-    A block takes a trie: meant for a sample of some thousand rows.
+    A block handles a trie: meant for a sample of some thousand rows.
     """
     xp = device.xp
     totals: Int64Array = xp.empty(len(levels), np.int64)
@@ -65,7 +65,10 @@ def widths(
     lower: Int64Array,
     upper: Int64Array,
 ) -> Int64Array:
-    """See `gpu_wcoj.kernels.protocol.Kernels.widths`. 1 upload, 1 launch, no read; a thread takes a prefix."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.widths`. 1 upload, 1 launch, no read.
+
+    A thread handles a prefix.
+    """
     xp = device.xp
     n = positions.shape[1]
     found: Int64Array = xp.empty(n, np.int64)
@@ -78,7 +81,10 @@ def widths(
 
 
 def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
-    """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`. 1 upload, 1 launch, no read; a thread takes a prefix."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`. 1 upload, 1 launch, no read.
+
+    A thread handles a prefix.
+    """
     xp = device.xp
     places = [xp.ascontiguousarray(positions) for positions, _ in choices]
     n = places[0].shape[1]

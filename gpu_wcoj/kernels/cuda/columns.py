@@ -1,4 +1,4 @@
-"""How launchers hand a table's columns to a kernel, and how many blocks they take."""
+"""A table's columns as kernel arguments, and numbers of blocks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import numpy as np
 from gpu_wcoj.kernels.cuda.device import Device
 
 N_DIRECT = 8
-"""Columns that are parameters of a kernel; columns.cuh has the same number. Further ones take an upload."""
+"""Columns passed as kernel parameters; further ones are uploaded. Same in columns.cuh."""
 BLOCK = 256
+"""Threads of a block."""
 TILE = 1024
-"""Rows that a block of `BLOCK` threads sums up; passes.cuh has the same number."""
-FEW = 1024
-"""Rows that one block sorts in shared memory; rows.cu has the same number."""
+"""Rows that a block of `BLOCK` threads adds up. Same in passes.cuh."""
+MAX_BLOCK_ROWS = 1024
+"""Rows that one block sorts in shared memory. Same in rows.cu."""
 WAVES = 8
 """Blocks a multiprocessor in grids that loop over their work."""
 
 
 def column_arguments(device: Device, columns: Sequence[Any]) -> list[Any]:
-    """The arguments for a kernel's `Columns`: contiguous columns, or None, then the addresses of further ones."""
+    """Return the arguments for a kernel's `Columns`.
+
+    Contiguous columns, or None, then the addresses of further ones.
+    """
     columns = [device.xp.ascontiguousarray(column) for column in columns]
     direct, further = columns[:N_DIRECT], columns[N_DIRECT:]
     more = device.asarray(np.array([column.data.ptr for column in further], np.int64)) if further else None
@@ -29,10 +33,10 @@ def column_arguments(device: Device, columns: Sequence[Any]) -> list[Any]:
 
 
 def looping_blocks(device: Device, n: int) -> int:
-    """Blocks for n items that a grid loops over."""
+    """Return the number of blocks for n items that a grid loops over."""
     return min(-(-n // BLOCK), device.multiprocessors * WAVES)
 
 
 def tiles(n: int) -> int:
-    """How many tiles n rows take."""
+    """Return the number of tiles of n rows."""
     return -(-n // TILE)

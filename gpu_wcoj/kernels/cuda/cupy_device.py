@@ -1,7 +1,8 @@
-"""The device that is a GPU: arrays of CuPy, kernels compiled by NVRTC when they are first launched.
+"""A GPU as a device: arrays of CuPy, and kernels that NVRTC compiles at their first launch.
 
 CuPy keeps compiled code in ``~/.cupy/kernel_cache`` (`CUPY_CACHE_DIR`), by a hash of the architecture, the options,
-NVRTC's version and the source; `source_text` puts our headers into the source, so an edit of any of them shows.
+NVRTC's version and the source; `source_text` inserts the headers of this package into the source, so that an edit of
+any of them changes the hash.
 """
 
 from __future__ import annotations
@@ -19,29 +20,30 @@ from gpu_wcoj.kernels.cuda.memory import Pool
 from gpu_wcoj.kernels.cuda.sources import source_text
 
 OPTIONS = ("-std=c++17",)
+"""Compiler options of NVRTC."""
 _NULL = np.uint64(0)
-"""The null pointer as an argument, by value; not every version of CuPy takes None for it."""
+"""The null pointer as an argument, by value; not every version of CuPy accepts None for it."""
 
 
 class CupyDevice:
     """CuPy's current device; see `gpu_wcoj.kernels.cuda.device.Device`.
 
-    Work is done in CuPy's current stream. When that is another one than before, it first waits for what was begun in
-    the one before, so that a tick under ``with cupy.cuda.Stream(non_blocking=True)`` finds the state complete.
+    Work is done in CuPy's current stream. After a change of the stream, the new one first waits for the work of the old
+    one, so that a tick under ``with cupy.cuda.Stream(non_blocking=True)`` finds the state complete.
 
     Attributes
     ----------
     index
-        The device's number, as CuPy counts.
+        The device's index, as in CuPy.
     description
-        Its name and what its driver is for, for people.
+        Name and driver version, for messages.
     pool
-        Where its memory comes from.
+        The memory pool.
 
     Notes
     -----
-    Transfers are CuPy's: what goes to the device passes through pinned memory, what comes back is copied into
-    pageable memory. A pinned landing place costs more to allocate than it saves unless it is used again.
+    Transfers are CuPy's: uploads pass through pinned memory, downloads are copied into pageable memory. Allocating a
+    pinned buffer costs more than it saves unless it is reused.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -50,7 +52,7 @@ class CupyDevice:
         self.index = int(cupy.cuda.runtime.getDevice())
         self.description = description(cupy)
         self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
-        # CuPy's own error is one of these too; RMM raises the plain one.
+        # CuPy's error is a subclass; RMM raises MemoryError itself.
         self.out_of_memory: type[BaseException] = MemoryError
         self._functions: dict[tuple[str, str], Any] = {}
         self._stream = cupy.cuda.get_current_stream()
@@ -69,27 +71,36 @@ class CupyDevice:
         function((n_blocks,), (block,), tuple(map(_argument, arguments)))
 
     def _compiled(self, source: str, kernel: str) -> Any:
-        """The kernel, out of a module that CuPy holds once for the process and the device."""
+        """Return the kernel, from a module that CuPy caches for the process and the device."""
         module = cupy.RawModule(code=source_text(source), options=OPTIONS, backend="nvrtc")
         try:
             return module.get_function(kernel)
         except (cupy.cuda.compiler.CompileException, RuntimeError, OSError) as error:
-            raise BackendUnavailableError(
+            raise BackendUnavailableError.with_parts(
                 f"backend 'cuda': the kernel '{kernel}' of {source}.cu cannot be compiled or loaded"
-                f" ({type(error).__name__}).\n  {error}"
+                f" ({type(error).__name__})",
+                subject="backend",
+                got="cuda",
+                remedy=str(error),
             ) from error
 
     def asarray(self, array: Any) -> Any:
-        """See `gpu_wcoj.kernels.cuda.device.Device.asarray`; arrays of other libraries on this device are shared."""
+        """See `gpu_wcoj.kernels.cuda.device.Device.asarray`.
+
+        Arrays of other libraries on this device are shared.
+        """
         if not isinstance(array, cupy.ndarray):
             self._enter()
             array = cupy.asarray(array)
         else:
             self._follow_stream()
         if array.device.id != self.index:
-            raise UsageError(
-                f"an array lives on GPU {array.device.id}, and the engine computes on GPU {self.index}.\n"
-                "  Copy it over first; a program stays on the GPU that was current when it was made."
+            raise UsageError.mismatch(
+                "an array",
+                "is on a GPU other than the engine's",
+                f"GPU {array.device.id}",
+                f"GPU {self.index}",
+                "Copy it to that GPU first; a program stays on the GPU that was current when it was created.",
             )
         return array
 
@@ -108,7 +119,7 @@ class CupyDevice:
         self.pool.release()
 
     def _follow_stream(self) -> None:
-        """Let the current stream wait for the one that the last work was done in, if that is another one."""
+        """Make the current stream wait for the stream of the last work, if they differ."""
         stream = cupy.cuda.get_current_stream()
         if stream.ptr != self._stream.ptr:
             stream.wait_event(self._stream.record())
@@ -117,15 +128,18 @@ class CupyDevice:
     def _enter(self) -> None:
         current = cupy.cuda.runtime.getDevice()
         if current != self.index:
-            raise UsageError(
-                f"GPU {current} is CuPy's current device, and the engine computes on GPU {self.index}.\n"
-                f"  Call it within `with cupy.cuda.Device({self.index})`; every new thread begins with GPU 0."
+            raise UsageError.mismatch(
+                "CuPy's current device",
+                "differs from the engine's",
+                f"GPU {current}",
+                f"GPU {self.index}",
+                f"Call it within `with cupy.cuda.Device({self.index})`; every new thread starts with GPU 0.",
             )
         self._follow_stream()
 
 
 def _argument(value: Any) -> Any:
-    """An argument as CuPy passes it: arrays as pointers, Python's integers as int64."""
+    """Convert an argument for CuPy: arrays are passed as pointers, Python integers as int64."""
     if isinstance(value, cupy.ndarray) or type(value) is int:
         return value
     return _NULL if value is None else int(value)

@@ -1,7 +1,6 @@
-"""What the launchers ask of a device: an array module, and the launch of a kernel by name.
+"""The protocol of a device: an array module, and the launch of a kernel by name.
 
-`CupyDevice` is the one that runs on a GPU. Whatever else has these few methods can take its place: the launchers and
-the sources are the same.
+`CupyDevice` runs on a GPU. Any class with these methods can replace it: the launchers and the sources are the same.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ class Device(Protocol):
     Attributes
     ----------
     xp
-        The array module: CuPy, or what stands in for it.
+        The array module: CuPy, or a replacement.
     multiprocessors
         Streaming multiprocessors; grids that loop over their work are a few times as large.
     out_of_memory
-        What a failed allocation raises.
+        The exception of a failed allocation.
     description
-        The device and what drives it, as far as it decides how fast it is.
+        The device and its driver, as far as they determine its speed.
     """
 
     xp: Any
@@ -43,17 +42,17 @@ class Device(Protocol):
         ...
 
     def asarray(self, array: Any) -> Any:
-        """The array on this device; one that is there already as it is, any other copied."""
+        """Return the array on this device; copied unless it is there already."""
         ...
 
     def to_host(self, array: Any) -> npt.NDArray[np.generic]:
-        """The array as NumPy's; waits for the device."""
+        """Return the array as a NumPy array; waits for the device."""
         ...
 
     def free_bytes(self) -> int:
-        """Bytes that can still be allocated, what the pool holds unused counted in."""
+        """Return the bytes that can still be allocated, including unused memory of the pool."""
         ...
 
     def release(self) -> None:
-        """Give the memory that the pool holds unused back to the device."""
+        """Return unused memory of the pool to the device."""
         ...

@@ -1,12 +1,12 @@
 """Fused count, propose and intersect on a device: bind one more variable of many prefixes.
 
-Nothing but `fill_common` reads from the device, once a window of candidates. A window has as many candidates as may
-give `capacity` survivors; what it gives beyond that waits on the device for the next call, which then neither looks at
-a candidate nor reads. Launches of a call, whatever the number of prefixes (a running sum counted as one):
+Only `fill_common` reads from the device, once a window of candidates. A window has as many candidates as may yield
+`capacity` survivors; further survivors wait on the device for the next call, which then neither tests a candidate nor
+reads. Launches of a call, for any number of prefixes (a running sum counted as one):
 
-    count_common   3; 7 if some atom may be marked; 1 for an atom alone
-    fill_common    5; 9 if some atom may be marked; 3 where a plan is left by the call before; 1 where survivors are;
-                   for a batch alone 4, 2 where a plan is left
+    count_common   3; 7 if some atom may be marked; 1 for a single atom
+    fill_common    5; 9 if some atom may be marked; 3 if the previous call left a plan; 1 if it left survivors;
+                   for a single batch 4, or 2 if the previous call left a plan
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.plan import (
     BLOCK,
     MARK_VALUES,
+    Arguments,
     Extension,
     Plan,
-    Question,
     looping_blocks,
     make_plan,
     prepare,
@@ -34,30 +34,30 @@ from gpu_wcoj.kernels.protocol import Int64Array, Level
 
 __all__ = ["count_common", "extend_seeds", "fill_common", "prepare"]
 
-FEWEST_ITEMS = 1 << 12
-"""Candidates of a window, at least: few survivors may be asked for, of many candidates."""
+MIN_ITEMS = 1 << 12
+"""Least number of candidates of a window: few survivors may be requested of many candidates."""
 
-MOST_ITEMS = 1 << 22
-"""Candidates of a window, at most."""
+MAX_ITEMS = 1 << 22
+"""Greatest number of candidates of a window."""
 
 SEED_ITEMS = 1 << 18
-"""Survivors of one window where the prefixes are a few seeds."""
+"""Survivors of one window if the prefixes are a few seeds."""
 
-MOST_SPREAD = 8
-"""Candidates of a window for each survivor asked for, at most."""
+MAX_SPREAD = 8
+"""Greatest number of candidates of a window for each requested survivor."""
 
 COUNTED_PREFIXES = 1 << 22
-"""Prefixes counted at a time, or copied; each takes some 32 bytes."""
+"""Prefixes counted or copied at a time; each takes about 32 bytes."""
 
 ROW_BITS = 24
-"""``resume[2]`` is the number of a walk, and in so many low bits the survivors returned of the window it is in."""
+"""Low bits of ``resume[2]`` that count returned survivors of a window; above is the walk."""
 
 _walks = itertools.count(1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Window:
-    """Candidates that have been looked at: what `fill_*` and `finish_fill` wrote, and what was read of it."""
+    """Tested candidates: the output of `fill_*` and `finish_fill`, and the values read from it."""
 
     item_begin: int
     room: int
@@ -75,24 +75,25 @@ class Window:
 
 @dataclass(eq=False, slots=True)
 class Walk:
-    """Where `fill_common` is.
+    """The position of `fill_common`.
 
     Attributes
     ----------
     number
-        No other walk has it.
+        A unique number.
     prefix, item
-        Where the window that is next or under way begins: the prefix, and how many of its candidates are done.
+        The beginning of the next or current window: the prefix, and the number of its candidates that are done.
     returned
         Survivors of this window that were returned.
     arrays
-        The prefixes it was begun with.
+        The arrays of prefixes it was started with.
     expected
-        What `resume` holds when this walk goes on; unlike `place`, as it was while a call is under way or has failed.
+        The value of `resume` at which this walk continues; unlike `place`, it does not change while a call is under way
+        or has failed.
     plan, window
-        What is known from here on, if anything.
+        The plan and window from here on, if any.
     item_begin
-        Where the next window of the plan begins.
+        The beginning of the next window of the plan.
     """
 
     number: int
@@ -108,13 +109,13 @@ class Walk:
 
     @property
     def place(self) -> tuple[int, int, int]:
-        """What `resume` holds between two calls."""
+        """The value of `resume` between two calls."""
         if self.prefix >= self.end:
             return self.end, 0, 0
         return self.prefix, self.item, self.number << ROW_BITS | self.returned
 
     def leave_window(self) -> None:
-        """Go on behind a window whose survivors have all been returned."""
+        """Continue behind a window whose survivors have all been returned."""
         plan, window = self.plan, self.window
         assert plan is not None
         assert window is not None
@@ -130,12 +131,12 @@ def count_common(
     device: Device, extension: Extension, positions: Int64Array, begin: int, end: int,
     lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
 ) -> Int64Array:  # fmt: skip
-    """See `gpu_wcoj.kernels.protocol.Kernels.count_common`. Nothing is read from the device."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.count_common`. No read."""
     xp = device.xp
     counts: Int64Array = xp.empty(max(0, end - begin), np.int64)
     if end <= begin:
         return counts
-    question = Question.of(device, positions, lower, upper, excluded, work)
+    question = Arguments.of(device, positions, lower, upper, excluded, work)
     if alone.can_count(extension):
         alone.count(device, extension, question, begin, counts, work)
         return counts
@@ -157,14 +158,14 @@ def fill_common(
     lower: Int64Array, upper: Int64Array, excluded: Int64Array,
     weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
 ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
-    """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`. One read, unless survivors were left by the last call.
+    """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`. 1 read, none if survivors are left.
 
-    Windows without survivors are passed over, with a read each. A walk that another one has interrupted begins its
-    window again.
+    Windows without survivors are skipped, with a read each. A walk that another one has interrupted starts its window
+    again.
     """
     xp = device.xp
-    walk = _walk(extension, resume, end, (positions, lower, upper, excluded))
-    question = Question.of(device, positions, lower, upper, excluded, work)
+    walk = _find_walk(extension, resume, end, (positions, lower, upper, excluded))
+    question = Arguments.of(device, positions, lower, upper, excluded, work)
     copied = alone.can_copy(extension, question)
     piece = None
     while piece is None and walk.prefix < end:
@@ -173,7 +174,7 @@ def fill_common(
             continue
         if walk.window is None:
             try:
-                _look_at_window(device, extension, question, walk, capacity, n_out_rows)
+                _test_window(device, extension, question, walk, capacity, n_out_rows)
             except device.out_of_memory:
                 walk.plan = None  # the next call may plan for fewer
                 extension.spread = 1
@@ -195,12 +196,12 @@ def fill_common(
     return piece
 
 
-def _walk(extension: Extension, resume: Int64Array, end: int, arrays: tuple[Any, ...]) -> Walk:
-    """The walk to go on with: the one left by the call before if this is where it stopped, otherwise a new one."""
+def _find_walk(extension: Extension, resume: Int64Array, end: int, arrays: tuple[Any, ...]) -> Walk:
+    """Return the walk of the previous call if it stopped at `resume`, otherwise a new one."""
     prefix, item, code = (int(number) for number in resume)
     walk: Walk | None = extension.left
     if walk is not None and walk.expected == (prefix, item, code):
-        # Walks that failed before their first row have nothing to be told from others by but what they were asked.
+        # Walks that failed before their first row differ only in their arguments.
         known = code != 0 or all(mine is given for mine, given in zip(walk.arrays, arrays, strict=True))
         if known and (walk.end == end or walk.plan is None or walk.plan.begin + walk.plan.n <= end):
             walk.end = end
@@ -210,18 +211,18 @@ def _walk(extension: Extension, resume: Int64Array, end: int, arrays: tuple[Any,
     return walk
 
 
-def _look_at_window(
-    device: Device, extension: Extension, question: Question, walk: Walk, capacity: int, n_out_rows: int
+def _test_window(
+    device: Device, extension: Extension, question: Arguments, walk: Walk, capacity: int, n_out_rows: int
 ) -> None:
-    """Probe the next window of candidates. Four numbers are read from the device."""
+    """Test the next window of candidates. Four numbers are read from the device."""
     xp = device.xp
-    room = min(max(capacity, FEWEST_ITEMS) * extension.spread, MOST_ITEMS)
+    room = min(max(capacity, MIN_ITEMS) * extension.spread, MAX_ITEMS)
     plan = walk.plan
     if plan is None:
-        n = min(walk.end - walk.prefix, MOST_SPREAD * room)
-        plan = make_plan(device, extension, question, walk.prefix, n, None, min(MARK_VALUES, MOST_SPREAD * room))
+        n = min(walk.end - walk.prefix, MAX_SPREAD * room)
+        plan = make_plan(device, extension, question, walk.prefix, n, None, min(MARK_VALUES, MAX_SPREAD * room))
         walk.plan, walk.item_begin = plan, walk.item
-    # All memory first, that of a piece too: a window that has been looked at is never lost.
+    # Allocate all memory first, including that of a piece, so that a tested window is never lost.
     piece = [xp.empty(min(capacity, room), np.int64) for _ in range(3 + n_out_rows)]
     owners = xp.empty(room, np.int32)
     values = xp.empty(room, np.int64)
@@ -249,14 +250,17 @@ def _look_at_window(
         walk.item_begin, room, owners, values, weights, places, kept, unit_sums, survivors, n_items, next_prefix,
         next_item,
     )  # fmt: skip
-    extension.spread = min(MOST_SPREAD, max(1, n_items // max(1, survivors)))
+    extension.spread = min(MAX_SPREAD, max(1, n_items // max(1, survivors)))
 
 
 def _copy_candidates(
-    device: Device, extension: Extension, question: Question, walk: Walk, capacity: int,
+    device: Device, extension: Extension, question: Arguments, walk: Walk, capacity: int,
     prefix_weights: Int64Array | None, weighted: bool, n_out_rows: int,
 ) -> alone.Piece | None:  # fmt: skip
-    """The walk's next candidates, all of which survive; None if its plan has none. Five numbers are read."""
+    """Return the walk's next candidates, all of which survive; None if its plan has none.
+
+    Five numbers are read.
+    """
     try:
         plan = walk.plan
         if plan is None:
@@ -278,10 +282,10 @@ def _copy_candidates(
 
 
 def _copy_survivors(
-    device: Device, walk: Walk, question: Question, m: int, prefix_weights: Int64Array | None, weighted: bool,
+    device: Device, walk: Walk, question: Arguments, m: int, prefix_weights: Int64Array | None, weighted: bool,
     n_out_rows: int,
 ) -> alone.Piece:  # fmt: skip
-    """The next m survivors of the walk's window, in arrays of their own."""
+    """Copy the next m survivors of the walk's window to new arrays."""
     xp = device.xp
     plan, window = walk.plan, walk.window
     assert plan is not None
@@ -306,7 +310,10 @@ def extend_seeds(
     device: Device, levels: Sequence[Sequence[Level]], column_of: Sequence[Sequence[int]], first: Sequence[int],
     columns: Int64Array, fill: bool, work: Int64Array,
 ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
-    """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`. Nothing is read without `fill`, otherwise once a window."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`.
+
+    One read a window with `fill`, otherwise none.
+    """
     from gpu_wcoj.kernels.cuda import tries
 
     xp = device.xp

@@ -1,7 +1,7 @@
-"""What is new below groups of prefixes, on a device: extended, sorted, and sought among what is known.
+"""New values below groups of prefixes, on a device.
 
-No kernel of its own: the values below all prefixes are listed by `fill_common`, a portion at a time, made distinct by a
-sort, and sought in the known ranges by `count_common`, with each value as the one allowed.
+The values below all prefixes are listed by `fill_common`, a portion at a time, made distinct by a sort, and searched in
+the known ranges by `count_common`, with each value as the only allowed one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gpu_wcoj.kernels.cuda.rows import distinct_rows, gather, held_rows
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array, Level
 
 ROW_BYTES = 256
-"""What a candidate takes, sorted and sought, with room for the sort's own copies."""
+"""Bytes of a candidate that is sorted and searched, including the sort's copies."""
 
-SHARE = 4
-"""A portion may take one part in so many of the free memory."""
+MEMORY_DIVISOR = 4
+"""A portion may take the free memory divided by this."""
 
-FEWEST, MOST = 1 << 16, 1 << 25
-"""Candidates of a portion, at least and at most."""
+MIN_PORTION, MAX_PORTION = 1 << 16, 1 << 25
+"""Least and greatest number of candidates of a portion."""
 
 
 def fresh_values(
@@ -37,9 +37,9 @@ def fresh_values(
     xp = device.xp
     n, n_groups = positions.shape[1], len(starts) - 1
     group = xp.searchsorted(starts, xp.arange(n, dtype=np.int64), side="right") - 1
-    extension = _one_atom(device, levels)
-    known_extension = _one_atom(device, known) if known else None
-    portion = max(FEWEST, min(MOST, device.free_bytes() // (SHARE * ROW_BYTES)))
+    extension = _prepare_single_atom(device, levels)
+    known_extension = _prepare_single_atom(device, known) if known else None
+    portion = max(MIN_PORTION, min(MAX_PORTION, device.free_bytes() // (MEMORY_DIVISOR * ROW_BYTES)))
     none, excluded = xp.empty(0, np.int64), xp.empty((0, n), np.int64)
     own, sought = xp.zeros(N_WORK, np.int64), xp.zeros(N_WORK, np.int64)
     resume = np.zeros(3, np.int64)
@@ -62,9 +62,9 @@ def fresh_values(
         found.append(rows)
         n_rows += len(rows[0])
         if n_rows > portion + 2 * n_distinct:
-            found = [_together(device, found)]
+            found = [_merge_distinct(device, found)]
             n_rows = n_distinct = len(found[0][0])
-    groups, values = _together(device, found) if found else [none, none]
+    groups, values = _merge_distinct(device, found) if found else [none, none]
     work[SUM_OF_MINIMA : PROPOSALS + 1] += own[SUM_OF_MINIMA : PROPOSALS + 1]
     work[PROBES : PROBES + 1] += sought[PROPOSALS : PROPOSALS + 1] + sought[PROBES : PROBES + 1]
     work[SURVIVORS : SURVIVORS + 1] += len(values)
@@ -72,13 +72,13 @@ def fresh_values(
     return offsets.astype(np.int64, copy=False), values
 
 
-def _one_atom(device: Device, levels: Sequence[Level]) -> Extension:
+def _prepare_single_atom(device: Device, levels: Sequence[Level]) -> Extension:
     rows = [-1 if level.parent_offsets is None else row for row, level in enumerate(levels)]
     return prepare(device, levels, [0, len(levels)], [True], [False], rows, [-1] * len(levels))
 
 
-def _together(device: Device, parts: list[list[Int64Array]]) -> list[Int64Array]:
-    """The distinct rows of all parts, sorted."""
+def _merge_distinct(device: Device, parts: list[list[Int64Array]]) -> list[Int64Array]:
+    """Return the distinct rows of all parts, sorted."""
     if len(parts) == 1:
         return parts[0]
     return distinct_rows(device, [device.xp.concatenate(columns) for columns in zip(*parts, strict=True)])

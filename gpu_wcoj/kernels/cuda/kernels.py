@@ -1,6 +1,6 @@
-"""The kernels on a CUDA device: what `gpu_wcoj.kernels.protocol` asks for, by launchers that stand in the files beside.
+"""The kernels of `gpu_wcoj.kernels.protocol` on a CUDA device.
 
-Each launcher has its CUDA C++ source next to it, and takes the device first.
+Each launcher module has its CUDA C++ source beside it; launchers take the device as their first argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CudaKernels:
     Parameters
     ----------
     device
-        Where the arrays live and the kernels run.
+        The device that holds the arrays and runs the kernels.
     """
 
     name = "cuda"
@@ -130,7 +130,7 @@ class CudaKernels:
 
     def prepare(
         self, levels: Sequence[Level], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
-        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,  # noqa: ARG002 a hint, of no use here
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,  # noqa: ARG002 an unused hint
     ) -> Any:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
         return extend.prepare(self.device, levels, first, last, shared, rows, out_rows)

@@ -1,6 +1,6 @@
-"""Where a device's memory comes from: one pool, RMM's where that is installed, so that cuDF shares it, else CuPy's.
+"""A device's memory pool: RMM's if it is installed, so that cuDF shares it, else CuPy's.
 
-An allocator that the user has set is left alone.
+An allocator that the user has set is not replaced.
 """
 
 from __future__ import annotations
@@ -16,37 +16,39 @@ from gpu_wcoj.errors import UsageError
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 _ALIGNMENT = 256
-"""RMM's pools are of a multiple of so many bytes."""
+"""Bytes of which the size of RMM's pools is a multiple."""
 
-ASKED_EVERY = 1.0
-"""Seconds between two questions to the driver: each takes a lock of the driver's, and a tick should not wait for it."""
+QUERY_INTERVAL = 1.0
+"""Seconds between two queries of the driver's free memory.
+
+Each takes a lock of the driver, and a tick should not wait for it."""
 
 
 class Pool(Protocol):
-    """What the memory comes from."""
+    """A source of device memory."""
 
     @property
     def limit(self) -> int | None:
-        """Bytes that may be in use at most; None for what the device has."""
+        """Bytes that may be in use at most; None for the device's memory."""
         ...
 
     def free_bytes(self) -> int:
-        """Bytes that can still be allocated, what the pool holds unused counted in."""
+        """Return the bytes that can still be allocated, including unused memory of the pool."""
         ...
 
     def release(self) -> None:
-        """Give what the pool holds unused back to the device, as far as it can."""
+        """Return unused memory of the pool to the device, if possible."""
         ...
 
     def restrict(self, limit: int) -> None:
-        """Set the limit, or raise `UsageError` where it cannot be set any more."""
+        """Set the limit, or raise `UsageError` if it cannot be set any more."""
         ...
 
 
 class DriverMemory:
-    """What the driver has left for a pool that grows: asked rarely, and known in between by how the pool has grown.
+    """The driver's free memory for a growing pool: queried rarely, and estimated in between.
 
-    What other processes take or leave shows a little later.
+    The estimate follows the pool's growth. Allocations of other processes show a little later.
     """
 
     def __init__(self, cupy: Any) -> None:
@@ -55,14 +57,14 @@ class DriverMemory:
         self._left = 0
 
     def free_bytes(self, held: int) -> int:
-        """Bytes that are free, now that the pool holds so many."""
+        """Return the free bytes, now that the pool holds `held` bytes."""
         now = time.monotonic()
-        if now - self._asked >= ASKED_EVERY:
+        if now - self._asked >= QUERY_INTERVAL:
             self._asked, self._left = now, _free_on_device(self._cupy) + held
         return max(0, self._left - held)
 
     def forget(self) -> None:
-        """Ask next time."""
+        """Query the driver next time."""
         self._asked = float("-inf")
 
 
@@ -75,7 +77,7 @@ class CupyPool:
 
     @property
     def limit(self) -> int | None:
-        """The limit in force, which the environment may have set."""
+        """The current limit, which the environment may have set."""
         return int(self._pool.get_limit()) or None
 
     def free_bytes(self) -> int:
@@ -90,15 +92,15 @@ class CupyPool:
         self._driver.forget()
 
     def restrict(self, limit: int) -> None:
-        """See `Pool.restrict`; any time will do."""
+        """See `Pool.restrict`; possible at any time."""
         self._pool.set_limit(size=limit)
 
 
 class RmmPool:
     """A pool of RMM that both CuPy and cuDF allocate from.
 
-    A limit is allocated in one piece at once, so the pool never falls into parts. Without one the pool begins with
-    half of the free memory, which is RMM's own choice, and grows.
+    A limit is allocated in one piece at once, so the pool is never fragmented. Without one the pool starts with half of
+    the free memory, which is RMM's default, and grows.
     """
 
     def __init__(self, cupy: Any, rmm: Any, limit: int | None) -> None:
@@ -107,10 +109,12 @@ class RmmPool:
         try:
             self._pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), self.limit, self.limit)
         except MemoryError:
-            wanted = "the pool" if limit is None else f"gpu_memory of {shown_bytes(limit)}"
-            raise UsageError(
-                f"{wanted} cannot be allocated: {shown_bytes(_free_on_device(cupy))} of the GPU's memory are free.\n"
-                "  Give less, or end what else uses this GPU."
+            request = "the pool" if limit is None else f"gpu_memory of {shown_bytes(limit)}"
+            raise UsageError.with_parts(
+                f"{request} cannot be allocated: {shown_bytes(_free_on_device(cupy))} of the GPU's memory are free",
+                subject="gpu_memory",
+                got=limit,
+                remedy="Request less, or end other processes that use this GPU.",
             ) from None
         self._counted = rmm.mr.StatisticsResourceAdaptor(self._pool)
         rmm.mr.set_current_device_resource(self._counted)
@@ -122,21 +126,23 @@ class RmmPool:
         return unused if self.limit is not None else unused + self._driver.free_bytes(held)
 
     def release(self) -> None:
-        """See `Pool.release`: RMM's pools keep what they have."""
+        """See `Pool.release`; RMM's pools keep their memory."""
         self._driver.forget()
 
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
         if limit // _ALIGNMENT * _ALIGNMENT != self.limit:
             now = "no limit" if self.limit is None else f"a limit of {shown_bytes(self.limit)}"
-            raise UsageError(
-                f"gpu_memory of {shown_bytes(limit)} comes too late: RMM's pool was made with {now}.\n"
-                "  Give the first program of the process the same gpu_memory, or none to the later ones."
+            raise UsageError.with_parts(
+                f"gpu_memory of {shown_bytes(limit)} is set too late: RMM's pool was created with {now}",
+                subject="gpu_memory",
+                got=limit,
+                remedy="Pass the same gpu_memory to the first program of the process, or none to later ones.",
             )
 
 
 class ForeignPool:
-    """Memory from an allocator that the user has set; how much it holds is not known."""
+    """Memory from an allocator that the user has set; its size is unknown."""
 
     limit: int | None = None
 
@@ -148,19 +154,21 @@ class ForeignPool:
         return self._driver.free_bytes(0)
 
     def release(self) -> None:
-        """See `Pool.release`: that is the allocator's own business."""
+        """See `Pool.release`; left to the allocator."""
         self._driver.forget()
 
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
-        raise UsageError(
-            f"gpu_memory of {shown_bytes(limit)} cannot be set: the process has an allocator of its own for CuPy.\n"
-            "  Limit that one, or leave it out."
+        raise UsageError.with_parts(
+            f"gpu_memory of {shown_bytes(limit)} cannot be set: the process has set its own allocator for CuPy",
+            subject="gpu_memory",
+            got=limit,
+            remedy="Limit that allocator, or omit gpu_memory.",
         )
 
 
 def make_pool(cupy: Any, gpu_memory: float | str | None) -> Pool:
-    """The pool of the current device, with a limit if one is asked for."""
+    """Return the pool of the current device, with a limit if `gpu_memory` is given."""
     limit = None if gpu_memory is None else limit_in_bytes(cupy, gpu_memory)
     default = cupy.get_default_memory_pool()
     allocator = cupy.cuda.get_allocator()
@@ -171,19 +179,19 @@ def make_pool(cupy: Any, gpu_memory: float | str | None) -> Pool:
     elif importlib.util.find_spec("rmm") is None:
         pool = CupyPool(cupy, default)
     else:
-        pool = _shared_with_cudf(cupy, limit)
+        pool = _share_with_cudf(cupy, limit)
     if limit is not None:
         pool.restrict(limit)
     return pool
 
 
 def limit_in_bytes(cupy: Any, gpu_memory: float | str) -> int:
-    """The option `gpu_memory` as bytes of the current device."""
+    """Return the option `gpu_memory` as bytes of the current device."""
     return part_of(int(cupy.cuda.runtime.memGetInfo()[1]), gpu_memory, "gpu_memory")
 
 
-def _shared_with_cudf(cupy: Any, limit: int | None) -> Pool:
-    """RMM's pool as CuPy's allocator; a resource that the user has set stays the one."""
+def _share_with_cudf(cupy: Any, limit: int | None) -> Pool:
+    """Make RMM's pool CuPy's allocator; a resource that the user has set is used instead."""
     rmm = importlib.import_module("rmm")
     present = rmm.mr.get_current_device_resource()
     if type(present) is rmm.mr.CudaMemoryResource:

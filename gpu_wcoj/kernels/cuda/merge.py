@@ -1,30 +1,30 @@
-"""Merge two tries: place the smaller one's nodes in the larger one, then copy every level once, by the merge path.
+"""Merge two tries: place the smaller one's nodes in the larger one, then copy every level.
 
 Left is the trie with more rows, right the other one; addition commutes.
 
-1. *Places*, from the top down, a thread a right node: where it is or would be among the left children of its parent,
-   or where its parent's children would be if left does not have the parent. Places ascend along a level, so they are
-   the second run of a merge path over the whole level, whatever parents its nodes have.
-2. *Changes*, from the bottom up, a thread a right node: it adds a node to the level (+1), finds one there (0), or
-   finds one that goes (-1): a row whose weights cancel, a node that keeps no child. The sums of these say how far
-   left's nodes move. Neither step looks at more of left than its searches do.
-3. The only read: how each level's size changes, and whether weights other than 1 remain.
+1. *Places*, from the top down, a thread a right node: its position or insertion point among the left children of its
+   parent, or the insertion point of its parent's children if left does not have the parent. Places ascend along a
+   level, so they are the second run of a merge path over the whole level, for any parents.
+2. *Changes*, from the bottom up, a thread a right node: it adds a node to the level (+1), meets an equal one (0), or
+   removes one (-1): a row whose weights cancel, a node that keeps no child. Their running sums are the shifts of left's
+   nodes. Neither step reads more of left than its searches do.
+3. The only read: the change of each level's size, and whether weights other than 1 remain.
 4. *Copies*, a launch a level, a block for every 4096 nodes of both tries in merged order: it finds its first and last
-   right node by a search, marks what stands at each of its ranks, and copies; a warp with left nodes only does just
-   that. All else follows from the place in the order: the children of the node at rank d with r right nodes before it
+   right node by a search, marks the source of each of its ranks, and copies; a warp with left nodes only just copies.
+   All else follows from the place in the order: the children of the node at rank d with r right nodes before it
    begin at ``left_offsets[d - r]``, moved by the changes of the children of these r nodes.
 
-Launches: 3 a level less one, and one more if left has weights. Reads: one. What atomic operations leave does not
-depend on their order.
+Launches: 3 a level less one, and one more if left has weights. Reads: one. Results of atomic operations do not depend
+on their order.
 
 Bytes, for n left and m right nodes of a level with codes of c bytes: a merge has to read c (n + m) and write as much,
-and 8 (n + m) more of each for an inner level's offsets, or for the last one's weights if there are any. This is also
-what the copies move, but for 16 m (8 m at the last level) that tell them right's places and shifts. Steps 1 and 2
-move some 20 m at the last level and 50 m at an inner one, and the sectors of left that the searches touch: all
-threads of a block search between the places of its first and last node, and what they read there is in their cache
-after one sample each. So rows of narrow codes without weights cost 8 bytes each, with weights 24, and a row of the
-change up to a hundred. If left has weights, those that are not 1 are counted, up to the first that right cannot undo:
-where nearly all are 1 that reads up to 8 n more.
+and 8 (n + m) more of each for an inner level's offsets, or for the last one's weights if there are any. The copies move
+as much, plus 16 m (8 m at the last level) for right's places and shifts. Steps 1 and 2 move about 20 m at the last
+level and 50 m at an inner one, and the sectors of left that the searches read: all threads of a block search between
+the places of its first and last node, and these sectors are in their cache after one sample each. So rows of narrow
+codes without weights cost 8 bytes each, with weights 24, and a row of the change up to a hundred. If left has weights,
+those that are not 1 are counted, up to the first that right cannot undo: if nearly all are 1, this reads up to 8 n
+more.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Trie
 
 CHUNK = 512
-"""Right nodes a block places and sums, a thread each; as in places.cuh."""
+"""Right nodes that a block places and adds up, a thread each. Same in places.cuh."""
 TILE = 4096
-"""Nodes of both tries a block copies; as in merge_path.cuh, and so is the next."""
+"""Nodes of both tries that a block copies. Same in merge_path.cuh."""
 COPY_BLOCK = 256
+"""Threads of a block that copies. Same in merge_path.cuh."""
 COUNT_BLOCK = 256
-"""Threads that count weights, and, below, weights that they look at at once; as in merge.cu."""
-COUNTED = 8 * COUNT_BLOCK
+"""Threads of a block that counts weights. Same in merge.cu."""
+COUNT_CHUNK = 8 * COUNT_BLOCK
+"""Weights that a block counts at a time. Same in merge.cu."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Level:
-    """One level of both tries, and what is found out about right's nodes.
+    """One level of both tries, with the places and changes of right's nodes.
 
     Attributes
     ----------
     places
-        int64 (m,): four times the left node that a right one equals or stands before, and what becomes of it.
+        int64 (m,): four times the left node that a right one equals or precedes, plus its kind of change.
     within, chunk_before
-        int32 (m + 1,) and int64: the sum of the changes before each node, within its chunk and before that.
+        int32 (m + 1,) and int64: the sum of the changes before each node, within its chunk and before the chunk.
     child_shift
         int64 (m + 1,), at inner levels: the sum of the changes of the next level before each node's children.
     """
@@ -80,7 +82,7 @@ class _Level:
 
     @property
     def sources(self) -> tuple[Any, ...]:
-        """Both sides' values as kernels take them that serve both widths."""
+        """Both sides' values as arguments of kernels for both code widths."""
         left, right = self.left, self.right
         return left, int(left.itemsize == 8), len(left), right, int(right.itemsize == 8), len(right)
 
@@ -105,7 +107,10 @@ def _levels(device: Device, left: Trie, right: Trie) -> list[_Level]:
 
 
 def _place(device: Device, left: Trie, right: Trie, levels: list[_Level], counters: Any) -> None:
-    """Steps 1 and 2. `counters`: per level the sum of its changes and a ticket, then the three counts of weights."""
+    """Run steps 1 and 2.
+
+    `counters` holds per level the sum of its changes and a ticket, then three counts of weights.
+    """
     last = len(levels) - 1
     for depth, level in enumerate(levels):
         x, x_wide, n, y, y_wide, m = level.sources
@@ -133,12 +138,15 @@ def _place(device: Device, left: Trie, right: Trie, levels: list[_Level], counte
 
 
 def _copy(device: Device, level: _Level, size: int, kind: str, along: tuple[Any, ...]) -> CodeArray:
-    """The merged values of a level; `along` are the arrays that go with them on the left, on the right, and out."""
+    """Copy the merged values of a level.
+
+    `along` holds the arrays that accompany them on the left, on the right, and in the output.
+    """
     xp = device.xp
     wide = 8 in (level.left.itemsize, level.right.itemsize)
     out: CodeArray = xp.empty(size, xp.int64 if wide else xp.int32)
     values = level.sources if wide else (level.left, level.n_left, level.right, level.n_right)
-    # One block at least: it writes where the last node's children end.
+    # At least one block: it writes the end of the last node's children.
     n_blocks = max(1, _blocks(level.n_left + level.n_right, TILE))
     device.launch(
         "merge", f"copy_{'wide' if wide else 'narrow'}_{kind}", n_blocks, COPY_BLOCK,
@@ -157,7 +165,7 @@ def merge_tries(device: Device, left: Trie, right: Trie) -> tuple[list[CodeArray
     counters = xp.zeros(2 * len(levels) + 3, xp.int64)
     _place(device, left, right, levels, counters)
     if left[2] is not None:
-        n_blocks = min(_blocks(len(left[2]), COUNTED), 8 * device.multiprocessors)
+        n_blocks = min(_blocks(len(left[2]), COUNT_CHUNK), 8 * device.multiprocessors)
         arguments = [left[2], len(left[2]), counters[2 * len(levels) :]]
         device.launch("merge", "count_weights", n_blocks, COUNT_BLOCK, arguments)
     found = [int(number) for number in device.to_host(counters)]

@@ -1,4 +1,4 @@
-"""What is known of a stretch of prefixes before their candidates are looked at: ranges, running sums, marks."""
+"""Plans of ranges of prefixes before candidates are tested: ranges, running sums, marks."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import Int64Array, Level
 
 BLOCK = 256
-"""Threads of a block; the sources count on it."""
+"""Threads of a block. Same in the sources."""
 
-BLOCKS_EACH = 8
-"""Blocks per multiprocessor of grids that loop over their work."""
+BLOCKS_PER_MULTIPROCESSOR = 8
+"""Blocks a multiprocessor in grids that loop over their work."""
 
-SHORTEST_MARKED = 256
-"""Shorter ranges are searched: their values are a few cache lines, which stay near while a group of prefixes asks."""
+MIN_MARKED = 256
+"""Values of a range below which it is searched and not marked.
 
-SHORTEST_MARKED_TOP = 1 << 12
-"""The same for a top level, which all prefixes share: so many values stay in the fastest cache beside all else, in
-fewer steps where codes are dense, and marks alone would take 4 launches. So a state that grows elsewhere, and with it
-its top levels, does not change the work of a small tick."""
+Such values are a few cache lines, which stay in the cache while a group of prefixes searches them."""
+
+MIN_MARKED_TOP = 1 << 12
+"""Values of a top level, which all prefixes share, below which it is not marked.
+
+Fewer values stay in the fastest cache, are found in fewer steps if codes are dense, and marks would take 4 launches. So
+a state that grows elsewhere, and with it its top levels, does not change the work of a small tick."""
 
 MARK_VALUES = 1 << 21
-"""Values marked at a time, at most: their tables take 32 MiB, which the cache of a large device holds."""
+"""Values marked at a time at most; their tables take 32 MiB, as a large cache."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,23 +40,23 @@ class Extension:
     ----------
     table
         Four words per atom (first slot, end, last, family), eight per slot (the record of its level, then rows of the
-        positions before and after, and its number among the markable slots); on the device.
+        positions before and after, and its index among the markable slots); on the device.
     levels
-        Kept so that the table's addresses stay good.
+        Referenced to keep the addresses in the table valid.
     n_families, markable
         Atoms whose ranges may be marked for groups of prefixes; per markable slot (values, whether at the top level).
     most_batches
-        Of one atom.
+        Greatest number of batches of an atom.
     sets
         Whether every atom has one batch and no weights count.
     ends
         Whether the first atom, often the only one, has no further variable.
     weight_sums
-        The addresses of the slots' running sums of weights, once they are needed; on the device.
+        The addresses of the slots' running sums of weights, once needed; on the device.
     left
-        What the last call of `fill_common` can leave to the next.
+        The walk that the last call of `fill_common` left to the next.
     spread
-        How many candidates were looked at for each survivor, as far as windows follow it.
+        Candidates tested for each survivor, which sizes the next window.
     """
 
     table: Int64Array
@@ -71,8 +74,8 @@ class Extension:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Question:
-    """What is asked of an extension; see `Kernels.count_common`. Arrays of the device."""
+class Arguments:
+    """The arguments of one call on an extension; see `Kernels.count_common`. Device arrays."""
 
     positions: Int64Array
     lower: Int64Array | None
@@ -84,8 +87,8 @@ class Question:
     def of(
         cls, device: Device, positions: Int64Array, lower: Int64Array, upper: Int64Array, excluded: Int64Array,
         work: Int64Array,
-    ) -> Question:  # fmt: skip
-        """Of the arguments that both kernels take."""
+    ) -> Arguments:  # fmt: skip
+        """Build a question from the arguments of `count_common` and `fill_common`."""
         xp = device.xp
         bounded = len(lower) > 0
         return cls(
@@ -99,18 +102,18 @@ class Question:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """Prefixes begin to begin + n - 1, described for the kernels that look at candidates.
+    """Prefixes `begin` to `begin + n - 1`, prepared for the kernels that test candidates.
 
     Attributes
     ----------
     sums
         Running sums, n + 1 a row; see ``slots.cuh``.
     minima, groups
-        The row of the smallest counts; the first row that speaks of groups.
+        The row of the smallest counts; the first row of groups.
     orders
         Per prefix, its atoms by ascending range.
     clips
-        What the bounds leave of the ranges that propose; None without bounds.
+        The bounded ranges that propose; None without bounds.
     lengths, arena, budget
         The marks; None, None and 0 without.
     """
@@ -162,27 +165,30 @@ def prepare(
 
 
 def _can_be_marked(n_values: int, top: bool) -> bool:
-    """Whether a level may have ranges to mark. A top level is one range, which may exceed the room for marks."""
-    return SHORTEST_MARKED_TOP <= n_values < MARK_VALUES if top else n_values >= SHORTEST_MARKED
+    """Return whether a level may have ranges to mark.
+
+    A top level is one range, which may exceed the room for marks.
+    """
+    return MIN_MARKED_TOP <= n_values < MARK_VALUES if top else n_values >= MIN_MARKED
 
 
 def blocks_for(n: int) -> int:
-    """Blocks with a thread for each of n."""
+    """Return the number of blocks with a thread for each of n items."""
     return -(-n // BLOCK)
 
 
 def looping_blocks(device: Device) -> int:
-    """Blocks of a grid that loops over work whose size only the device knows."""
-    return BLOCKS_EACH * device.multiprocessors
+    """Return the blocks of a grid that loops over work whose size only the device knows."""
+    return BLOCKS_PER_MULTIPROCESSOR * device.multiprocessors
 
 
 def make_plan(
-    device: Device, extension: Extension, question: Question, begin: int, n: int, counts: Int64Array | None,
+    device: Device, extension: Extension, question: Arguments, begin: int, n: int, counts: Int64Array | None,
     most_marked: int,
 ) -> Plan:  # fmt: skip
-    """Describe n prefixes, at least 1; `counts` is given to have it set to 0.
+    """Plan n prefixes, at least 1; `counts`, if given, is set to 0.
 
-    One launch and a running sum, and another four and a running sum where something may be marked; nothing is read.
+    One launch and a running sum, and another four and a running sum if something may be marked; no read.
     """
     xp = device.xp
     bounded = question.lower is not None
@@ -212,7 +218,7 @@ def make_plan(
         device.launch(
             "plan", "choose_marks", blocks_for(n_families * n), BLOCK,
             (extension.table, extension.n_atoms, question.positions, stride, begin, n, sums, groups, n_families,
-             SHORTEST_MARKED, lengths, group_begins),
+             MIN_MARKED, lengths, group_begins),
         )  # fmt: skip
         xp.cumsum(lengths, out=lengths)
         n_blocks = looping_blocks(device)

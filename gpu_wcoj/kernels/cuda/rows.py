@@ -1,13 +1,13 @@
 """Rows on a device: sort them, find their runs, add their weights.
 
-Rows are sorted as keys: each column's codes less their least one take as many bits as its range needs, and the columns
-of a row, one behind the other, make one integer that orders as rows do. A sort of integers is a stable radix sort,
-whose passes go by the width of the key: 32 bits where the columns fit, else 64. Rows that need more are sorted by
-their last columns first, as many as fit a key, then, stably, by the ones before. Up to `FEW` rows are sorted by one
-block, since below some ten thousand rows launches are what takes the time.
+Rows are sorted as keys: each column's codes minus the least one take as many bits as its range needs, and the columns
+of a row are concatenated to one integer that orders as rows do. A sort of integers is a stable radix sort, whose passes
+depend on the width of the key: 32 bits if the columns fit, else 64. Rows that need more are sorted by their last
+columns first, as many as fit a key, then, stably, by the ones before. Up to `FEW` rows are sorted by one block, since
+below about ten thousand rows launches dominate the time.
 
-What is said of launches leaves out those inside the array module's own sort, and up to `N_DIRECT` columns are meant:
-the addresses of further ones are uploaded.
+Numbers of launches leave out those inside the array module's sort, and assume up to `N_DIRECT` columns: the addresses
+of further ones are uploaded.
 """
 
 from __future__ import annotations
@@ -17,31 +17,33 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.kernels.cuda.columns import BLOCK, FEW, column_arguments, looping_blocks, tiles
+from gpu_wcoj.kernels.cuda.columns import BLOCK, MAX_BLOCK_ROWS, column_arguments, looping_blocks, tiles
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import BoolArray, IndexArray, Int64Array
 
 _SOURCE = "rows"
 _ASCENDING, _REPEATING, _UNSORTED = range(3)
 _KEY_BITS = 64
+"""Bits of a key."""
 _SCAN_BLOCK = 1024
+"""Threads of the block that scans sums."""
 
 
 def lexsort(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
     """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`.
 
-    Up to `FEW` rows: 1 launch, no read. Else 1 read and, where one key holds a row, 2 launches
-    and a sort; 1 launch where the rows are sorted already.
+    Up to `FEW` rows: 1 launch, no read. Else 1 read and, if one key holds a row, 2 launches and a sort; 1 launch if
+    the rows are sorted already.
     """
     n = len(columns[0])
     order: IndexArray
-    if 2 <= n <= FEW:
+    if 2 <= n <= MAX_BLOCK_ROWS:
         order = device.xp.empty(n, np.int64)
         _sort_few(device, columns, None, order, None)
         return order
     table = _Table(device, columns) if n > 1 else None
     if table is not None and table.state == _UNSORTED:
-        return _sorted_order(table)
+        return _sort_order(table)
     order = device.xp.arange(n, dtype=np.int64)
     return order
 
@@ -59,13 +61,16 @@ def run_starts(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
         sums = device.xp.empty(tiles(n), np.int64)
         device.launch(_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, None, n, sums])
         scan_sums(device, sums, tiles(n), total)
-        starts = device.xp.empty(_number(device, total), np.int64)
+        starts = device.xp.empty(_read_number(device, total), np.int64)
     device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, None, n, sums, total, starts, None])
-    return starts if sums is not None else starts[: _number(device, total)]
+    return starts if sums is not None else starts[: _read_number(device, total)]
 
 
 def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
-    """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`. Per mask 3 launches, 1 for one tile; 1 read for all."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`.
+
+    Per mask 3 launches, 1 for one tile; 1 read for all.
+    """
     xp = device.xp
     masks = [xp.ascontiguousarray(mask) for mask in masks]
     totals = xp.empty(len(masks), np.int64)
@@ -94,13 +99,13 @@ def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
 def distinct_rows(device: Device, columns: Sequence[Int64Array]) -> list[Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`.
 
-    Up to `FEW` rows: 1 launch, 1 read. Else 1 read where the rows are sorted and distinct already, 2 where not.
+    Up to `FEW` rows: 1 launch, 1 read. Else 1 read if the rows are sorted and distinct already, 2 otherwise.
     """
     n = len(columns[0])
     if n < 2:
         return list(columns)
-    if n <= FEW:
-        return _few_rows(device, columns, None)[0]
+    if n <= MAX_BLOCK_ROWS:
+        return _consolidate_few(device, columns, None)[0]
     table = _Table(device, columns)
     if table.state == _ASCENDING:
         return list(columns)
@@ -111,7 +116,7 @@ def distinct_rows(device: Device, columns: Sequence[Int64Array]) -> list[Int64Ar
         key = device.xp.sort(table.pack(first, end, narrow, None))
         key = key.astype(np.int64) if narrow else key.view(np.int64)
         return table.unpack(key, run_starts(device, [key]))
-    order = _sorted_order(table)
+    order = _sort_order(table)
     rows = gather(device, columns, order)
     return gather(device, rows, run_starts(device, rows))
 
@@ -121,28 +126,28 @@ def consolidate(
 ) -> tuple[list[Int64Array], Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`.
 
-    Up to `FEW` rows: 1 launch, 1 read. Else 2 reads and, where one key holds a row, 10 launches and a sort; runs of
-    equal rows are found and added up without the number of either being known to the host before the end.
+    Up to `FEW` rows: 1 launch, 1 read. Else 2 reads and, if one key holds a row, 10 launches and a sort; the host reads
+    the numbers of runs and of remaining rows at the end only.
     """
     n = len(weights)
     if n == 0:
         return list(columns), weights
-    if n <= FEW:
-        return _few_rows(device, columns, weights)
+    if n <= MAX_BLOCK_ROWS:
+        return _consolidate_few(device, columns, weights)
     xp = device.xp
     table = _Table(device, columns)
     rows, sums, key = columns, weights, None
     if table.state == _UNSORTED and len(table.groups) == 1:
-        key, sums = _sorted_keys(table, weights)
+        key, sums = _sort_keys(table, weights)
         rows = [key]
     elif table.state == _UNSORTED:
-        *rows, sums = gather(device, [*columns, weights], _sorted_order(table))
-    starts, before, n_runs = _runs_with_sums(device, rows, sums)
+        *rows, sums = gather(device, [*columns, weights], _sort_order(table))
+    starts, before, n_runs = _find_runs(device, rows, sums)
     kept = xp.empty(1, np.int64)
     tile_sums = xp.empty(tiles(n), np.int64)
     device.launch(_SOURCE, "count_kept", tiles(n), BLOCK, [before, n_runs, tile_sums])
     scan_sums(device, tile_sums, tiles(n), kept)
-    m = _number(device, kept)
+    m = _read_number(device, kept)
     if m == n and table.state == _ASCENDING:
         return list(columns), weights
     picks, found = xp.empty(m, np.int64), xp.empty(m, np.int64)
@@ -151,7 +156,7 @@ def consolidate(
 
 
 def gather(device: Device, columns: Sequence[Int64Array], picks: IndexArray) -> list[Int64Array]:
-    """The columns of the rows at `picks`. 1 launch, no read."""
+    """Return the columns of the rows at `picks`. 1 launch, no read."""
     m = len(picks)
     out = device.xp.empty((len(columns), m), np.int64)
     arguments = [*column_arguments(device, columns), picks, m, out]
@@ -160,22 +165,22 @@ def gather(device: Device, columns: Sequence[Int64Array], picks: IndexArray) -> 
 
 
 def scan_sums(device: Device, sums: Any, length: int, totals: Any) -> None:
-    """Turn each row of `length` sums into the sums before them, in place; `totals` gets the sum of each row.
+    """Turn each row of `length` sums into the sums before them, in place.
 
-    1 launch, a block a row.
+    `totals` receives the sum of each row. 1 launch, a block a row.
     """
     device.launch(_SOURCE, "scan_sums", len(totals), _SCAN_BLOCK, [sums, length, totals])
 
 
 class _Table:
-    """Columns of two rows or more with what one pass and one read tell of them.
+    """Columns of two or more rows, with their ranges and order, from one pass and one read.
 
     Attributes
     ----------
     state
-        How each row stands to the one before it: `_ASCENDING`, `_REPEATING` or `_UNSORTED`.
+        The order of adjacent rows: `_ASCENDING`, `_REPEATING` or `_UNSORTED`.
     groups
-        (first column, end, whether 32 bits do) of each key, from the first columns to the last.
+        (first column, end, whether 32 bits suffice) of each key, from the first columns to the last.
     """
 
     def __init__(self, device: Device, columns: Sequence[Int64Array]) -> None:
@@ -199,14 +204,14 @@ class _Table:
             end = first
 
     def pack(self, first: int, end: int, narrow: bool, order: IndexArray | None) -> Any:
-        """The keys of columns `first` to `end`, of the rows in `order` if it is given."""
+        """Return the keys of columns `first` to `end`, of the rows in `order` if it is given."""
         keys = self.device.xp.empty(self.n, np.uint32 if narrow else np.uint64)
         arguments = [*self.arguments, self.n, self.ranges, first, end, order, int(narrow), keys]
         self.device.launch(_SOURCE, "pack", looping_blocks(self.device, self.n), BLOCK, arguments)
         return keys
 
     def unpack(self, keys: Int64Array, picks: IndexArray) -> list[Int64Array]:
-        """The columns of the keys at `picks`, which hold all columns."""
+        """Return the columns of the keys at `picks`, which hold all columns."""
         m, k = len(picks), len(self.columns)
         out = self.device.xp.empty((k, m), np.int64)
         arguments = [keys, picks, m, self.ranges, k, out]
@@ -214,12 +219,12 @@ class _Table:
         return list(out)
 
     def rows(self, picks: IndexArray) -> list[Int64Array]:
-        """The rows at `picks`."""
+        """Return the rows at `picks`."""
         return gather(self.device, self.columns, picks)
 
 
-def _sorted_order(table: _Table) -> IndexArray:
-    """The stable order of the table's rows: a sort a group of columns, from the last group to the first."""
+def _sort_order(table: _Table) -> IndexArray:
+    """Return the stable order of the table's rows: a sort a group, from the last to the first."""
     xp = table.device.xp
     *upper, (first, end, narrow) = table.groups
     order: IndexArray = xp.argsort(table.pack(first, end, narrow, None))
@@ -228,8 +233,8 @@ def _sorted_order(table: _Table) -> IndexArray:
     return order
 
 
-def _sorted_keys(table: _Table, weights: Int64Array) -> Any:
-    """The keys, sorted, of rows that one key holds, and their weights: int64, shape (2, n)."""
+def _sort_keys(table: _Table, weights: Int64Array) -> Any:
+    """Return sorted keys of rows that fit one key, and their weights: int64, shape (2, n)."""
     device, n = table.device, table.n
     ((first, end, narrow),) = table.groups
     keys = table.pack(first, end, narrow, None)
@@ -240,8 +245,8 @@ def _sorted_keys(table: _Table, weights: Int64Array) -> Any:
     return arranged
 
 
-def _runs_with_sums(device: Device, rows: Sequence[Int64Array], weights: Int64Array) -> tuple[Any, Any, Any]:
-    """Where runs of equal rows start, the sums of the weights before them and of all, and how many runs there are.
+def _find_runs(device: Device, rows: Sequence[Int64Array], weights: Int64Array) -> tuple[Any, Any, Any]:
+    """Return the starts of runs of equal rows, running sums of weights, and the number of runs.
 
     The first two are as long as if no two rows were equal, so that nothing is read. 3 launches.
     """
@@ -263,19 +268,19 @@ def _sort_few(device: Device, columns: Sequence[Int64Array], weights: Any, order
     device.launch(_SOURCE, "sort_few", 1, threads, arguments)
 
 
-def _few_rows(
+def _consolidate_few(
     device: Device, columns: Sequence[Int64Array], weights: Int64Array | None
 ) -> tuple[list[Int64Array], Int64Array]:
-    """Up to `FEW` rows sorted and without repetitions; with weights, those of weight 0 are left out."""
+    """Sort up to `FEW` rows and drop repeats; with weights, also rows of weight 0."""
     xp = device.xp
     n, k = len(columns[0]), len(columns)
     out = xp.empty(1 + (k + 1) * n, np.int64)
     _sort_few(device, columns, None if weights is None else xp.ascontiguousarray(weights), None, out)
-    m = _number(device, out[:1])
+    m = _read_number(device, out[:1])
     *found, sums = (out[1 + i * n : 1 + i * n + m] for i in range(k + 1))
     return found, sums
 
 
-def _number(device: Device, array: Any) -> int:
-    """The one number of an array of the device: a read."""
+def _read_number(device: Device, array: Any) -> int:
+    """Read the only element of a device array."""
     return int(device.to_host(array)[0])

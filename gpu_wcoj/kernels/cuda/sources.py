@@ -1,6 +1,6 @@
-"""The CUDA C++ sources, each as one text without includes of ours.
+"""The CUDA C++ sources, each as one text with the package's headers inserted.
 
-A compiled source is cached by its text, so what it includes has to be part of it.
+A compiled source is cached by its text, so its headers have to be part of it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from importlib.resources.abc import Traversable
 _INCLUDE = re.compile(r'^[ \t]*#include "([\w]+\.cuh)"[^\n]*$', re.MULTILINE)
 
 SOURCES = ("rows", "sums", "tries", "choosing", "merge", "plan", "extend", "alone")
-"""The files with kernels, without their suffix."""
+"""Names of the source files with kernels, without suffix."""
 
 
 @functools.cache
 def source_text(name: str, folder: Traversable | None = None) -> str:
-    """The file ``name.cu`` of the package, or of another folder, with each of our headers put in place once.
+    """Return the file ``name.cu`` with each of the package's headers inserted once.
+
+    `folder` is the folder of the file if it is not in the package.
 
     Examples
     --------

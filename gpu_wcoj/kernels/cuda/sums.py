@@ -1,4 +1,4 @@
-"""Sums of runs, sums before each value, and hashes of rows, on a device."""
+"""Sums of runs, running sums, and hashes of rows, on a device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = "sums"
 def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`. 4 launches, 2 for one tile; 1 read.
 
-    Exact for runs of fewer than 2^31 values: lower and upper halves are added apart.
+    Exact for runs of fewer than 2^31 values: lower and upper halves are added separately.
     """
     xp = device.xp
     n, m = len(values), len(starts)

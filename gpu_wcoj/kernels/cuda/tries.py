@@ -1,4 +1,4 @@
-"""Tries on a device: built from sorted rows, turned back into rows, and descended."""
+"""Tries on a device: built from sorted rows, expanded to rows, and descended."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from gpu_wcoj.kernels.protocol import CodeArray, Int64Array
 
 _SOURCE = "tries"
 _ALIGNMENT = 8
-"""Words of 8 bytes to which each array of a trie is rounded up; tries.cu has the same number."""
+"""Words of 8 bytes to which each array of a trie is rounded up. Same in tries.cu."""
 
 VALUES, BYTES, PARENTS, WEIGHTS, N_VALUES, N_PARENTS, RECORD_FIELDS = range(7)
-"""The fields of a level's record: the values' address and bytes each, the addresses of the parents' offsets and of the
-weights, 0 where there are none, the number of values, and of their parents, 1 at the top."""
+"""Fields of a level's record, and their number.
+
+The values' address and bytes each, the addresses of the parents' offsets and of the weights, 0 if there are none, the
+number of values, and of their parents, 1 at the top."""
 
 Record = tuple[int, int, int, int, int, int]
 
 
 @dataclass(eq=False, slots=True)
 class Support:
-    """What is made of a level with weights once it is needed, and lives as long as its batch."""
+    """Data derived from a level with weights on first use; lives as long as its batch."""
 
     weights: Int64Array
     sums: Int64Array | None = None
 
     def weight_sums(self, device: Device) -> Int64Array:
-        """The running sums of the weights modulo 2^64, the first of them first."""
+        """Return the inclusive running sums of the weights modulo 2^64."""
         sums = self.sums
         if sums is None:
             sums = self.sums = device.xp.cumsum(self.weights)
@@ -44,7 +46,7 @@ def describe(
 ) -> tuple[Record, Support | None]:
     """See `gpu_wcoj.kernels.protocol.Kernels.describe`. Nothing is launched or read.
 
-    The record holds addresses: who uses it has to keep the arrays.
+    The record holds addresses: its user has to keep the arrays alive.
     """
     parents, n_parents = (0, 1) if parent_offsets is None else (_address(parent_offsets), len(parent_offsets) - 1)
     sums = 0 if weights is None else _address(weights)
@@ -60,7 +62,7 @@ def bytes_beside(support: Support | None) -> int:
 def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
     """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`. 3 launches, 1 for one tile; 1 read.
 
-    All arrays of a trie are parts of one allocation. A block takes a tile of rows, and each of its threads the nodes
+    All arrays of a trie are parts of one allocation. A block handles a tile of rows, and each of its threads the nodes
     that start at its rows.
     """
     xp = device.xp
@@ -74,17 +76,20 @@ def build_levels(device: Device, columns: Sequence[Int64Array]) -> tuple[list[Co
         sums = xp.empty((2 * depth - 1, tiles(n)), np.int64)
         device.launch(_SOURCE, "count_nodes", tiles(n), BLOCK, [*arguments, sums])
         scan_sums(device, sums, tiles(n), totals)
-        sizes = _sizes(device, totals, depth, n)
-        memory = xp.empty(_words(sizes), np.int64)
+        sizes = _read_sizes(device, totals, depth, n)
+        memory = xp.empty(_count_words(sizes), np.int64)
     else:
-        memory = xp.empty(_words([(n, 8)] * depth), np.int64)
+        memory = xp.empty(_count_words([(n, 8)] * depth), np.int64)
         sizes = []
     device.launch(_SOURCE, "place_nodes", tiles(n), BLOCK, [*arguments, sums, totals, memory])
-    return _levels(memory, sizes or _sizes(device, totals, depth, n))
+    return _slice_levels(memory, sizes or _read_sizes(device, totals, depth, n))
 
 
 def index_rows(device: Device, columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
-    """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`. What `distinct_rows` and `build_levels` cost."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`.
+
+    The cost of `distinct_rows` and `build_levels`.
+    """
     return build_levels(device, distinct_rows(device, columns))
 
 
@@ -92,7 +97,10 @@ def rearrange(
     device: Device, parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
     tags: Sequence[int],
 ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
-    """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`. Beside `index_rows`, what `expand_columns` costs a trie."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`.
+
+    The cost of `index_rows`, and of `expand_columns` a trie.
+    """
     rows = [expand_columns(device, *part) for part in parts]
     for own, tag in zip(rows, tags, strict=False):
         own.append(device.xp.full(len(own[0]), tag, np.int64))
@@ -104,7 +112,7 @@ def rearrange(
 def expand_columns(device: Device, values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`. 1 upload, 1 launch, no read.
 
-    A block takes a tile of rows; their nodes are found level by level upwards, each between those of its first and
+    A block handles a tile of rows; their nodes are found level by level upwards, each between those of its first and
     last row.
     """
     xp = device.xp
@@ -125,8 +133,7 @@ def locate(
 ) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.locate`. 1 upload, 1 launch, no read.
 
-    A thread takes a row and a trie. The search in a top level starts where an even spread of the values would put the
-    one sought: O(1) where codes are dense.
+    A thread handles a row and a trie. The search in a top level starts by interpolation: O(1) if codes are dense.
     """
     xp = device.xp
     n = columns.shape[1]
@@ -140,7 +147,7 @@ def locate(
 
 
 def descents(records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[int]]) -> list[int]:
-    """The table that `descend` reads: where each trie's levels start in it, then the levels."""
+    """Return the table that `descend` reads: the start of each trie's levels, then the levels."""
     starts, entries = [0], []
     for levels, wanted in zip(records, column_of, strict=True):
         starts.append(starts[-1] + len(levels))
@@ -150,36 +157,36 @@ def descents(records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[i
 
 
 def _address(array: Any) -> int:
-    """Where an array starts on the device; 0 for an empty one."""
+    """Return an array's address on the device; 0 for an empty one."""
     return int(array.data.ptr) if len(array) else 0
 
 
-def _sizes(device: Device, totals: Any, depth: int, n: int) -> list[tuple[int, int]]:
-    """(number of values, bytes each) of every level: a read."""
+def _read_sizes(device: Device, totals: Any, depth: int, n: int) -> list[tuple[int, int]]:
+    """Read (number of values, bytes each) of every level."""
     found = device.to_host(totals).tolist()
     counts, wide = [*found[: depth - 1], n], found[depth - 1 :]
     return [(count, 8 if flag else 4) for count, flag in zip(counts, wide, strict=True)]
 
 
-def _rounded(n_bytes: int) -> int:
-    """The words of 8 bytes that an array of so many bytes takes."""
+def _round_words(n_bytes: int) -> int:
+    """Return the words of 8 bytes that an array of `n_bytes` bytes takes."""
     return -(-n_bytes // (8 * _ALIGNMENT)) * _ALIGNMENT
 
 
-def _words(sizes: Sequence[tuple[int, int]]) -> int:
-    """The words of a trie's levels: values, and offsets but for the last one."""
-    words = [_rounded(count * size) + _rounded(8 * (count + 1)) for count, size in sizes]
-    return sum(words) - _rounded(8 * (sizes[-1][0] + 1))
+def _count_words(sizes: Sequence[tuple[int, int]]) -> int:
+    """Return the words of a trie's levels: values, and offsets except the last one's."""
+    words = [_round_words(count * size) + _round_words(8 * (count + 1)) for count, size in sizes]
+    return sum(words) - _round_words(8 * (sizes[-1][0] + 1))
 
 
-def _levels(memory: Any, sizes: Sequence[tuple[int, int]]) -> tuple[list[CodeArray], list[Int64Array]]:
-    """The arrays of levels in `memory`, which `place_nodes` has filled."""
+def _slice_levels(memory: Any, sizes: Sequence[tuple[int, int]]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """Return the arrays of levels in `memory`, which `place_nodes` has filled."""
     values: list[CodeArray] = []
     offsets: list[Int64Array] = []
     at = 0
     for count, size in sizes:
-        end = at + _rounded(count * size)
+        end = at + _round_words(count * size)
         values.append(memory[at : at + count] if size == 8 else memory[at:end].view(np.int32)[:count])
         offsets.append(memory[end : end + count + 1])
-        at = end + _rounded(8 * (count + 1))
+        at = end + _round_words(8 * (count + 1))
     return values, offsets[:-1]
