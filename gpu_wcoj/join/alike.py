@@ -55,17 +55,17 @@ def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> t
     atoms = {atom for step in steps for atom in step.atoms}
     columns: list[Int64Array] = []
     places = 1
-    at = 0
+    offset = 0
     for atom, depth in prefixes.layout:
         batches = join.batches[atom]
         if atom in atoms:
-            columns.extend(prefixes.positions[row] for row in range(at, at + len(batches)))
+            columns.extend(prefixes.positions[row] for row in range(offset, offset + len(batches)))
             places *= 1 + sum(len(batch.values[depth - 1]) for batch in batches)
-        at += len(batches)
-    asked = frozenset[str]().union(
+        offset += len(batches)
+    read = frozenset[str]().union(
         *(step.spoken for step in steps), *({step.variable} for step in steps if step.is_lookup)
     )
-    values = [prefixes.values[name] for name in prefixes.values if name in asked]
+    values = [prefixes.values[name] for name in prefixes.values if name in read]
     return [*columns, *values], None if values else places
 
 
@@ -95,9 +95,9 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
         return prefixes, group
     order = backend.kernels.lexsort(look)
     starts = backend.kernels.run_starts([column[order] for column in look])
-    own = backend.xp.empty(len(prefixes), np.int64)
-    own[order] = run_indices(starts, len(prefixes), backend)
-    return prefixes.gather(order[starts], backend.xp), own if group is None else own[group]
+    indices = backend.xp.empty(len(prefixes), np.int64)
+    indices[order] = run_indices(starts, len(prefixes), backend)
+    return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
 
 
 def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:

@@ -69,30 +69,30 @@ class Beginnings:
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, PrefixUser]:
         """Return the paths of a head's rule that start with a common prefix, by path index."""
-        found = {}
-        for number, begun in enumerate(join.query.begun):
-            if begun is not None:
-                key = join.query.paths, join.query.together or join, number
+        users = {}
+        for path_index, continuation in enumerate(join.query.begun):
+            if continuation is not None:
+                key = join.query.paths, join.query.together or join, path_index
                 if key not in self._users:
-                    self._users[key] = self._add_user(begun, join, number)
-                found[number] = self._users[key]
-                found[number].heads.append(head)
-        return found
+                    self._users[key] = self._add_user(continuation, join, path_index)
+                users[path_index] = self._users[key]
+                users[path_index].heads.append(head)
+        return users
 
-    def _add_user(self, begun: Begun, join: IncrementalGenericJoin, number: int) -> PrefixUser:
-        shared = self._shared.get(begun.beginning)
+    def _add_user(self, continuation: Begun, join: IncrementalGenericJoin, path_index: int) -> PrefixUser:
+        shared = self._shared.get(continuation.beginning)
         if shared is None:
-            path = begun.beginning.path
-            query = DeltaQuery("", path.order, (path,), begun=(begun.beginning.begun,))
+            path = continuation.beginning.path
+            query = DeltaQuery("", path.order, (path,), begun=(continuation.beginning.begun,))
             keys = (*query.keys, *(use.key for use in path.seeds))
-            held = {key: self.arrangement(key) for key in keys}
-            own = IncrementalGenericJoin(query, held, self.execution)
-            shared = self._shared[begun.beginning] = SharedPrefix(self, own)
-            if begun.beginning.begun is not None:
-                shared.above = self._add_user(begun.beginning.begun, own, 0)
+            arrangements = {key: self.arrangement(key) for key in keys}
+            prefix_join = IncrementalGenericJoin(query, arrangements, self.execution)
+            shared = self._shared[continuation.beginning] = SharedPrefix(self, prefix_join)
+            if continuation.beginning.begun is not None:
+                shared.above = self._add_user(continuation.beginning.begun, prefix_join, 0)
                 shared.above.below = shared
-                own.begun = {0: shared.above}
-        user = PrefixUser(shared, begun, join, number)
+                prefix_join.begun = {0: shared.above}
+        user = PrefixUser(shared, continuation, join, path_index)
         shared.users.append(user)
         return user
 
@@ -108,8 +108,8 @@ class Beginnings:
         """Drop the buffered rows, after a tick or a failure."""
         if self.is_used:
             self.is_used, self.room = False, MAX_BUFFERED_NUMBERS
-            for one in self._shared.values():
-                one.waiting, one.buffered = {}, {}
+            for shared in self._shared.values():
+                shared.waiting, shared.buffered = {}, {}
 
     def will_read(self, head: str, counts: bool) -> bool:
         """Return whether a head's rows are going to be listed in this tick, or counted if `counts`."""
@@ -124,7 +124,7 @@ class PrefixUser:
 
     Attributes
     ----------
-    join, number
+    join, path_index
         The join and the index of the path in it.
     heads
         The heads whose rows it derives.
@@ -157,8 +157,8 @@ class PrefixUser:
 
         The result is None if the path has to enumerate them itself. The work of enumerating them is reported to `join`.
         """
-        found = self.shared.rows(self, phase, join)
-        return None if found is None else map(self._rename, found)
+        rows = self.shared.rows(self, phase, join)
+        return None if rows is None else map(self._rename, rows)
 
     def _rename(self, seeds: Seeds) -> Seeds:
         return Seeds(tuple(self._names[name] for name in seeds.order), seeds.matrix, seeds.weights)
@@ -174,21 +174,21 @@ class PrefixUser:
 
     def report(self, join: PathRunner) -> None:
         """Report the work of enumerating the common prefix to `join`, as work of this path."""
-        own = self.shared.join
+        prefix_join = self.shared.join
         name = {}
-        for step, called in zip(own.query.paths[0].steps, self.continuation.names, strict=True):
+        for step, called in zip(prefix_join.query.paths[0].steps, self.continuation.names, strict=True):
             name[step.name] = called
             name[branch_name((step,))] = f"branch of {called}"  # also of the prefix that this one starts from
         join.finished += [
-            (self.path_index, {name[step]: work}) for _, done in own.finished for step, work in done.items()
+            (self.path_index, {name[step]: work}) for _, done in prefix_join.finished for step, work in done.items()
         ]
-        for meter in own.meters:
-            told = Meter(
+        for meter in prefix_join.meters:
+            report = Meter(
                 self.path_index, 0, {name[step]: work for step, work in meter.work.items()},
                 {name[step]: gauge for step, gauge in meter.gauges.items()},
                 meter.changes, meter.prefixes, meter.seconds,
             )  # fmt: skip
-            join.meters.append(told)
+            join.meters.append(report)
 
 
 @dataclass(eq=False)
@@ -203,7 +203,7 @@ class SharedPrefix:
         The user by which this prefix starts from a shorter one.
     waiting
         Per phase of this tick, the paths that have yet to read its rows.
-    held
+    buffered
         Per phase, the buffered rows.
     """
 
@@ -226,43 +226,43 @@ class SharedPrefix:
         waiting.remove(user)
         if is_first:
             return self._enumerate(user, phase, join)
-        held = self.buffered.get(phase)
-        if held is not None and not waiting:
+        rows = self.buffered.get(phase)
+        if rows is not None and not waiting:
             self._drop_buffer(phase)
-        return None if held is None else iter(held)
+        return None if rows is None else iter(rows)
 
     def _expected_readers(self, phase: int) -> list[PrefixUser]:
         """Return the users that are going to read rows; none if sharing does not pay."""
         asking = [user for user in self.users if user.will_read(phase)]
         if len(asking) == 1 and self.above is not None:
-            others = self.above.shared.users
-            return asking if sum(user.will_read(phase) for user in others) > 1 else []
+            users = self.above.shared.users
+            return asking if sum(user.will_read(phase) for user in users) > 1 else []
         return asking if len(asking) > 1 else []
 
     def _enumerate(self, user: PrefixUser, phase: int, join: PathRunner) -> Iterator[Seeds]:
         """Enumerate all rows, buffering them for the waiting users as far as there is room."""
         self.join.begin()
-        held: list[Seeds] | None = [] if self.waiting[phase] else None
+        buffered: list[Seeds] | None = [] if self.waiting[phase] else None
         room = self.circuit.room
         try:
             for seeds in self._pieces(phase):
-                if held is not None:
+                if buffered is not None:
                     room -= _count_numbers(seeds)
-                    held.append(seeds)
+                    buffered.append(seeds)
                     if room < 0:
-                        held = None
+                        buffered = None
                 yield seeds
         finally:
             user.report(join)
-        if held is not None:
-            self.buffered[phase] = held
+        if buffered is not None:
+            self.buffered[phase] = buffered
             self.circuit.room = room
 
     def _pieces(self, phase: int) -> Iterator[Seeds]:
         backend, order = self.join.execution.backend, self.join.query.paths[0].order
 
-        def bound(own: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterator[Prefixes]:
-            return self.join.bind_pieces(own, prefixes, path, len(path.steps))
+        def bound(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterator[Prefixes]:
+            return self.join.bind_pieces(join, prefixes, path, len(path.steps))
 
         for piece in self.join.run_paths([0], phase, bound):
             weights: Int64Array | None = None
@@ -280,37 +280,41 @@ def _count_numbers(seeds: Seeds) -> int:
     return int(seeds.matrix.size) + (0 if seeds.weights is None else len(seeds))
 
 
-def run_continuation(join: PathRunner, number: int, phase: int, rows: Iterator[Seeds], run: Run[_T]) -> Iterator[_T]:
+def run_continuation(
+    join: PathRunner, path_index: int, phase: int, rows: Iterator[Seeds], run: Run[_T]
+) -> Iterator[_T]:
     """Run over the remaining steps of a path from these rows; many rows run on several threads."""
-    way = join.begun[number].bound_path
+    way = join.begun[path_index].bound_path
     path, backend = way.path, join.execution.backend
-    own = join.bound_join(way, number, phase)
-    if own is None:
+    remaining_join = join.bound_join(way, path_index, phase)
+    if remaining_join is None:
         return
     threads = join.threads
 
-    def over(seeds: Seeds, own: GenericJoin) -> Iterable[_T]:
-        prefixes = bind(path, _filter_seeds(path, seeds, own), own)
-        return run(own, prefixes, path) if len(prefixes) else ()
+    def over(seeds: Seeds, remaining_join: GenericJoin) -> Iterable[_T]:
+        prefixes = bind(path, _filter_seeds(path, seeds, remaining_join), remaining_join)
+        return run(remaining_join, prefixes, path) if len(prefixes) else ()
 
     for seeds in rows:
         join.seeds += len(seeds)
         if backend.device is not None:
-            yield from join.run_parts([way], [own], _filter_seeds(path, seeds, own), number, run)
+            yield from join.run_parts(
+                [way], [remaining_join], _filter_seeds(path, seeds, remaining_join), path_index, run
+            )
         elif threads == 1 or len(seeds) < SPLIT_FROM:
-            yield from over(seeds, own)
+            yield from over(seeds, remaining_join)
         else:
             edges = np.linspace(0, len(seeds), max(1, min(threads, len(seeds) // MIN_BLOCK_SEEDS)) + 1).astype(int)
             blocks = list(pairwise(edges.tolist()))
 
-            def block(at: int, seeds: Seeds = seeds, blocks: list[tuple[int, int]] = blocks) -> Iterator[_T]:
-                other = join.bound_join(way, number, phase)
-                assert other is not None
-                yield from over(seeds.part(*blocks[at]), other)
-                join.finished.append((number, other.work))
+            def block(index: int, seeds: Seeds = seeds, blocks: list[tuple[int, int]] = blocks) -> Iterator[_T]:
+                block_join = join.bound_join(way, path_index, phase)
+                assert block_join is not None
+                yield from over(seeds.part(*blocks[index]), block_join)
+                join.finished.append((path_index, block_join.work))
 
             yield from in_order(block, len(blocks), threads)
-    join.finished.append((number, own.work))
+    join.finished.append((path_index, remaining_join.work))
 
 
 def _filter_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:

@@ -55,52 +55,57 @@ def split_stages(path: DeltaPath, depth: int) -> tuple[Stage, ...]:
     >>> [shown(stage) for stage in split_stages(path, 5)], [shown(stage) for stage in split_stages(path, 2)]
     (['a', ['bc', 'd'], 'e'], ['a', ['b']])
     """
-    found: list[Stage] = []
-    at = 0
+    stages: list[Stage] = []
+    end_of_last = 0
     for branch in path.branches:
         begin, end = min(branch.begin, depth), min(branch.end, depth)
-        found += path.steps[at:begin]
+        stages += path.steps[end_of_last:begin]
         part = path.steps[begin:end]
-        before = found[-1] if found else None
-        if part and begin == at and isinstance(before, tuple) and _are_independent(before, part):
-            found[-1] = (*before, part)
+        before = stages[-1] if stages else None
+        if part and begin == end_of_last and isinstance(before, tuple) and _are_independent(before, part):
+            stages[-1] = (*before, part)
         elif part:
-            found.append((part,))
-        at = end
-    return (*found, *path.steps[at:depth])
+            stages.append((part,))
+        end_of_last = end
+    return (*stages, *path.steps[end_of_last:depth])
 
 
-def _are_independent(parts: Sequence[Part], other: Part) -> bool:
+def _are_independent(parts: Sequence[Part], other_part: Part) -> bool:
     """Return whether steps share no atom, condition or check with the steps of other branches."""
     before = tuple(step for part in parts for step in part)
-    own = set(other)
-    return all(own.issuperset(part) or own.isdisjoint(part) for part in independent((*before, *other)))
+    variables = set(other_part)
+    return all(variables.issuperset(part) or variables.isdisjoint(part) for part in independent((*before, *other_part)))
 
 
 def bind_branched(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
     """Bind the first steps of a path, piece by piece, with its branches joined back."""
     if not path.branches:
         return join.pieces(prefixes, path.steps[:depth])
-    found = split_stages(path, depth)
-    groups = [_group_column(at) for stage in found if not isinstance(stage, Step) for at in range(len(stage))]
-    return _bind_stages(replace(join, needed=join.needed.union(groups)), prefixes, found)
+    stages = split_stages(path, depth)
+    groups = [
+        _group_column(branch_index)
+        for stage in stages
+        if not isinstance(stage, Step)
+        for branch_index in range(len(stage))
+    ]
+    return _bind_stages(replace(join, needed=join.needed.union(groups)), prefixes, stages)
 
 
-def _group_column(number: int) -> str:
+def _group_column(branch_index: int) -> str:
     """Return the column name, unlike any variable, of each prefix's group for a branch."""
-    return f"branch #{number}"
+    return f"branch #{branch_index}"
 
 
-def _bind_stages(join: GenericJoin, prefixes: Prefixes, found: Sequence[Stage]) -> Iterator[Prefixes]:
+def _bind_stages(join: GenericJoin, prefixes: Prefixes, stages: Sequence[Stage]) -> Iterator[Prefixes]:
     if len(prefixes) == 0:
         return
-    if not found:
+    if not stages:
         yield prefixes
         return
-    stage = found[0]
+    stage = stages[0]
     bound = join.pieces(prefixes, (stage,)) if isinstance(stage, Step) else _join_branches(join, prefixes, stage)
     for piece in bound:
-        yield from _bind_stages(join, piece, found[1:])
+        yield from _bind_stages(join, piece, stages[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +114,7 @@ class _Rows:
 
     Attributes
     ----------
-    number, steps
+    index, steps
         Index and steps of the branch.
     rows
         The rows, those of one group together; a column holds the group.
@@ -151,33 +156,33 @@ class _Branch:
 
     def first_rows(self, join: GenericJoin) -> tuple[list[Prefixes], bool]:
         """Return rows up to the size of a piece, and whether these are all."""
-        found: list[Prefixes] = []
+        pieces: list[Prefixes] = []
         n_rows = 0
         for piece in self.pieces:
             if len(piece):
-                found.append(piece)
+                pieces.append(piece)
                 n_rows += len(piece)
             if n_rows > join.chunk_rows:
-                return found, False
-        return found, True
+                return pieces, False
+        return pieces, True
 
     def rows(self, pieces: Sequence[Prefixes], backend: Backend) -> _Rows:
         """Concatenate pieces of the branch's rows."""
-        whole = _concatenate(pieces, backend.xp)
-        first = backend.xp.searchsorted(whole.values[_group_column(self.index)], backend.xp.arange(self.n_groups + 1))
-        return _Rows(self.index, self.steps, whole, first, whole.order[1 + self.n_seen :])
+        rows = _concatenate(pieces, backend.xp)
+        first = backend.xp.searchsorted(rows.values[_group_column(self.index)], backend.xp.arange(self.n_groups + 1))
+        return _Rows(self.index, self.steps, rows, first, rows.order[1 + self.n_seen :])
 
 
 def _join_branches(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part]) -> Iterator[Prefixes]:
     """Yield the prefixes with the rows of independent branches."""
     backend = join.backend
-    held: list[_Rows] = []
+    small: list[_Rows] = []
     late: list[Part] = []
     flowing: tuple[_Branch, list[Prefixes]] | None = None
     is_alone = len(parts) == 1
-    for number, steps in enumerate(parts):
+    for branch_index, steps in enumerate(parts):
         is_small = is_alone and len(prefixes) < MIN_PREFIXES
-        opened = None if is_small else _open_branch(join, prefixes, number, steps, is_alone)
+        opened = None if is_small else _open_branch(join, prefixes, branch_index, steps, is_alone)
         if opened is None:
             yield from join.pieces(prefixes, steps)
             return
@@ -186,26 +191,26 @@ def _join_branches(join: GenericJoin, prefixes: Prefixes, parts: Sequence[Part])
         if is_all and not pieces:
             return
         if is_all:
-            prefixes = _add_group(prefixes, number, group)
-            held.append(branch.rows(pieces, backend))
-            (kept,) = positions(backend, held[-1].sizes(prefixes) > 0)
-            prefixes = prefixes if len(kept) == len(prefixes) else prefixes.gather(kept, backend.xp)
+            prefixes = _add_group(prefixes, branch_index, group)
+            small.append(branch.rows(pieces, backend))
+            (positions_left,) = positions(backend, small[-1].sizes(prefixes) > 0)
+            prefixes = prefixes if len(positions_left) == len(prefixes) else prefixes.gather(positions_left, backend.xp)
         elif flowing is None:
-            prefixes = _add_group(prefixes, number, group)
+            prefixes = _add_group(prefixes, branch_index, group)
             flowing = branch, pieces
         else:
             late.append(steps)
-    begun = iter((prefixes,)) if flowing is None else _stream_branch(join, prefixes, *flowing)
-    for piece in begun:
-        for whole in _join_all_rows(join, piece, held):
+    pieces_begun = iter((prefixes,)) if flowing is None else _stream_branch(join, prefixes, *flowing)
+    for piece in pieces_begun:
+        for extended in _join_all_rows(join, piece, small):
             if late:
-                yield from _join_branches(join, whole, late)
+                yield from _join_branches(join, extended, late)
             else:
-                yield whole
+                yield extended
 
 
 def _open_branch(
-    join: GenericJoin, prefixes: Prefixes, number: int, steps: Part, unless_distinct: bool
+    join: GenericJoin, prefixes: Prefixes, branch_index: int, steps: Part, unless_distinct: bool
 ) -> tuple[_Branch, Int64Array] | None:
     """Start a branch with one prefix a group; return it with the group of each prefix.
 
@@ -215,8 +220,8 @@ def _open_branch(
     backend, n = join.backend, len(prefixes)
     xp, kernels = backend.xp, backend.kernels
     rows, layout = _select_positions(join, prefixes, steps, inside=True)
-    asked = frozenset[str]().union(*(step.spoken for step in steps))
-    values = {name: column for name, column in prefixes.values.items() if name in asked}
+    read = frozenset[str]().union(*(step.spoken for step in steps))
+    values = {name: column for name, column in prefixes.values.items() if name in read}
 
     def grouped(_: int) -> tuple[IndexArray, Int64Array]:
         look = [*(prefixes.positions[row] for row in rows), *values.values()]
@@ -235,35 +240,37 @@ def _open_branch(
     seen = live_variables(steps, prefixes, join)
     order = tuple(name for name in prefixes.order if name in seen)
     columns = {name: column[chosen] for name, column in values.items()}
-    columns[_group_column(number)] = xp.arange(n_groups, dtype=np.int64)
+    columns[_group_column(branch_index)] = xp.arange(n_groups, dtype=np.int64)
     stand = _stack([prefixes.positions[row][chosen] for row in rows], n_groups, xp)
-    bare = Prefixes((_group_column(number), *order), columns, None, layout, stand)
-    return _Branch(number, steps, n_groups, len(order), join.pieces(bare, steps)), group
+    bare = Prefixes((_group_column(branch_index), *order), columns, None, layout, stand)
+    return _Branch(branch_index, steps, n_groups, len(order), join.pieces(bare, steps)), group
 
 
-def _stream_branch(join: GenericJoin, prefixes: Prefixes, branch: _Branch, begun: list[Prefixes]) -> Iterator[Prefixes]:
+def _stream_branch(
+    join: GenericJoin, prefixes: Prefixes, branch: _Branch, first_pieces: list[Prefixes]
+) -> Iterator[Prefixes]:
     """Yield the prefixes with the rows of a branch, one piece of the branch at a time."""
     backend = join.backend
     group = prefixes.values[_group_column(branch.index)]
     order = backend.kernels.lexsort([group])
     of_group = backend.xp.searchsorted(group[order], backend.xp.arange(branch.n_groups + 1))
-    for piece in chain(begun, branch.pieces):
+    for piece in chain(first_pieces, branch.pieces):
         if len(piece) == 0:
             continue
         rows = branch.rows([piece], backend)
-        own = piece.values[_group_column(branch.index)]
-        begin, end = numbers(backend, of_group[own[0]], of_group[own[-1] + 1])
+        groups = piece.values[_group_column(branch.index)]
+        begin, end = numbers(backend, of_group[groups[0]], of_group[groups[-1] + 1])
         if begin < end:
-            mine = prefixes if end - begin == len(prefixes) else prefixes.gather(_sort(order[begin:end]), backend.xp)
-            yield from _join_rows(join, mine, rows)
+            joined = prefixes if end - begin == len(prefixes) else prefixes.gather(_sort(order[begin:end]), backend.xp)
+            yield from _join_rows(join, joined, rows)
 
 
-def _join_all_rows(join: GenericJoin, prefixes: Prefixes, held: Sequence[_Rows]) -> Iterator[Prefixes]:
-    if not held:
+def _join_all_rows(join: GenericJoin, prefixes: Prefixes, branches: Sequence[_Rows]) -> Iterator[Prefixes]:
+    if not branches:
         yield prefixes
         return
-    for piece in _join_rows(join, prefixes, held[0]):
-        yield from _join_all_rows(join, piece, held[1:])
+    for piece in _join_rows(join, prefixes, branches[0]):
+        yield from _join_all_rows(join, piece, branches[1:])
 
 
 def _join_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator[Prefixes]:
@@ -288,12 +295,12 @@ def _cross_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterato
     while begin < total:
 
         def piece(rows: int, begin: int = begin) -> Prefixes:
-            parent, at = _pairs(prefixes, branch, ends, begin, min(begin + rows, total), backend)
-            return _compose(join, prefixes, parent, branch, at)
+            parent, row = _pairs(prefixes, branch, ends, begin, min(begin + rows, total), backend)
+            return _compose(join, prefixes, parent, branch, row)
 
-        found = _run_within_memory(backend, piece, "joining a branch back", join.chunk_rows)
-        begin += len(found)
-        yield found
+        piece_found = _run_within_memory(backend, piece, "joining a branch back", join.chunk_rows)
+        begin += len(piece_found)
+        yield piece_found
 
 
 def _pairs(
@@ -303,27 +310,33 @@ def _pairs(
     xp = backend.xp
     pair = xp.arange(begin, end, dtype=np.int64)
     if backend.device is None:
-        first, last = np.searchsorted(ends, begin, "right") - 1, np.searchsorted(ends, end, "left")
-        sizes = np.minimum(ends[first + 1 : last + 1], end) - np.maximum(ends[first:last], begin)
-        parent = np.repeat(np.arange(first, last), sizes)
+        first, end_parent = np.searchsorted(ends, begin, "right") - 1, np.searchsorted(ends, end, "left")
+        sizes = np.minimum(ends[first + 1 : end_parent + 1], end) - np.maximum(ends[first:end_parent], begin)
+        parent = np.repeat(np.arange(first, end_parent), sizes)
     else:
         parent = xp.searchsorted(ends, pair, side="right") - 1
     group = prefixes.values[_group_column(branch.index)]
     return parent, pair + (branch.first[group] - ends[:-1])[parent]
 
 
-def _compose(join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, at: Int64Array) -> Prefixes:
+def _compose(
+    join: GenericJoin, prefixes: Prefixes, parent: Int64Array, branch: _Rows, branch_row: Int64Array
+) -> Prefixes:
     """Combine prefixes and rows of a branch at these positions of both."""
     xp = join.backend.xp
     rows = branch.rows
-    own = _group_column(branch.index)
-    values = {name: column[parent] for name, column in prefixes.values.items() if name != own}
-    values.update({name: column[at] for name, column in rows.values.items() if name != own and name not in values})
+    group_name = _group_column(branch.index)
+    values = {name: column[parent] for name, column in prefixes.values.items() if name != group_name}
+    values.update(
+        {name: column[branch_row] for name, column in rows.values.items() if name != group_name and name not in values}
+    )
     weights = None if prefixes.weights is None else prefixes.weights[parent]
     if rows.weights is not None:
-        weights = rows.weights[at] if weights is None else weights * rows.weights[at]
-    others, layout = _select_positions(join, prefixes, branch.steps, inside=False)
-    stand = [one[at] for one in rows.positions] + [prefixes.positions[row][parent] for row in others]
+        weights = rows.weights[branch_row] if weights is None else weights * rows.weights[branch_row]
+    outside, layout = _select_positions(join, prefixes, branch.steps, inside=False)
+    stand = [positions[branch_row] for positions in rows.positions] + [
+        prefixes.positions[row][parent] for row in outside
+    ]
     matrix = _stack(stand, len(parent), xp)
     return Prefixes((*prefixes.order, *branch.new), values, weights, (*rows.layout, *layout), matrix)
 
@@ -333,13 +346,13 @@ def _select_positions(join: GenericJoin, prefixes: Prefixes, steps: Part, inside
     extended = {atom for step in steps for atom in step.atoms}
     rows: list[int] = []
     layout: list[tuple[int, int]] = []
-    at = 0
+    offset = 0
     for atom, depth in prefixes.layout:
         n_batches = len(join.batches[atom])
         if (atom in extended) == inside:
             layout.append((atom, depth))
-            rows.extend(range(at, at + n_batches))
-        at += n_batches
+            rows.extend(range(offset, offset + n_batches))
+        offset += n_batches
     return rows, tuple(layout)
 
 
@@ -348,9 +361,9 @@ def _stack(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
     return matrix
 
 
-def _add_group(prefixes: Prefixes, number: int, group: Int64Array) -> Prefixes:
+def _add_group(prefixes: Prefixes, branch_index: int, group: Int64Array) -> Prefixes:
     """Add each prefix's group to its values."""
-    return replace(prefixes, values={**prefixes.values, _group_column(number): group})
+    return replace(prefixes, values={**prefixes.values, _group_column(branch_index): group})
 
 
 def _concatenate(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:

@@ -55,15 +55,15 @@ def calculated(
     (array([ 3, -3,  7]), array([False, False,  True]))
     """
     if calculation.formula is not None:
-        found = FormulaRun(arguments, backend, dictionary, ranks).value(calculation.formula, alive)
+        result = FormulaRun(arguments, backend, dictionary, ranks).value(calculation.formula, alive)
         n = len(alive)
-        lacks = backend.xp.zeros(n, np.bool_) if found.null is None else found.null
+        lacks = backend.xp.zeros(n, np.bool_) if result.null is None else result.null
         if calculation.op == "flag":
             return lacks.astype(np.int64), None
-        codes = found.codes
+        codes = result.codes
         if calculation.family.startswith("float") and not calculation.keeps_zero_sign:
             codes = without_zero_signs(codes, backend.xp)
-        return backend.xp.where(lacks, 0, codes), found.failed
+        return backend.xp.where(lacks, 0, codes), result.failed
     if "string" in calculation.families:
         assert dictionary is not None
         return _evaluate_texts(calculation, arguments, alive, backend, dictionary)
@@ -128,39 +128,39 @@ class FormulaRun:
             return self._evaluate_call(formula, alive)
         if formula.op == "case":
             return self._evaluate_case(formula, alive)
-        found = self.evaluate_truth(formula, alive)
-        return Nullable(found.codes.astype(np.int64), found.null, found.failed)
+        result = self.evaluate_truth(formula, alive)
+        return Nullable(result.codes.astype(np.int64), result.null, result.failed)
 
     def evaluate_truth(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a formula to truth values, which are false if they are null or fail."""
         if formula.op in ("all", "any"):
             return self._evaluate_connective(formula, alive)
         if formula.op in COMPARE:
-            left, right = (self.value(one, alive) for one in formula.parts)
+            left, right = (self.value(part, alive) for part in formula.parts)
             codes = [left.codes, right.codes]
             if formula.family:
                 assert self.ranks is not None
                 rank = self.ranks(formula.family)
-                codes = [rank[one] for one in codes]
-            found = COMPARE[formula.op](*codes)
-            return _settle(found, _union(left.null, right.null), _union(left.failed, right.failed))
+                codes = [rank[column] for column in codes]
+            result = COMPARE[formula.op](*codes)
+            return _settle(result, _union(left.null, right.null), _union(left.failed, right.failed))
         if formula.op == "among":
             (part,) = formula.parts
-            given = self.value(part, alive)
-            found = self._contained(given.codes, formula.codes)
-            lacks = _union(given.null, ~found if formula.has_null else None)
-            return _settle(found, lacks, given.failed)
+            value = self.value(part, alive)
+            result = self._contained(value.codes, formula.codes)
+            lacks = _union(value.null, ~result if formula.has_null else None)
+            return _settle(result, lacks, value.failed)
         if formula.op == "isnull":
             (part,) = formula.parts
-            given = self.value(part, alive)
+            value = self.value(part, alive)
             nothing = self.xp.zeros(len(alive), np.bool_)
-            return _settle(nothing if given.null is None else given.null, None, given.failed)
+            return _settle(nothing if value.null is None else value.null, None, value.failed)
         if formula.op == "istrue":
             (part,) = formula.parts
-            given = self.evaluate_truth(part, alive)
-            return Nullable(given.codes, None, given.failed)
-        given = self.value(formula, alive)
-        return _settle(given.codes != 0, given.null, given.failed)
+            value = self.evaluate_truth(part, alive)
+            return Nullable(value.codes, None, value.failed)
+        value = self.value(formula, alive)
+        return _settle(value.codes != 0, value.null, value.failed)
 
     def _evaluate_connective(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate AND or OR; once a part decides a row, later parts are not calculated for it."""
@@ -169,11 +169,11 @@ class FormulaRun:
         null: BoolArray | None = None
         failed: BoolArray | None = None
         for part in formula.parts:
-            found = self.evaluate_truth(part, alive & ~decided)
-            null, failed = _union(null, found.null), _union(failed, found.failed)
-            decides = found.codes if is_any else ~found.codes
+            result = self.evaluate_truth(part, alive & ~decided)
+            null, failed = _union(null, result.null), _union(failed, result.failed)
+            decides = result.codes if is_any else ~result.codes
             if not is_any:
-                for lacks in (found.null, found.failed):
+                for lacks in (result.null, result.failed):
                     decides = decides if lacks is None else decides & ~lacks
             decided = decided | decides
         null = None if null is None else null & ~decided
@@ -183,15 +183,15 @@ class FormulaRun:
     def _evaluate_call(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a calculation; it is null if an argument is."""
         assert formula.calculation is not None
-        given = [self.value(one, alive) for one in formula.parts]
+        values = [self.value(part, alive) for part in formula.parts]
         null: BoolArray | None = None
         failed: BoolArray | None = None
-        for one in given:
-            null, failed = _union(null, one.null), _union(failed, one.failed)
+        for value in values:
+            null, failed = _union(null, value.null), _union(failed, value.failed)
         there = alive
         for lacks in (null, failed):
             there = there if lacks is None else there & ~lacks
-        columns = [one.codes for one in given]
+        columns = [value.codes for value in values]
         codes, failures = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
         if failures is not None:
             failures = failures if null is None else failures & ~null
@@ -216,11 +216,11 @@ class FormulaRun:
         for condition, part in pairs:
             chosen = left
             if condition is not None:
-                asked = self.evaluate_truth(condition, alive & left)
-                chosen = left & asked.codes
-                if asked.failed is not None:
-                    failed = failed | (left & asked.failed)
-                    left = left & ~asked.failed
+                holds = self.evaluate_truth(condition, alive & left)
+                chosen = left & holds.codes
+                if holds.failed is not None:
+                    failed = failed | (left & holds.failed)
+                    left = left & ~holds.failed
             left = left & ~chosen
             value = self.value(part, alive & chosen)
             codes = xp.where(chosen, value.codes, codes)
@@ -232,14 +232,14 @@ class FormulaRun:
     def _contained(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
         """Return a mask of the codes that are in a sorted list."""
         xp = self.xp
-        found: BoolArray = xp.zeros(len(codes), np.bool_)
+        contained: BoolArray = xp.zeros(len(codes), np.bool_)
         if len(listed) <= MAX_COMPARED_CODES:
-            for one in listed:
-                found = found | (codes == one)
-            return found
-        known = self.backend.asarray(np.array(listed, np.int64))
-        places = xp.minimum(xp.searchsorted(known, codes), len(listed) - 1)
-        matches: BoolArray = known[places] == codes
+            for code in listed:
+                contained = contained | (codes == code)
+            return contained
+        codes_listed = self.backend.asarray(np.array(listed, np.int64))
+        places = xp.minimum(xp.searchsorted(codes_listed, codes), len(listed) - 1)
+        matches: BoolArray = codes_listed[places] == codes
         return matches
 
 
@@ -247,18 +247,18 @@ MAX_COMPARED_CODES = 8
 """Number of codes up to which a list is compared code by code; longer lists are searched."""
 
 
-def _union(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one | other
+def _union(left: BoolArray | None, right: BoolArray | None) -> BoolArray | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
 
 
-def _settle(found: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
+def _settle(truth: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
     """Make truth values false where they are null or fail; a failure is not null."""
     null = null if null is None or failed is None else null & ~failed
     for lacks in (null, failed):
-        found = found if lacks is None else found & ~lacks
-    return Nullable(found, null, failed)
+        truth = truth if lacks is None else truth & ~lacks
+    return Nullable(truth, null, failed)
 
 
 def _evaluate_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:
@@ -324,20 +324,20 @@ def _evaluate_texts(
         order = kernels.lexsort(columns)
         columns = [column[order] for column in columns]
         starts = kernels.run_starts(columns)
-        found: list[Any] = []
+        results: list[Any] = []
         if calculation.op == "match":
-            found += dictionary.matching(*(column[starts] for column in columns))
+            results += dictionary.matching(*(column[starts] for column in columns))
         else:
-            given = [
+            arguments_by_row = [
                 dictionary.values_of(column[starts]) if family == "string" else column[starts].tolist()
                 for column, family in zip(columns, calculation.families, strict=True)
             ]
-            found += [_TEXT[calculation.op](*values) for values in zip(*given, strict=True)]
-        missing = np.array([value is None for value in found], np.bool_)
+            results += [_TEXT[calculation.op](*values) for values in zip(*arguments_by_row, strict=True)]
+        missing = np.array([value is None for value in results], np.bool_)
         if calculation.family == "string":
-            distinct = dictionary.codes_of(["" if value is None else value for value in found])
+            distinct = dictionary.codes_of(["" if value is None else value for value in results])
         else:
-            distinct = np.array([value or 0 for value in found], np.int64)
+            distinct = np.array([value or 0 for value in results], np.int64)
         lengths = np.diff(np.append(starts, len(order)))
         codes[rows[order]], failures[rows[order]] = np.repeat(distinct, lengths), np.repeat(missing, lengths)
     return backend.asarray(codes), backend.asarray(failures)

@@ -38,6 +38,6 @@ def calendar_of(op: str, codes: Int64Array, per_day: int, xp: Any) -> Int64Array
     if op == "day":
         day: Int64Array = of_year - (153 * month + 2) // 5 + 1
         return day
-    shown = xp.where(month < 10, month + 3, month - 9)
-    found: Int64Array = shown if op == "month" else year + era * 400 + (shown <= 2)
-    return found
+    calendar_month = xp.where(month < 10, month + 3, month - 9)
+    part: Int64Array = calendar_month if op == "month" else year + era * 400 + (calendar_month <= 2)
+    return part

@@ -36,8 +36,8 @@ def downcase(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _upper(char: str) -> str:
-    known = (_UPPER.get(char, ""), char.upper(), char.title())
-    return next((one for one in known if len(one) == 1), char)
+    candidates = (_UPPER.get(char, ""), char.upper(), char.title())
+    return next((candidate for candidate in candidates if len(candidate) == 1), char)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -29,7 +29,7 @@ def apply_checks(
     """
     backend = join.backend
     xp = backend.xp
-    held: BoolArray = xp.ones(n, np.bool_) if alive is None else alive
+    mask: BoolArray = xp.ones(n, np.bool_) if alive is None else alive
 
     def column(term: str | int) -> Int64Array:
         if isinstance(term, str):
@@ -39,19 +39,19 @@ def apply_checks(
 
     for check in checks:
         if isinstance(check, Condition):
-            held = held & passes([check], values, join.ranks, xp)
+            mask = mask & passes([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
             from gpu_wcoj.join.calculate import calculated  # needed by few programs
 
-            values[check.variable], failed = calculated(check, arguments, held, backend, join.dictionary, join.ranks)
+            values[check.variable], failed = calculated(check, arguments, mask, backend, join.dictionary, join.ranks)
             if failed is not None and (check.drops or not check.is_inverse):
                 if not check.drops:
-                    join.failed.append((failed & held).any())
-                held = held & ~failed
+                    join.failed.append((failed & mask).any())
+                mask = mask & ~failed
         else:
-            held = held & ~presence_mask(check, [column(term) for term in check.terms], join)
-    return held
+            mask = mask & ~presence_mask(check, [column(term) for term in check.terms], join)
+    return mask
 
 
 def presence_mask(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> BoolArray:
@@ -60,16 +60,16 @@ def presence_mask(check: Absent, columns: Sequence[Int64Array], join: GenericJoi
     if not batches:
         nothing: BoolArray = join.backend.xp.zeros(len(columns[0]), np.bool_)
         return nothing
-    held: BoolArray = weights_of_rows(batches, range(len(columns)), stacked(join.backend, columns), join.backend) > 0
-    return held
+    mask: BoolArray = weights_of_rows(batches, range(len(columns)), stacked(join.backend, columns), join.backend) > 0
+    return mask
 
 
 def filter_piece(checks: Sequence[Check], piece: Prefixes, join: GenericJoin) -> tuple[Prefixes, Int64Array | None]:
     """Apply checks to a piece; return what remains and its rows in the piece, None for all."""
     values = dict(piece.values)
     alive = apply_checks(checks, values, len(piece), join)
-    kept = {name: column for name, column in values.items() if name in join.needed}
-    piece = Prefixes(piece.order, kept, piece.weights, piece.layout, piece.positions)
+    needed = {name: column for name, column in values.items() if name in join.needed}
+    piece = Prefixes(piece.order, needed, piece.weights, piece.layout, piece.positions)
     (rows,) = positions(join.backend, alive)
     if len(rows) == len(piece):
         return piece, None

@@ -32,7 +32,7 @@ class CommonJoin:
 
     def begin(self) -> None:
         """Start a tick; the members' `asks` are set."""
-        asking = sum(one.asks for one in self.members)
+        asking = sum(member.asks for member in self.members)
         self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
         self.forget()
 
@@ -42,11 +42,11 @@ class CommonJoin:
 
     def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
         """Return the pieces of a phase, with the columns `DeltaQuery.together`."""
-        found = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
+        entry = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
         self.waiting[phase] -= 1
         if self.waiting[phase]:
-            self._pieces[phase] = found
-        pieces, bound = found
+            self._pieces[phase] = entry
+        pieces, bound = entry
         member.weight_bound = max(member.weight_bound, bound)
         return pieces
 
@@ -75,7 +75,7 @@ class SharedJoin(IncrementalGenericJoin):
             yield from super().join(phase, paths)
             return
         xp = self.execution.backend.xp
-        place = {name: at for at, name in enumerate(self.query.together)}
+        place = {name: column for column, name in enumerate(self.query.together)}
         for piece in self.common.pieces(self, phase):
             columns = [
                 piece.columns[place[term]] if isinstance(term, str) else xp.full(len(piece), term, "int64")
@@ -88,13 +88,13 @@ class SharedJoin(IncrementalGenericJoin):
 
         The pieces have all variables that any of the rules keeps.
         """
-        whole = self._full_join
-        whole.finished, whole.failed, whole.meters = self.finished, self.failed, self.meters
-        whole.begun = self.begun
-        whole.seeds = whole.weight_bound = 0
-        pieces = list(whole.join(phase))
-        self.seeds += whole.seeds
-        return pieces, whole.weight_bound
+        join = self._full_join
+        join.finished, join.failed, join.meters = self.finished, self.failed, self.meters
+        join.begun = self.begun
+        join.seeds = join.weight_bound = 0
+        pieces = list(join.join(phase))
+        self.seeds += join.seeds
+        return pieces, join.weight_bound
 
     @cached_property
     def _full_join(self) -> IncrementalGenericJoin:

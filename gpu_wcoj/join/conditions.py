@@ -40,17 +40,17 @@ def find_bounds(
     upper = xp.full(n, _MAX_INT64, np.int64)
     impossible = xp.zeros(n, np.bool_)
     for condition in ordered:
-        other = _column(condition, values, n, xp)
+        operand = _column(condition, values, n, xp)
         if condition.op in ("<=", "="):
-            upper = xp.minimum(upper, other)
+            upper = xp.minimum(upper, operand)
         if condition.op in (">=", "="):
-            lower = xp.maximum(lower, other)
+            lower = xp.maximum(lower, operand)
         if condition.op == "<":
-            impossible |= other == _MIN_INT64
-            upper = xp.minimum(upper, xp.maximum(other, _MIN_INT64 + 1) - 1)
+            impossible |= operand == _MIN_INT64
+            upper = xp.minimum(upper, xp.maximum(operand, _MIN_INT64 + 1) - 1)
         if condition.op == ">":
-            impossible |= other == _MAX_INT64
-            lower = xp.maximum(lower, xp.minimum(other, _MAX_INT64 - 1) + 1)
+            impossible |= operand == _MAX_INT64
+            lower = xp.maximum(lower, xp.minimum(operand, _MAX_INT64 - 1) + 1)
     return xp.where(impossible, _MAX_INT64, lower), xp.where(impossible, _MIN_INT64, upper), matrix
 
 

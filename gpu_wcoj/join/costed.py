@@ -37,18 +37,18 @@ class BudgetedJoin(MeasuredJoin):
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
         counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
-        found = counted(self, prefixes, step)
-        if found is not None:
+        counts = counted(self, prefixes, step)
+        if counts is not None:
             self.allowance.counted += len(prefixes)
-        return found
+        return counts
 
 
-def with_budget(join: GenericJoin, most: float | None = None, meter: Meter | None = None) -> BudgetedJoin:
-    """Return the join with a fresh allowance, limited to a cost of `most` if that is given."""
-    given = {**vars(join), "meter": meter, "allowance": Allowance(most)}
-    return BudgetedJoin(**{**given, "work": {} if meter is None else meter.work})
+def with_budget(join: GenericJoin, max_cost: float | None = None, meter: Meter | None = None) -> BudgetedJoin:
+    """Return the join with a fresh allowance, limited to a cost of `max_cost` if that is given."""
+    fields = {**vars(join), "meter": meter, "allowance": Allowance(max_cost)}
+    return BudgetedJoin(**{**fields, "work": {} if meter is None else meter.work})
 
 
 def binding_cost(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
     """Return the cost of reading `n_seeds` seeds of a path and locating them in its atoms."""
-    return n_seeds * (SEED + BOUND * sum(len(join.batches[number]) for number, _, _ in path.binding))
+    return n_seeds * (SEED + BOUND * sum(len(join.batches[atom]) for atom, _, _ in path.binding))

@@ -63,8 +63,8 @@ def saturate(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
     """
     limit = _MAX_INT64 // factor
     within = xp.where((codes > limit) | (codes < -limit), 0, codes) * factor
-    found: Int64Array = xp.where(codes > limit, _MAX_INT64, xp.where(codes < -limit, -_MAX_INT64, within))
-    return found
+    result: Int64Array = xp.where(codes > limit, _MAX_INT64, xp.where(codes < -limit, -_MAX_INT64, within))
+    return result
 
 
 def to_doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
@@ -76,14 +76,14 @@ def to_doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
     >>> to_doubles(np.array([5, -1234]), 2, cpu_backend()).tolist()
     [0.05, -12.34]
     """
-    found = codes.astype(np.float64)
+    values = codes.astype(np.float64)
     if scale == 0:
-        return found
-    found = found * float(10**-scale) if scale < 0 else found / float(10**scale)
+        return values
+    values = values * float(10**-scale) if scale < 0 else values / float(10**scale)
     rounded = backend.to_host((codes > _EXACT) | (codes < -_EXACT))
     if bool(rounded.any()):  # rounding twice may differ from rounding once, as Python's integer quotient does
-        host = backend.to_host(found).copy()
+        host = backend.to_host(values).copy()
         by, times = 10 ** max(scale, 0), 10 ** max(-scale, 0)
         host[rounded] = [code * times / by for code in backend.to_host(codes)[rounded].tolist()]
-        found = backend.asarray(host)
-    return found
+        values = backend.asarray(host)
+    return values

@@ -79,9 +79,9 @@ class IncrementalGenericJoin(PathRunner):
         """
         if not self.query.has_negation:
             return False
-        numbers = [number for number, path in enumerate(self.query.paths) if path.is_negated]
+        numbers = [path_index for path_index, path in enumerate(self.query.paths) if path.is_negated]
         phases = range(len(self.execution.phases))
-        return any(self.generic_join(number, phase) is not None for number in numbers for phase in phases)
+        return any(self.generic_join(path_index, phase) is not None for path_index in numbers for phase in phases)
 
     def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
         """Yield the change of one phase in pieces.
@@ -95,27 +95,29 @@ class IncrementalGenericJoin(PathRunner):
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
         ) -> Iterator[tuple[Prefixes, int, Int64Array | None, int | None]]:
-            wanted = self.query.head_variables
-            depth = path.depth_of(wanted)
-            own = -sign if path.is_negated else sign
+            variables = self.query.head_variables
+            depth = path.depth_of(variables)
+            path_sign = -sign if path.is_negated else sign
             for piece in self.bind_pieces(join, prefixes, path, depth):
                 if depth < len(path.steps):
-                    yield piece, own, *join.count_bounded(piece, path.steps[depth:])
+                    yield piece, path_sign, *join.count_bounded(piece, path.steps[depth:])
                 else:
-                    yield piece, own, None, None
+                    yield piece, path_sign, None, None
 
-        rest = []
-        for number in range(len(self.query.paths)) if paths is None else paths:
-            path = self.query.paths[number]
-            found = (
-                extend_seeds_once(self, number, phase, True) if path.order[-1] in self.query.head_variables else None
+        remaining_paths = []
+        for path_index in range(len(self.query.paths)) if paths is None else paths:
+            path = self.query.paths[path_index]
+            matches = (
+                extend_seeds_once(self, path_index, phase, True)
+                if path.order[-1] in self.query.head_variables
+                else None
             )
-            if found is None:
-                rest.append(number)
-            elif n := found.rows.shape[1]:
-                yield Piece(self._head_columns(found.values(path), n), sign)
-        for piece, own, counts, bound in self.run_paths(rest, phase, enumerate_block):
-            weights: Int64Array | int = own
+            if matches is None:
+                remaining_paths.append(path_index)
+            elif n := matches.rows.shape[1]:
+                yield Piece(self._head_columns(matches.values(path), n), sign)
+        for piece, piece_sign, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
+            weights: Int64Array | int = piece_sign
             if self.execution.weighted:
                 weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
             if counts is None:
@@ -139,13 +141,13 @@ class IncrementalGenericJoin(PathRunner):
     @property
     def symmetry(self) -> Symmetry | None:
         """The symmetry by which this tick's change is counted, if it is small beside the state."""
-        found, most = self.query.symmetry, 0
-        for one in () if found is None else self.positive:
-            changed = max((batch.n_rows for batch in one.pending), default=0)
-            if not one.spine.batches or changed > MAX_CHANGED_FRACTION * len(one.spine):
+        symmetry, max_changed = self.query.symmetry, 0
+        for arrangement in () if symmetry is None else self.positive:
+            changed = max((batch.n_rows for batch in arrangement.pending), default=0)
+            if not arrangement.spine.batches or changed > MAX_CHANGED_FRACTION * len(arrangement.spine):
                 return None
-            most = max(most, changed)
-        return None if found is None or (found.order == 2 and most < FEWEST_PAIRED) else found
+            max_changed = max(max_changed, changed)
+        return None if symmetry is None or (symmetry.order == 2 and max_changed < FEWEST_PAIRED) else symmetry
 
     @property
     def followed(self) -> Sequence[int]:
@@ -153,10 +155,10 @@ class IncrementalGenericJoin(PathRunner):
         symmetry = self.symmetry
         return range(len(self.query.paths)) if symmetry is None else symmetry.taken
 
-    def stands_for(self, number: int) -> int:
+    def stands_for(self, path_index: int) -> int:
         """Return the number of paths that a path was counted for in this tick."""
         symmetry = self.query.symmetry if self.by_symmetry else None
-        return 1 if symmetry is None else next((len(own) for own in symmetry.orbits if number in own), 1)
+        return 1 if symmetry is None else next((len(orbit) for orbit in symmetry.orbits if path_index in orbit), 1)
 
     @cached_property
     def _symmetric(self) -> SymmetricCount:
@@ -176,15 +178,15 @@ class IncrementalGenericJoin(PathRunner):
         backend = self.execution.backend
         total = 0
         late: list[Any] = []
-        rest = []
-        for number in range(len(self.query.paths)):
-            found = extend_seeds_once(self, number, phase, False)
-            if found is None:
-                rest.append(number)
+        remaining_paths = []
+        for path_index in range(len(self.query.paths)):
+            matches = extend_seeds_once(self, path_index, phase, False)
+            if matches is None:
+                remaining_paths.append(path_index)
             elif backend.device is None:
-                total += int(found.counts.sum())
-            elif len(found.counts):
-                late.append(found.counts.sum())
+                total += int(matches.counts.sum())
+            elif len(matches.counts):
+                late.append(matches.counts.sum())
 
         def count_block(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             reverse = path.is_negated and not self.execution.weighted
@@ -208,11 +210,11 @@ class IncrementalGenericJoin(PathRunner):
                 return (exact_dot(counts, prefixes.weights, backend),)
             return ((counts if prefixes.weights is None else counts * prefixes.weights).sum(),)
 
-        for one in self.run_paths(rest, phase, count_block):
-            if isinstance(one, int):
-                total += one
+        for result in self.run_paths(remaining_paths, phase, count_block):
+            if isinstance(result, int):
+                total += result
             else:
-                late.append(one)
+                late.append(result)
         if late:
             total += sum(numbers(backend, *late))
         return total if self.execution.weighted else total * self.execution.phases[phase]
@@ -225,12 +227,12 @@ class IncrementalGenericJoin(PathRunner):
             or (n < DEVICE_SUMS_FROM and self.execution.backend.device is not None)
         ):
             return False
-        found = self._summable.get(id(path))
-        if found is None:
+        is_summable = self._summable.get(id(path))
+        if is_summable is None:
             from gpu_wcoj.join.summing import may_sum
 
-            found = self._summable[id(path)] = may_sum(path)
-        return found
+            is_summable = self._summable[id(path)] = may_sum(path)
+        return is_summable
 
     def _head_columns(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:
         xp = self.execution.backend.xp

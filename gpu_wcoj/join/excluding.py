@@ -21,11 +21,11 @@ class Split:
 
     Attributes
     ----------
-    whole
+    unrestricted
         The steps without the condition.
     condition
         The condition.
-    known
+    pinned
         The steps with the last variable equal to the excluded value.
     filters
         Conditions that the excluded value has to satisfy beforehand.
@@ -58,36 +58,43 @@ def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
     --------
     >>> steps = Step("c", (0,)), Step("d", (0, 1), (Condition("d", "!=", "b"), Condition("d", ">", "c")))
     >>> found = split(steps, "ab")
-    >>> [str(one) for one in found.whole[-1].conditions], [step.name for step in found.known]
+    >>> [str(one) for one in found.unrestricted[-1].conditions], [step.name for step in found.pinned]
     (['d > c'], ['b@1', 'c', 'b@0'])
-    >>> [str(one) for one in found.known[1].conditions]
+    >>> [str(one) for one in found.pinned[1].conditions]
     ['c < b']
     """
-    last, inner = steps[-1], steps[:-1]
-    if not inner or len(last.atoms) < 2 or last.is_lookup or last.checks:
+    last_step, inner = steps[-1], steps[:-1]
+    if not inner or len(last_step.atoms) < 2 or last_step.is_lookup or last_step.checks:
         return None
-    if any(one.textual for one in last.conditions) or any(step.is_lookup for step in inner):
+    if any(condition.textual for condition in last_step.conditions) or any(step.is_lookup for step in inner):
         return None
-    found = next((one for one in last.conditions if one.op == "!=" and str(one.other) in bound), None)
-    if found is None or not isinstance(found.other, str):
+    excluded = next(
+        (condition for condition in last_step.conditions if condition.op == "!=" and str(condition.other) in bound),
+        None,
+    )
+    if excluded is None or not isinstance(excluded.other, str):
         return None
-    others = tuple(one for one in last.conditions if one is not found)
-    own = {step.variable for step in inner}
-    filters = tuple(replace(one, variable=found.other) for one in others if one.other not in own)
-    ends = {atom: number for number, step in enumerate(inner) for atom in step.atoms}
-    sought = [(ends.get(atom, -1), Step(found.other, (atom,), is_lookup=True)) for atom in last.atoms]
-    known = [step for end, step in sought if end < 0]
-    for number, step in enumerate(inner):
+    remaining = tuple(condition for condition in last_step.conditions if condition is not excluded)
+    inner_variables = {step.variable for step in inner}
+    filters = tuple(
+        replace(condition, variable=excluded.other) for condition in remaining if condition.other not in inner_variables
+    )
+    ends = {atom: index for index, step in enumerate(inner) for atom in step.atoms}
+    sought = [(ends.get(atom, -1), Step(excluded.other, (atom,), is_lookup=True)) for atom in last_step.atoms]
+    pinned = [step for end, step in sought if end < 0]
+    for step_index, step in enumerate(inner):
         turned = tuple(
-            Condition(step.variable, _TURNED[one.op], found.other) for one in others if one.other == step.variable
+            Condition(step.variable, _TURNED[condition.op], excluded.other)
+            for condition in remaining
+            if condition.other == step.variable
         )
-        known.append(replace(step, conditions=(*step.conditions, *turned)))
-        known.extend(one for end, one in sought if end == number)
-    return Split((*inner, replace(last, conditions=others)), found, tuple(known), filters)
+        pinned.append(replace(step, conditions=(*step.conditions, *turned)))
+        pinned.extend(lookup for end, lookup in sought if end == step_index)
+    return Split((*inner, replace(last_step, conditions=remaining)), excluded, tuple(pinned), filters)
 
 
 def strip_exclusions(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
     """Return the steps without all conditions that `split` removes, one after the other."""
-    while (found := split(steps, bound)) is not None:
-        steps = found.unrestricted
+    while (parts := split(steps, bound)) is not None:
+        steps = parts.unrestricted
     return steps

@@ -45,12 +45,12 @@ class SeedMatches(NamedTuple):
         return values
 
 
-def extend_seeds_once(runner: PathRunner, number: int, phase: int, fill: bool) -> SeedMatches | None:
+def extend_seeds_once(runner: PathRunner, path_index: int, phase: int, fill: bool) -> SeedMatches | None:
     """Evaluate one path of a set's tick in one kernel call; with `fill` list bindings.
 
     The result is None if the path has more than one step or too many seeds for that.
     """
-    way, execution = runner.bound_paths[number][0], runner.execution
+    way, execution = runner.bound_paths[path_index][0], runner.execution
     if not way.path.is_single or execution.weighted or execution.share is not None:
         return None
     delta = way.seeds[0].delta(phase)
@@ -71,12 +71,14 @@ def extend_seeds_once(runner: PathRunner, number: int, phase: int, fill: bool) -
         first.append(len(levels))
     backend = execution.backend
     work = backend.xp.zeros(N_WORK, np.int64)
-    given = levels, columns, first, delta.matrix, fill, work
+    arguments = levels, columns, first, delta.matrix, fill, work
     counts, rows = (
-        _extend_metered(runner, number, given) if execution.measures else backend.kernels.extend_seeds(*given)
+        _extend_metered(runner, path_index, arguments)
+        if execution.measures
+        else backend.kernels.extend_seeds(*arguments)
     )
     runner.seeds += delta.n_rows
-    runner.finished.append((number, {way.path.steps[0].variable: work}))
+    runner.finished.append((path_index, {way.path.steps[0].variable: work}))
     return SeedMatches(delta.matrix, counts, rows)
 
 
@@ -85,16 +87,16 @@ def _no_matches(runner: PathRunner) -> SeedMatches:
     return SeedMatches(xp.empty((0, 0), np.int64), xp.empty(0, np.int64), xp.empty((2, 0), np.int64))
 
 
-def _extend_metered(runner: PathRunner, number: int, given: _SeedArguments) -> tuple[Int64Array, Int64Array]:
+def _extend_metered(runner: PathRunner, path_index: int, arguments: _SeedArguments) -> tuple[Int64Array, Int64Array]:
     """Call `Kernels.extend_seeds`, measured: all seeds are prefixes of the one step."""
     from gpu_wcoj.join.meter import Meter, now
 
-    backend, step = runner.execution.backend, runner.query.paths[number].steps[0].name
-    *_, seeds, _, work = given
-    meter = Meter(number, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
+    backend, step = runner.execution.backend, runner.query.paths[path_index].steps[0].name
+    *_, seeds, _, work = arguments
+    meter = Meter(path_index, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
     runner.meters.append(meter)
     start, gauge = now(backend), meter.gauge(step)
-    counts, rows = backend.kernels.extend_seeds(*given)
+    counts, rows = backend.kernels.extend_seeds(*arguments)
     gauge.seconds = now(backend) - start
     gauge.prefixes, gauge.rows, gauge.nbytes = seeds.shape[1], rows.shape[1], int(rows.nbytes)
     return counts, rows

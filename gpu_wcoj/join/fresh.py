@@ -70,36 +70,36 @@ def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: StoredR
     return _distinct_rows(gathered, backend)
 
 
-def _derive(join: IncrementalGenericJoin, phase: int, known: StoredRows) -> Iterator[Columns]:
+def _derive(join: IncrementalGenericJoin, phase: int, stored: StoredRows) -> Iterator[Columns]:
     """Yield the rows of one rule that are not stored; rows may repeat across pieces."""
     plain = []
-    for number, path in enumerate(join.query.paths):
-        generic = join.generic_join(number, phase)
+    for path_index, path in enumerate(join.query.paths):
+        generic = join.generic_join(path_index, phase)
         if generic is None:
             continue
-        tail = Tail.from_last_step(path, join.query.head, known, generic)
+        tail = Tail.from_last_step(path, join.query.head, stored, generic)
         if tail is None or tail.is_unordered:
-            tail = Tail.from_seeds(join, number, phase, known) or tail
-        n_seeds = join.pending(number, phase).n_rows
+            tail = Tail.from_seeds(join, path_index, phase, stored) or tail
+        n_seeds = join.pending(path_index, phase).n_rows
         if tail is None or (path.is_single and n_seeds <= FEW_SEEDS):
-            plain.append(number)
+            plain.append(path_index)
         else:
-            yield from _derive_by_groups(join, number, phase, generic, tail, known)
+            yield from _derive_by_groups(join, path_index, phase, generic, tail, stored)
     backend = join.execution.backend
     gathered: list[Columns] = []
     n_rows = 0
     for piece in join.join(phase, plain) if plain else ():
         columns = list(piece.columns)
         if not isinstance(piece.weights, int):
-            (held,) = positions(backend, backend.asarray(piece.weights != 0))
-            columns = [column[held] for column in columns]
+            (present,) = positions(backend, backend.asarray(piece.weights != 0))
+            columns = [column[present] for column in columns]
         gathered.append(columns)
         n_rows += len(columns[0])
         if n_rows > PORTION:
-            yield _drop_stored(_distinct_rows(gathered, backend), known, backend)
+            yield _drop_stored(_distinct_rows(gathered, backend), stored, backend)
             gathered, n_rows = [], 0
     if gathered:
-        yield _drop_stored(_distinct_rows(gathered, backend), known, backend)
+        yield _drop_stored(_distinct_rows(gathered, backend), stored, backend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Tail:
         The variable; it is in one column of the head.
     order
         The order in which stored rows are searched: its last column is the variable's.
-    apart
+    is_unordered
         Whether no stored rows have such an order; then stored rows are dropped afterwards.
     group
         The other variables of the head, in that order, without repeats.
@@ -132,7 +132,7 @@ class Tail:
 
     @classmethod
     def from_last_step(
-        cls, path: DeltaPath, head: Sequence[str | int], known: StoredRows, generic: GenericJoin
+        cls, path: DeltaPath, head: Sequence[str | int], stored: StoredRows, generic: GenericJoin
     ) -> Tail | None:
         """Return the tail for the path's last step; None if that needs more than one atom's ranges."""
         if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
@@ -144,58 +144,58 @@ class Tail:
             return None
         if any(batch.weights is not None for batch in generic.batches[atom]):
             return None
-        return cls._create(atom, None, variable, head, known)
+        return cls._create(atom, None, variable, head, stored)
 
     @classmethod
-    def from_seeds(cls, join: IncrementalGenericJoin, number: int, phase: int, known: StoredRows) -> Tail | None:
+    def from_seeds(cls, join: IncrementalGenericJoin, path_index: int, phase: int, stored: StoredRows) -> Tail | None:
         """Return the tail for the last column of the path's seeds.
 
         The result is None if an atom or check depends on the column, or no order of the stored rows ends with it.
         """
-        path, head = join.query.paths[number], join.query.head
+        path, head = join.query.paths[path_index], join.query.head
         if join.execution.weighted or join.execution.share is not None or path.is_negated or path.calculations:
             return None
         if path.seed_conditions or path.seed_checks:
             return None
-        held = path.compared.union(*(use.variables for use in path.others))
-        for at, use in enumerate(path.seeds):
+        read = path.compared.union(*(use.variables for use in path.others))
+        for order_index, use in enumerate(path.seeds):
             variable = use.variables[-1]
-            if len(use.variables) > 1 and variable not in held and list(head).count(variable) == 1:
-                tail = cls._create(None, join.pending(number, phase, at), variable, head, known)
+            if len(use.variables) > 1 and variable not in read and list(head).count(variable) == 1:
+                tail = cls._create(None, join.pending(path_index, phase, order_index), variable, head, stored)
                 if not tail.is_unordered:
                     return tail
         return None
 
     @classmethod
     def _create(
-        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], known: StoredRows
+        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], stored: StoredRows
     ) -> Tail:
         column = list(head).index(variable)
-        suited = [order for order in known if order[-1] == column]
-        rest = tuple(range(column)) + tuple(range(column + 1, len(head)))
-        order = suited[0] if suited else (*rest, column)
-        names = [head[at] for at in order[:-1]]
+        suited = [order for order in stored if order[-1] == column]
+        other_columns = tuple(range(column)) + tuple(range(column + 1, len(head)))
+        order = suited[0] if suited else (*other_columns, column)
+        names = [head[column_index] for column_index in order[:-1]]
         group = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
         return cls(atom, seeds, variable, order, not suited, group)
 
 
 def _derive_by_groups(
-    join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail, known: StoredRows
+    join: IncrementalGenericJoin, path_index: int, phase: int, generic: GenericJoin, tail: Tail, stored: StoredRows
 ) -> Iterator[Columns]:
     """Yield the rows of one path that are not stored."""
     backend, threads = join.execution.backend, join.execution.threads
-    path = join.query.paths[number]
-    seeds = _sort_seeds(join, number, phase, generic, tail)
+    path = join.query.paths[path_index]
+    seeds = _sort_seeds(join, path_index, phase, generic, tail)
     join.seeds += len(seeds)
 
-    def block(own: GenericJoin, part: Seeds) -> Iterator[Columns]:
-        prefixes = bind(path, part, own)
-        if own.meter is not None:
-            own.meter.prefixes += len(prefixes)
-        for piece in own.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):
-            columns = _find_new_values(join, own, piece, tail, known)
-            yield _drop_stored(columns, known, backend) if tail.is_unordered else columns
-        join.finished.append((number, own.work))
+    def block(block_join: GenericJoin, part: Seeds) -> Iterator[Columns]:
+        prefixes = bind(path, part, block_join)
+        if block_join.meter is not None:
+            block_join.meter.prefixes += len(prefixes)
+        for piece in block_join.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):
+            columns = _find_new_values(join, block_join, piece, tail, stored)
+            yield _drop_stored(columns, stored, backend) if tail.is_unordered else columns
+        join.finished.append((path_index, block_join.work))
 
     n = len(seeds)
     if n == 0:
@@ -203,26 +203,26 @@ def _derive_by_groups(
     if backend.device is not None:
         yield from _run_in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
         return
-    most = max(1, -(-n // MAX_BLOCK_SEEDS))
+    n_blocks = max(1, -(-n // MAX_BLOCK_SEEDS))
     if threads > 1 and n >= SPLIT_FROM:
-        most = max(most, min(threads * BLOCKS_PER_THREAD, n // MIN_BLOCK_SEEDS))
-    edges = _block_edges(seeds, path.seed.variables, tail, most)
+        n_blocks = max(n_blocks, min(threads * BLOCKS_PER_THREAD, n // MIN_BLOCK_SEEDS))
+    edges = _block_edges(seeds, path.seed.variables, tail, n_blocks)
 
-    def run(at: int) -> Iterator[Columns]:
-        own = join.generic_join(number, phase) if at else generic
-        assert own is not None
-        return block(own, seeds if len(edges) == 2 else seeds.part(edges[at], edges[at + 1]))
+    def run(index: int) -> Iterator[Columns]:
+        block_join = join.generic_join(path_index, phase) if index else generic
+        assert block_join is not None
+        return block(block_join, seeds if len(edges) == 2 else seeds.part(edges[index], edges[index + 1]))
 
     if threads == 1 or n < SPLIT_FROM:
-        for at in range(len(edges) - 1):
-            yield from run(at)
+        for block_index in range(len(edges) - 1):
+            yield from run(block_index)
     else:
         yield from in_order(run, len(edges) - 1, threads)
 
 
-def _block_edges(seeds: Seeds, names: Sequence[str], tail: Tail, most: int) -> list[int]:
+def _block_edges(seeds: Seeds, names: Sequence[str], tail: Tail, n_blocks: int) -> list[int]:
     """Return the edges of blocks of seeds, at changes of the first variable of a group."""
-    edges = np.linspace(0, len(seeds), most + 1).astype(int)
+    edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int)
     if seeds.order[0] in tail.group:
         values = seeds.matrix[names.index(seeds.order[0])]
         edges[1:-1] = np.searchsorted(values, values[edges[1:-1]])
@@ -234,17 +234,17 @@ def _run_in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterat
     begin = 0
     while begin < len(seeds):
 
-        def part(most: int, begin: int = begin) -> tuple[int, list[Columns]]:
-            return most, list(run(seeds.part(begin, min(len(seeds), begin + most), backend.xp)))
+        def part(n_seeds: int, begin: int = begin) -> tuple[int, list[Columns]]:
+            return n_seeds, list(run(seeds.part(begin, min(len(seeds), begin + n_seeds), backend.xp)))
 
-        rows, found = run_within_memory(backend, rows, part, "finding what is new")
-        yield from found
+        rows, pieces = run_within_memory(backend, rows, part, "finding what is new")
+        yield from pieces
         begin += rows
 
 
-def _sort_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
+def _sort_seeds(join: IncrementalGenericJoin, path_index: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
     """Return the path's seeds, sorted by the variables of the group that they bind."""
-    path, backend = join.query.paths[number], join.execution.backend
+    path, backend = join.query.paths[path_index], join.execution.backend
     names = path.seed.variables
     first = [name for name in tail.group if name in names]
     if tail.seeds is not None:
@@ -253,7 +253,7 @@ def _sort_seeds(join: IncrementalGenericJoin, number: int, phase: int, generic: 
             generic.meter.changes += tail.seeds.n_rows
     else:
         orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
-        seeds = join.seeds_of(number, phase, generic, (orders or [names])[0][0])
+        seeds = join.seeds_of(path_index, phase, generic, (orders or [names])[0][0])
     if set(seeds.order[: len(first)]) == set(first):
         return seeds
     order = (*first, *(name for name in names if name not in first))
@@ -269,22 +269,22 @@ def _drop_last_column(path: DeltaPath, change: IndexedZSet, variable: str, backe
     """
     (order,) = [use.variables for use in path.seeds if use.variables[-1] == variable][:1]
     columns, _ = change.as_zset_view(change.depth - 1)
-    held = dict(zip(order, [*columns, backend.xp.arange(len(columns[0]), dtype=np.int64)], strict=True))
-    return Seeds(order, stacked(backend, [held[name] for name in path.seed.variables]), None)
+    by_name = dict(zip(order, [*columns, backend.xp.arange(len(columns[0]), dtype=np.int64)], strict=True))
+    return Seeds(order, stacked(backend, [by_name[name] for name in path.seed.variables]), None)
 
 
 def _find_new_values(
-    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: StoredRows
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, stored: StoredRows
 ) -> Columns:
     """Return the head's rows with the values that are new to each group of these prefixes."""
     if generic.meter is None:
-        return _find_unmeasured(join, generic, prefixes, tail, known)
+        return _find_unmeasured(join, generic, prefixes, tail, stored)
     from gpu_wcoj.join.meter import now
 
     gauge = generic.meter.gauge(tail.variable)
     gauge.prefixes += len(prefixes)
     start = now(generic.backend)
-    columns = _find_unmeasured(join, generic, prefixes, tail, known)
+    columns = _find_unmeasured(join, generic, prefixes, tail, stored)
     gauge.seconds += now(generic.backend) - start
     gauge.rows += len(columns[0])
     gauge.nbytes += sum(int(column.nbytes) for column in columns)
@@ -292,7 +292,7 @@ def _find_new_values(
 
 
 def _find_unmeasured(
-    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, known: StoredRows
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, stored: StoredRows
 ) -> Columns:
     backend, head = join.execution.backend, join.query.head
     xp, kernels = backend.xp, backend.kernels
@@ -305,13 +305,13 @@ def _find_unmeasured(
     group = {name: column[first] for name, column in zip(tail.group, keys, strict=True)}
     starts = xp.concatenate([first, xp.full(1, n, np.int64)])
     levels, stand = _proposed_levels(prefixes, generic, tail)
-    known_batches = () if tail.is_unordered else [batch for batch in known[tail.order] if len(batch)]
+    known_batches = () if tail.is_unordered else [batch for batch in stored[tail.order] if len(batch)]
     known_at = xp.zeros((len(known_batches), n_groups), np.int64)
     if known_batches and len(tail.order) > 1:
-        wanted = [group[term] if isinstance(term, str) else xp.full(n_groups, term, np.int64)
+        terms = [group[term] if isinstance(term, str) else xp.full(n_groups, term, np.int64)
                   for term in (head[column] for column in tail.order[:-1])]  # fmt: skip
-        records = [batch.records[: len(wanted)] for batch in known_batches]
-        known_at = kernels.locate(records, [range(len(wanted))] * len(records), stacked(backend, wanted))
+        records = [batch.records[: len(terms)] for batch in known_batches]
+        known_at = kernels.locate(records, [range(len(terms))] * len(records), stacked(backend, terms))
     offsets, values = kernels.fresh_values(
         levels, stand, starts,
         [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work_of(generic, tail.variable, xp),
@@ -329,11 +329,11 @@ def _proposed_levels(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tu
     assert tail.atom is not None
     batches = generic.batches[tail.atom]
     levels = [batch.levels[len(generic.uses[tail.atom].variables) - 1] for batch in batches]
-    at = 0
-    for number, _ in prefixes.layout:
-        if number == tail.atom:
-            return levels, prefixes.positions[at : at + len(batches)]
-        at += len(generic.batches[number])
+    offset = 0
+    for atom, _ in prefixes.layout:
+        if atom == tail.atom:
+            return levels, prefixes.positions[offset : offset + len(batches)]
+        offset += len(generic.batches[atom])
     nowhere: Int64Array = generic.backend.xp.zeros((len(batches), len(prefixes)), np.int64)  # unused at the top level
     return levels, nowhere
 
@@ -346,18 +346,18 @@ def _distinct_rows(parts: list[Columns], backend: Backend) -> Columns:
     """Return the distinct rows of all parts, sorted; clears `parts`."""
     columns = parts[0]
     if len(parts) > 1:
-        columns = [backend.xp.concatenate(own) for own in zip(*parts, strict=True)]
+        columns = [backend.xp.concatenate(column_parts) for column_parts in zip(*parts, strict=True)]
     parts.clear()
     return backend.kernels.distinct_rows(columns)
 
 
-def _drop_stored(columns: Columns, known: StoredRows, backend: Backend) -> Columns:
+def _drop_stored(columns: Columns, stored: StoredRows, backend: Backend) -> Columns:
     """Return the rows that are not stored."""
-    order = min(known)
-    for batch in known[order]:
+    order = min(stored)
+    for batch in stored[order]:
         if len(columns[0]) == 0:
             break
-        (kept,) = positions(backend, batch.locate([columns[column] for column in order]) < 0)
-        if len(kept) < len(columns[0]):
-            columns = [column[kept] for column in columns]
+        (new,) = positions(backend, batch.locate([columns[column] for column in order]) < 0)
+        if len(new) < len(columns[0]):
+            columns = [column[new] for column in columns]
     return columns

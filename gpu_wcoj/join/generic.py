@@ -70,7 +70,7 @@ class GenericJoin:
         Whether weights are carried; otherwise all rows have weight 1 and only rows whose sum is not 0 exist.
     needed
         Variables whose values are kept.
-    most_weight
+    max_weight
         Upper bound of the products of one weight of each atom and of a seed; None if there is none.
     shapes
         Shapes of extensions, cached between ticks.
@@ -112,7 +112,7 @@ class GenericJoin:
         if cached is not None:
             return cached
         depth = dict(layout)
-        n_batches = {atom: len(own) for atom, own in self.batches.items()}
+        n_batches = {atom: len(atom_batches) for atom, atom_batches in self.batches.items()}
         counts = tuple(n_batches.values())
         shape = self.shapes.get((layout, step.name, newest, counts))
         if shape is None:
@@ -122,7 +122,9 @@ class GenericJoin:
         levels = [batch.levels[depth.get(atom, 0)] for atom in step.atoms for batch in self.batches[atom]]
         kernel = self.backend.kernels.prepare(levels, *shape.slots, step.is_lookup)
         finished = [self.batches[atom] for atom, ends in zip(step.atoms, shape.slots[1], strict=True) if ends]
-        brings = self.weighted and any(len(own) != 1 or own[0].weights is not None for own in finished)
+        brings = self.weighted and any(
+            len(atom_batches) != 1 or atom_batches[0].weights is not None for atom_batches in finished
+        )
         made = Extension(kernel, shape.layout, shape.n_new_rows, shape.kept_rows, brings)
         self._extensions[layout, step.name, newest] = made
         return made
@@ -138,12 +140,12 @@ class GenericJoin:
     def choice(self, prefixes: Prefixes, step: Step) -> Choice:
         """Return the step's argument of `Kernels.narrowest`."""
         atoms = []
-        at = 0
+        offset = 0
         for atom, bound in prefixes.layout:
             batches = self.batches[atom]
             if atom in step.atoms:
-                atoms.append([(row, batch.offsets[bound - 1]) for row, batch in enumerate(batches, at)])
-            at += len(batches)
+                atoms.append([(row, batch.offsets[bound - 1]) for row, batch in enumerate(batches, offset)])
+            offset += len(batches)
         return prefixes.positions, atoms
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
@@ -163,8 +165,8 @@ class GenericJoin:
             if not step.is_plain:
                 textual = [condition for condition in step.conditions if condition.textual]
                 if textual:
-                    (kept,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
-                    parent, piece = parent[kept], piece.gather(kept, self.backend.xp)
+                    (passing,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
+                    parent, piece = parent[passing], piece.gather(passing, self.backend.xp)
                 if step.checks:
                     piece, rows = filter_piece(step.checks, piece, self)
                     parent = parent if rows is None else parent[rows]
@@ -175,15 +177,15 @@ class GenericJoin:
     ) -> tuple[Int64Array, Prefixes]:
         """Call `_piece` with fewer rows, from now on, if the device runs out of memory."""
         start, n = resume.copy(), len(prefixes)
-        most = max(capacity, n - int(start[0]))
+        max_rows = max(capacity, n - int(start[0]))
 
         def run(rows: int) -> tuple[Int64Array, Prefixes]:
             resume[:] = start
-            if rows < most:
+            if rows < max_rows:
                 self.chunk_rows = min(self.chunk_rows, rows)
             return self._piece(prefixes, step, bounds, resume, min(n, int(start[0]) + rows), min(capacity, rows))
 
-        return run_within_memory(self.backend, most, run, f"binding {step.variable}")
+        return run_within_memory(self.backend, max_rows, run, f"binding {step.variable}")
 
     def _piece(
         self, prefixes: Prefixes, step: Step, bounds: Bounds, resume: Int64Array, end: int, capacity: int
@@ -196,7 +198,7 @@ class GenericJoin:
         xp = self.backend.xp
         weighted = self.weighted and (extension.brings_weights or prefixes.weights is not None)
         begin, work = int(resume[0]), self.work_of(step) if not step.is_lookup else xp.zeros(N_WORK, np.int64)
-        parent, value, weights, found = self.backend.kernels.fill_common(
+        parent, value, weights, new_rows = self.backend.kernels.fill_common(
             extension.kernel, prefixes.positions, resume, end, *bounds,
             prefixes.weights, weighted, capacity, extension.n_new_rows, work,
         )  # fmt: skip
@@ -204,16 +206,16 @@ class GenericJoin:
             self.record_searches(step, int(resume[0]) - begin, work)
         if len(parent) == 0:
             return parent, prefixes
-        stand = found
+        stand = new_rows
         if extension.kept_rows:
             if self.backend.device is None:
-                stand = np.empty((len(found) + len(extension.kept_rows), len(parent)), np.int64)
-                stand[: len(found)] = found
-                for at, row in enumerate(extension.kept_rows, len(found)):
-                    np.take(prefixes.positions[row], parent, out=stand[at])
+                stand = np.empty((len(new_rows) + len(extension.kept_rows), len(parent)), np.int64)
+                stand[: len(new_rows)] = new_rows
+                for out_row, row in enumerate(extension.kept_rows, len(new_rows)):
+                    np.take(prefixes.positions[row], parent, out=stand[out_row])
             else:
-                kept = xp.stack([prefixes.positions[row][parent] for row in extension.kept_rows])
-                stand = xp.concatenate([found, kept])
+                kept_rows = xp.stack([prefixes.positions[row][parent] for row in extension.kept_rows])
+                stand = xp.concatenate([new_rows, kept_rows])
         values = {name: column[parent] for name, column in prefixes.values.items()}
         order = prefixes.order
         if not step.is_lookup:
@@ -256,8 +258,8 @@ class GenericJoin:
         parts = (steps,) if is_whole else independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
         for part in parts[1:]:
-            factor, other = self._count_part(prefixes, part)
-            bound = None if bound is None or other is None else bound * other
+            factor, factor_bound = self._count_part(prefixes, part)
+            bound = None if bound is None or factor_bound is None else bound * factor_bound
             product = multiply_exactly(product, factor, self.backend, bound)
         return product, bound
 
@@ -270,20 +272,20 @@ class GenericJoin:
             return counts, bound
         if counts.dtype == object:
             return counts[self.backend.to_host(group)], bound
-        found = counts[group]
+        spread = counts[group]
         xp, work = self.backend.xp, self.work_of(steps[-1])
-        before, after = (xp.abs(one.astype(np.float64)).sum() for one in (counts, found))
+        before, after = (xp.abs(column.astype(np.float64)).sum() for column in (counts, spread))
         work[SURVIVORS] = xp.minimum(work[SURVIVORS] + (after - before), MAX_SURVIVORS).astype(np.int64)
-        return found, bound
+        return spread, bound
 
     def _count_connected(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
         """Count connected steps, for prefixes without weights."""
         if len(steps) == 1:
-            found = self._count_last(prefixes, steps[0])
-            if found is not None:
-                return found
+            last_counts = self._count_last(prefixes, steps[0])
+            if last_counts is not None:
+                return last_counts
         counts: Int64Array = self.backend.xp.zeros(len(prefixes), np.int64)
-        most: int | None = 0
+        max_count: int | None = 0
         for parent, piece in self.extend(prefixes, steps[0]):
             if len(parent) == 0:
                 continue
@@ -291,20 +293,22 @@ class GenericJoin:
             if piece.weights is not None:
                 bound = None if bound is None or self.max_weight is None else bound * self.max_weight
                 inner = multiply_exactly(inner, piece.weights, self.backend, bound)
-            most = None if most is None or bound is None else most + bound * len(parent)
-            counts = self.add_by_parent(counts, parent, inner, most)
-        return counts, most
+            max_count = None if max_count is None or bound is None else max_count + bound * len(parent)
+            counts = self.add_by_parent(counts, parent, inner, max_count)
+        return counts, max_count
 
-    def add_by_parent(self, counts: Int64Array, parent: Int64Array, inner: Int64Array, most: int | None) -> Int64Array:
+    def add_by_parent(
+        self, counts: Int64Array, parent: Int64Array, inner: Int64Array, max_count: int | None
+    ) -> Int64Array:
         """Add the sum of `inner` over equal parents to `counts`.
 
-        If int64 is too small, the result is Python integers on the host. `most` bounds all counts' magnitude, if there
-        is a bound.
+        If int64 is too small, the result is Python integers on the host. `max_count` bounds all counts' magnitude, if
+        there is a bound.
         """
         backend = self.backend
-        if inner.dtype != object and counts.dtype != object and (most is None or most >= 1 << 63):
-            one, all_before = largest(backend, inner, counts)
-            if one * len(inner) + all_before >= 1 << 63:
+        if inner.dtype != object and counts.dtype != object and (max_count is None or max_count >= 1 << 63):
+            max_inner, all_before = largest(backend, inner, counts)
+            if max_inner * len(inner) + all_before >= 1 << 63:
                 inner = as_python(backend, inner)
         if inner.dtype == object or counts.dtype == object:
             counts, inner, parent = as_python(backend, counts), as_python(backend, inner), backend.to_host(parent)

@@ -36,7 +36,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
     >>> unlike(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
     (0,)
     """
-    numbers = [number for number, path in enumerate(query.paths) if not path.is_negated]
+    numbers = [path_index for path_index, path in enumerate(query.paths) if not path.is_negated]
     if len(numbers) < 2:
         return tuple(numbers)
     path = query.paths[numbers[0]]
@@ -44,8 +44,8 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
     uses = (path.seed, *path.others, *(check.use for check in path.absent))
     atoms = _number_values({use.atom: _atom_signature(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
-    for number in numbers:
-        first.setdefault(_path_signature(query.paths[number], atoms), number)
+    for candidate in numbers:
+        first.setdefault(_path_signature(query.paths[candidate], atoms), candidate)
     return tuple(first.values())
 
 
@@ -71,18 +71,18 @@ def _colours(path: DeltaPath) -> dict[str, int]:
     uses = (path.seed, *path.others, *(check.use for check in path.absent))
     compared = [
         name
-        for condition in (*path.seed_conditions, *(one for step in path.steps for one in step.conditions))
+        for condition in (*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions))
         for name in (condition.variable, condition.other)
     ]
     names = dict.fromkeys(name for use in uses for name in use.variables)
     colours = _number_values({name: compared.count(name) for name in names})
     while True:
         places: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-        atoms = _number_values({number: _atom_signature(use, colours) for number, use in enumerate(uses)})
-        for number, use in enumerate(uses):
+        atoms = _number_values({index: _atom_signature(use, colours) for index, use in enumerate(uses)})
+        for use_index, use in enumerate(uses):
             for column, name in zip(use.key.order, use.variables, strict=True):
-                places[name].append((atoms[number], column))
-        finer = _number_values({name: (colours[name], tuple(sorted(held))) for name, held in places.items()})
+                places[name].append((atoms[use_index], column))
+        finer = _number_values({name: (colours[name], tuple(sorted(positions))) for name, positions in places.items()})
         if len(set(finer.values())) == len(set(colours.values())):
             return colours
         colours = finer
@@ -95,7 +95,7 @@ def _atom_signature(use: AtomUse, colours: dict[str, int]) -> Hashable:
     return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
 
 
-def _number_values(found: dict[_T, Hashable]) -> dict[_T, int]:
+def _number_values(values: dict[_T, Hashable]) -> dict[_T, int]:
     """Replace equal values by equal integers."""
     numbers: dict[Hashable, int] = {}
-    return {name: numbers.setdefault(value, len(numbers)) for name, value in found.items()}
+    return {name: numbers.setdefault(value, len(numbers)) for name, value in values.items()}

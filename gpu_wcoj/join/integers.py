@@ -16,16 +16,16 @@ Calculated = tuple[Int64Array, BoolArray | None]
 
 def add(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
     """Return ``left + right``."""
-    found = left + right
-    return found, ((left ^ found) & (right ^ found)) < 0
+    result = left + right
+    return result, ((left ^ result) & (right ^ result)) < 0
 
 
 def subtract(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
     """Return ``left - right``; for one argument, ``-left``."""
     if right is None:
         left, right = xp.zeros(len(left), np.int64), left
-    found = left - right
-    return found, ((left ^ right) & (left ^ found)) < 0
+    result = left - right
+    return result, ((left ^ right) & (left ^ result)) < 0
 
 
 def multiply(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
@@ -33,26 +33,26 @@ def multiply(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
 
     Overflow shows in the sign up to a magnitude of 2^64, and in a float product beyond.
     """
-    found = left * right
+    result = left * right
     about = left.astype(np.float64) * right.astype(np.float64)
     large = xp.abs(about)
-    return found, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((found < 0) != (about < 0)))
+    return result, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((result < 0) != (about < 0)))
 
 
 def divide(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     """Return ``left / right``, truncated towards 0."""
     failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
     by = xp.where(failed, 1, right)
-    found = left // by
-    return found + ((found * by != left) & ((left < 0) != (by < 0))), failed
+    result = left // by
+    return result + ((result * by != left) & ((left < 0) != (by < 0))), failed
 
 
 def remainder(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
     """Return ``left % right``, with the sign of `left`."""
     failed = right == 0
     by = xp.where(failed | (right == -1), 1, right)
-    found = left - left // by * by
-    return xp.where((found != 0) & ((left < 0) != (by < 0)), found - by, found), failed
+    result = left - left // by * by
+    return xp.where((result != 0) & ((left < 0) != (by < 0)), result - by, result), failed
 
 
 def absolute(xp: Any, values: Int64Array) -> Calculated:

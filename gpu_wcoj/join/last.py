@@ -44,8 +44,8 @@ def _subtracted_atom(step: Step, n: int) -> Absent | None:
         or not all(isinstance(term, str) for term in absent.terms)
     ):
         return None
-    *known, last = absent.terms
-    return absent if last == step.variable and last not in known else None
+    *prefix, last_term = absent.terms
+    return absent if last_term == step.variable and last_term not in prefix else None
 
 
 def count_last_step(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
@@ -81,19 +81,19 @@ def _count_proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counte
         work = backend.xp.zeros(N_WORK, np.int64)
 
     def run(begin: int, end: int) -> Int64Array:
-        found = backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+        sums = backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
         if step.is_lookup:
             join.record_searches(step, end - begin, work)
             work[:] = 0
-        return found
+        return sums
 
     if backend.device is None:
         return run(0, n), None
 
     def in_blocks(rows: int) -> Int64Array:
-        found = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
-        whole: Int64Array = found[0] if len(found) == 1 else backend.xp.concatenate(found)
-        return whole
+        blocks = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
+        counts: Int64Array = blocks[0] if len(blocks) == 1 else backend.xp.concatenate(blocks)
+        return counts
 
     depth = dict(prefixes.layout)
     values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in join.batches[atom]) for atom in step.atoms)
@@ -110,35 +110,35 @@ def _sum_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array
     total: Int64Array = xp.zeros(n, np.int64)
     n_values: Int64Array = xp.zeros(n, np.int64)
     (atom,) = step.atoms
-    at = 0
-    for other, _ in prefixes.layout:
-        if other == atom:
+    offset = 0
+    for layout_atom, _ in prefixes.layout:
+        if layout_atom == atom:
             break
-        at += len(join.batches[other])
+        offset += len(join.batches[layout_atom])
     reached = atom in dict(prefixes.layout)
-    for row, batch in enumerate(join.batches[atom], at):
+    for row, batch in enumerate(join.batches[atom], offset):
         if not reached:
             total += batch.weight_before[-1]
             n_values += len(batch)
             continue
-        held, node = prefixes.positions[row] >= 0, xp.maximum(prefixes.positions[row], 0)
+        is_present, node = prefixes.positions[row] >= 0, xp.maximum(prefixes.positions[row], 0)
         begin, end = batch.offsets[-1][node], batch.offsets[-1][node + 1]
         sums = end - begin if batch.weights is None else batch.weight_before[end] - batch.weight_before[begin]
-        total += xp.where(held, sums, 0)
+        total += xp.where(is_present, sums, 0)
         if join.weighted:
-            n_values += xp.where(held, end - begin, 0)
+            n_values += xp.where(is_present, end - begin, 0)
     work = join.work_of(step)
     work[SURVIVORS] += (n_values if join.weighted else total).sum()  # sums of weights may cancel, or leave int64
     if step.conditions:
         _, _, excluded = find_bounds(step, prefixes.values, n, join.backend)
         extension = join.extension(prefixes, step)
-        for number in range(excluded.shape[0]):
-            value, before = excluded[number], xp.ascontiguousarray(excluded[:number])
-            own = xp.zeros(N_WORK, np.int64)
+        for row_index in range(excluded.shape[0]):
+            value, before = excluded[row_index], xp.ascontiguousarray(excluded[:row_index])
+            search_work = xp.zeros(N_WORK, np.int64)
             total -= join.backend.kernels.count_common(
-                extension.kernel, prefixes.positions, 0, n, value, value, before, own
+                extension.kernel, prefixes.positions, 0, n, value, value, before, search_work
             )
-            join.record_searches(step, n, own)
+            join.record_searches(step, n, search_work)
     return total
 
 
@@ -148,31 +148,31 @@ def _count_without(prefixes: Prefixes, step: Step, absent: Absent, join: Generic
     For the latter the negated atom's arrangement takes part as one more atom. Negation depends on the presence of a row
     and not on its weight, so a virtual level, which is none of its variables, is added below.
     """
-    known = absent.terms[:-1]
+    prefix = absent.terms[:-1]
     plain = replace(step, checks=())
-    found = count_last_step(prefixes, plain, join)
-    if found is None:
+    counts = count_last_step(prefixes, plain, join)
+    if counts is None:
         return None
-    total, bound = found
-    number, batches = absent.use.atom, join.negated[absent.use.atom]
+    total, bound = counts
+    negated_atom, batches = absent.use.atom, join.negated[absent.use.atom]
     if not batches:
         return total, bound
     backend, xp = join.backend, join.backend.xp
-    columns = stacked(backend, [prefixes.values[name] for name in known if isinstance(name, str)])
-    records = [batch.records[: len(known)] for batch in batches]
-    located = backend.kernels.locate(records, [range(len(known))] * len(batches), columns)
-    with_it = replace(prefixes, layout=(*prefixes.layout, (number, len(known))))
+    columns = stacked(backend, [prefixes.values[name] for name in prefix if isinstance(name, str)])
+    records = [batch.records[: len(prefix)] for batch in batches]
+    located = backend.kernels.locate(records, [range(len(prefix))] * len(batches), columns)
+    with_it = replace(prefixes, layout=(*prefixes.layout, (negated_atom, len(prefix))))
     with_it = replace(with_it, positions=xp.ascontiguousarray(xp.concatenate([prefixes.positions, located])))
     also = replace(
-        join, uses={**join.uses, number: AtomUse(number, absent.use.key, (*absent.use.variables, ""))},
-        batches={**join.batches, number: batches}, meter=None,
+        join, uses={**join.uses, negated_atom: AtomUse(negated_atom, absent.use.key, (*absent.use.variables, ""))},
+        batches={**join.batches, negated_atom: batches}, meter=None,
     )  # fmt: skip
-    common = replace(plain, atoms=(*step.atoms, number))
+    common = replace(plain, atoms=(*step.atoms, negated_atom))
     if not any(batch.n_negative for batch in batches):
         return total - _count_proposed(with_it, common, also)[0], bound
     taken: Int64Array = xp.zeros(len(prefixes), np.int64)
     for parent, piece in also.extend(with_it, common):
-        held = presence_mask(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
-        weights = xp.where(held, 1 if piece.weights is None else piece.weights, 0)
+        is_present = presence_mask(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
+        weights = xp.where(is_present, 1 if piece.weights is None else piece.weights, 0)
         taken = join.add_by_parent(taken, parent, weights, 0)
     return total - taken, bound

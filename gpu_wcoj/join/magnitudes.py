@@ -23,8 +23,8 @@ def multiply_exactly(left: Int64Array, right: Int64Array, backend: Backend, boun
     if left.dtype != object and right.dtype != object:
         if bound is not None and bound < 1 << 63:
             return left * right
-        one, other = largest(backend, left, right)
-        if one * other < 1 << 63:
+        max_left, max_right = largest(backend, left, right)
+        if max_left * max_right < 1 << 63:
             return left * right
     product: Int64Array = as_python(backend, left) * as_python(backend, right)
     return product
@@ -56,8 +56,8 @@ def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) 
     if counts.dtype != object:
         if weights is None:
             return exact_sum(backend, counts)
-        one, other = largest(backend, counts, weights)
-        if one * other * len(counts) < 1 << 63:
+        max_count, max_weight = largest(backend, counts, weights)
+        if max_count * max_weight * len(counts) < 1 << 63:
             return numbers(backend, (counts * weights).sum())[0]
     product = (
         as_python(backend, counts) if weights is None else as_python(backend, counts) * as_python(backend, weights)

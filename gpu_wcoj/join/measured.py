@@ -24,22 +24,22 @@ class MeasuredJoin(GenericJoin):
         pieces = super().extend(prefixes, step)
         while True:
             start = now(self.backend)
-            found = next(pieces, None)
+            extended = next(pieces, None)
             gauge.seconds += now(self.backend) - start
-            if found is None:
+            if extended is None:
                 return
-            gauge.rows += len(found[1])
-            gauge.nbytes += bytes_of(found[1])
-            yield found
+            gauge.rows += len(extended[1])
+            gauge.nbytes += bytes_of(extended[1])
+            yield extended
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
         start = now(self.backend)
-        found = super()._count_last(prefixes, step)
-        if found is not None:
+        counts = super()._count_last(prefixes, step)
+        if counts is not None:
             gauge = self._gauge(step)
             gauge.prefixes += len(prefixes)
             gauge.seconds += now(self.backend) - start
-        return found
+        return counts
 
     def _gauge(self, step: Step) -> Gauge:
         return Gauge() if self.meter is None else self.meter.gauge(step.name)

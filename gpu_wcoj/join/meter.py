@@ -42,7 +42,7 @@ class Meter:
 
     Attributes
     ----------
-    number, variant
+    path_index, variant
         Index of the path in its query, and of the variant; 0 for the path itself. A full recomputation has an index of
         its own, see `gpu_wcoj.join.whole`.
     work
@@ -144,13 +144,13 @@ def sum_meters(query: DeltaQuery, meters: Iterable[Meter], backend: Backend) -> 
     }
     paths: dict[tuple[int, int], PathCounts] = {}
     for meter in runs:
-        at = meter.path_index, meter.variant
-        before = paths.get(at, PathCounts(0, 0, 0.0, {}))
+        key = meter.path_index, meter.variant
+        before = paths.get(key, PathCounts(0, 0, 0.0, {}))
         steps = dict(before.steps)
         for step in dict.fromkeys((*meter.gauges, *meter.work)):
-            own = work.get((id(meter), step), [0] * N_WORK)
-            steps[step] = steps.get(step, StepCounts()).add(own, meter.gauges.get(step, Gauge()))
-        paths[at] = PathCounts(
+            step_work = work.get((id(meter), step), [0] * N_WORK)
+            steps[step] = steps.get(step, StepCounts()).add(step_work, meter.gauges.get(step, Gauge()))
+        paths[key] = PathCounts(
             before.changes + meter.changes, before.prefixes + meter.prefixes, before.seconds + meter.seconds, steps
         )
     return JoinCounts(query, dict(sorted(paths.items())))

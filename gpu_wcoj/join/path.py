@@ -94,8 +94,8 @@ class Formula:
     @cached_property
     def makes_text(self) -> bool:
         """Return whether texts are calculated."""
-        own = self.calculation is not None and self.calculation.family == "string"
-        return own or any(one.makes_text for one in self.parts)
+        makes_text = self.calculation is not None and self.calculation.family == "string"
+        return makes_text or any(part.makes_text for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,12 @@ class Calculation:
     def __str__(self) -> str:
         if self.formula is not None:
             return f"{self.variable} = {self.shown if self.op == 'formula' else f'isnull({self.shown})'}"
-        shown = list(map(str, self.arguments))
+        operands = list(map(str, self.arguments))
         if self.op.isalpha():
-            return f"{self.variable} = {self.op}({', '.join(shown)})"
-        return f"{self.variable} = " + (f" {self.op} ".join(shown) if len(shown) > 1 else f"{self.op}{shown[0]}")
+            return f"{self.variable} = {self.op}({', '.join(operands)})"
+        return f"{self.variable} = " + (
+            f" {self.op} ".join(operands) if len(operands) > 1 else f"{self.op}{operands[0]}"
+        )
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,7 @@ class DeltaPath:
 
     def with_seeds(self, seeds: tuple[AtomUse, ...]) -> DeltaPath:
         """Return the path, and its variants, with its seeds in these orders."""
-        return replace(self, seeds=seeds, variants=tuple(replace(one, seeds=seeds) for one in self.variants))
+        return replace(self, seeds=seeds, variants=tuple(replace(variant, seeds=seeds) for variant in self.variants))
 
     def sees_after(self, use: AtomUse) -> bool:
         """Return whether an atom is seen after this tick rather than before it."""
@@ -362,10 +364,10 @@ class DeltaPath:
         (2, 3, 0)
         """
         depth = 0
-        for number, step in enumerate(self.steps, 1):
-            is_next = depth == number - 1 if step.is_lookup else step.variable in variables
+        for index, step in enumerate(self.steps, 1):
+            is_next = depth == index - 1 if step.is_lookup else step.variable in variables
             if is_next or not step.calculated.isdisjoint(variables):
-                depth = number
+                depth = index
         return depth
 
     @cached_property
@@ -434,14 +436,17 @@ class DeltaQuery:
 def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     """Split steps into parts that share no atom, condition or check, each in the given order."""
     group = list(range(len(steps)))
-    place = {step.variable: number for number, step in enumerate(steps) if not step.is_lookup}
-    place.update({name: number for number, step in enumerate(steps) for name in step.calculated})
+    place = {step.variable: index for index, step in enumerate(steps) if not step.is_lookup}
+    place.update({name: index for index, step in enumerate(steps) for name in step.calculated})
     links: list[tuple[int, int]] = []
     for i, step in enumerate(steps):
         links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
-        links.extend((i, place[other]) for other in step.spoken if other in place)
+        links.extend((i, place[name]) for name in step.spoken if name in place)
     for i, j in links:
         old, new = max(group[i], group[j]), min(group[i], group[j])
-        group = [new if own == old else own for own in group]
-    parts = (tuple(step for step, own in zip(steps, group, strict=True) if own == one) for one in sorted(set(group)))
+        group = [new if member == old else member for member in group]
+    parts = (
+        tuple(step for step, member in zip(steps, group, strict=True) if member == label)
+        for label in sorted(set(group))
+    )
     return tuple(parts)

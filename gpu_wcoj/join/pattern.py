@@ -31,15 +31,15 @@ def like(text: str, pattern: str, escape: str | None = None) -> bool | None:
     (first, n_first), *middle = pieces
     if not middle:
         return len(text) == n_first and first.match(text) is not None
-    last, n_last = middle.pop()
-    at, end = n_first, len(text) - n_last
-    if end < at or first.match(text) is None or last.match(text, end) is None:
+    last_piece, n_last = middle.pop()
+    offset, end = n_first, len(text) - n_last
+    if end < offset or first.match(text) is None or last_piece.match(text, end) is None:
         return False
     for piece, _ in middle:
-        found = piece.search(text, at, end)
-        if found is None:
+        match = piece.search(text, offset, end)
+        if match is None:
             return False
-        at = found.end()
+        offset = match.end()
     return True
 
 

@@ -56,16 +56,24 @@ def loosen(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Cond
     >>> loosen((steps[0], Step("d", (1,), (Condition("d", "<", "a"),))), "xb") is None
     True
     """
-    first, rest = steps[0], steps[1:]
-    own = {step.variable for step in steps if not step.is_lookup}
-    if first.is_lookup or first.checks or any(step.is_lookup and step.variable in own for step in rest):
+    first, remaining_steps = steps[0], steps[1:]
+    step_variables = {step.variable for step in steps if not step.is_lookup}
+    if (
+        first.is_lookup
+        or first.checks
+        or any(step.is_lookup and step.variable in step_variables for step in remaining_steps)
+    ):
         return None
-    others = frozenset(seen).union(*(step.spoken for step in rest))
-    others = others.union(str(condition.other) for condition in first.conditions if condition.textual)
-    loose = tuple(one for one in first.conditions if isinstance(one.other, str) and one.other not in others)
+    read = frozenset(seen).union(*(step.spoken for step in remaining_steps))
+    read = read.union(str(condition.other) for condition in first.conditions if condition.textual)
+    loose = tuple(
+        condition for condition in first.conditions if isinstance(condition.other, str) and condition.other not in read
+    )
     if not loose:
         return None
-    return replace(first, conditions=tuple(one for one in first.conditions if one not in loose)), loose
+    return replace(
+        first, conditions=tuple(condition for condition in first.conditions if condition not in loose)
+    ), loose
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,40 +94,40 @@ class PrefixGroups:
     starts: IndexArray
     compared: Step
 
-    def representatives(self, bare: Step, rest: Sequence[Step], join: GenericJoin) -> Prefixes:
+    def representatives(self, bare: Step, remaining_steps: Sequence[Step], join: GenericJoin) -> Prefixes:
         """Return one prefix of each group, with the values that the bare steps read."""
-        asked = frozenset[str]().union(*(step.spoken for step in (bare, *rest)))
-        found = self.prefixes.gather(self.starts[:-1], join.backend.xp)
-        values = {name: column for name, column in found.values.items() if name in asked}
-        return Prefixes(found.order, values, None, found.layout, found.positions)
+        read = frozenset[str]().union(*(step.spoken for step in (bare, *remaining_steps)))
+        firsts = self.prefixes.gather(self.starts[:-1], join.backend.xp)
+        values = {name: column for name, column in firsts.values.items() if name in read}
+        return Prefixes(firsts.order, values, None, firsts.layout, firsts.positions)
 
     def is_worth_it(self, firsts: Prefixes, bare: Step, first: Step, join: GenericJoin) -> bool:
         """Return whether the groups have few enough values, compared with the prefixes' own ranges.
 
         Waits once for a device.
         """
-        if all(one.op == "!=" for one in self.compared.conditions):
+        if all(condition.op == "!=" for condition in self.compared.conditions):
             return True
-        together, alone = estimate_values(join, firsts, bare), estimate_values(join, self.prefixes, first)
-        return numbers(join.backend, together <= MOST_VALUES * alone)[0] != 0
+        together, separate = estimate_values(join, firsts, bare), estimate_values(join, self.prefixes, first)
+        return numbers(join.backend, together <= MOST_VALUES * separate)[0] != 0
 
     def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
         """Return the sum over the prefixes of their weights times the bindings of allowed values.
 
         The result is None if int64 is too small for it.
         """
-        held: list[Value] = []
+        gathered: list[Value] = []
         n_rows = total = 0
         for piece in pieces:
-            held.append(piece)
+            gathered.append(piece)
             n_rows += len(piece[0])
             if n_rows >= ROOM:
-                found = self._total_of_values(held, join)
-                if found is None:
+                added = self._total_of_values(gathered, join)
+                if added is None:
                     return None
-                total, held, n_rows = total + found, [], 0
-        found = self._total_of_values(held, join) if held else 0
-        return None if found is None else total + found
+                total, gathered, n_rows = total + added, [], 0
+        added = self._total_of_values(gathered, join) if gathered else 0
+        return None if added is None else total + added
 
     def _total_of_values(self, pieces: Sequence[Value], join: GenericJoin) -> int | None:
         """Return `total` of some values; None if an intermediate result does not fit int64.
@@ -127,13 +135,13 @@ class PrefixGroups:
         Values that are too far apart are replaced by their ranks.
         """
         backend, xp = join.backend, join.backend.xp
-        group, value, ways = (xp.concatenate([piece[at] for piece in pieces]) for at in range(3))
-        (most,) = largest(backend, ways)
-        first, last, low, high = numbers(backend, group[0], group[-1], value.min(), value.max())
-        if most * len(ways) >= 1 << 62:
+        group, value, ways = (xp.concatenate([piece[column] for piece in pieces]) for column in range(3))
+        (max_ways,) = largest(backend, ways)
+        first, last_group, low, high = numbers(backend, group[0], group[-1], value.min(), value.max())
+        if max_ways * len(ways) >= 1 << 62:
             return None
         distinct: Int64Array | None = None
-        if (high - low + 3) * (last - first + 1) >= 1 << 62 or high + 1 >= 1 << 63 or low - 1 < -1 << 63:
+        if (high - low + 3) * (last_group - first + 1) >= 1 << 62 or high + 1 >= 1 << 63 or low - 1 < -1 << 63:
             ascending = value[backend.kernels.lexsort([value])]
             starts = backend.kernels.run_starts([ascending])
             distinct = ascending[starts]
@@ -143,41 +151,45 @@ class PrefixGroups:
         keys = (group[order] - first) * span + (value[order] - low + 1)
         ways = ways[order]
         sums = backend.kernels.exclusive_sum(ways)
-        begin, end = numbers(backend, self.starts[first], self.starts[last + 1])
+        begin, end = numbers(backend, self.starts[first], self.starts[last_group + 1])
         rows = xp.arange(begin, end)
         prefixes = self.prefixes.gather(rows, xp)
-        own = (xp.searchsorted(self.starts, rows, side="right") - 1 - first) * span
+        group_keys = (xp.searchsorted(self.starts, rows, side="right") - 1 - first) * span
         lower, upper, excluded = find_bounds(self.compared, prefixes.values, end - begin, backend)
         if len(lower) == 0:
             lower, upper = xp.full(end - begin, low, np.int64), xp.full(end - begin, high, np.int64)
         elif distinct is not None:
-            lower, upper = (xp.searchsorted(distinct, one, side) for one, side in ((lower, "left"), (upper, "right")))
+            lower, upper = (
+                xp.searchsorted(distinct, bounds, side) for bounds, side in ((lower, "left"), (upper, "right"))
+            )
             upper = upper - 1
         if distinct is not None:
             ranks = xp.minimum(xp.searchsorted(distinct, excluded), high)
             excluded = xp.where(distinct[ranks] == excluded, ranks, -1)
         lower = xp.minimum(xp.maximum(lower, low), high + 1)
         upper = xp.minimum(xp.maximum(upper, low - 1), high)
-        at = xp.searchsorted(keys, own + (lower - low + 1))
-        to = xp.maximum(at, xp.searchsorted(keys, own + (upper - low + 2)))
-        found = sums[to] - sums[at]
-        for number in range(excluded.shape[0]):
-            one = excluded[number]
-            within = (one >= lower) & (one <= upper)
-            for other in range(number):
-                within &= one != excluded[other]
-            key = own + xp.where(within, one - low + 1, 0)
+        start = xp.searchsorted(keys, group_keys + (lower - low + 1))
+        to = xp.maximum(start, xp.searchsorted(keys, group_keys + (upper - low + 2)))
+        counts = sums[to] - sums[start]
+        for row_index in range(excluded.shape[0]):
+            values = excluded[row_index]
+            within = (values >= lower) & (values <= upper)
+            for earlier in range(row_index):
+                within &= values != excluded[earlier]
+            key = group_keys + xp.where(within, values - low + 1, 0)
             place = xp.minimum(xp.searchsorted(keys, key), len(keys) - 1)
-            found = found - xp.where(within & (keys[place] == key), ways[place], 0)
-        return exact_dot(found, prefixes.weights, backend)
+            counts = counts - xp.where(within & (keys[place] == key), ways[place], 0)
+        return exact_dot(counts, prefixes.weights, backend)
 
 
-def enumerate_values(join: GenericJoin, firsts: Prefixes, bare: Step, rest: Sequence[Step]) -> Iterator[Value]:
+def enumerate_values(
+    join: GenericJoin, firsts: Prefixes, bare: Step, remaining_steps: Sequence[Step]
+) -> Iterator[Value]:
     """Yield the values of a bare step, with the numbers of bindings of the remaining steps."""
     for parent, piece in join.extend(firsts, bare):
         if len(parent) == 0:
             continue
-        ways, bound = join.count_bounded(piece, rest)
+        ways, bound = join.count_bounded(piece, remaining_steps)
         if piece.weights is not None:
             bound = None if bound is None or join.max_weight is None else bound * join.max_weight
             ways = multiply_exactly(ways, piece.weights, join.backend, bound)
@@ -214,11 +226,11 @@ def sum_by_ranges(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ...],
         return _subtract_pinned(summing, prefixes, steps)
     summing.allowance.counted += (1 + len(together.compared.conditions)) * len(prefixes)
     try:
-        found = together.total(enumerate_values(join, firsts, bare[0], bare[1:]), join)
+        total = together.total(enumerate_values(join, firsts, bare[0], bare[1:]), join)
     except OverflowError:
         return None
     summing.allowance.check(join)
-    return found
+    return total
 
 
 def _group_prefixes(
@@ -233,7 +245,7 @@ def _group_prefixes(
         starts = backend.kernels.run_starts([key[rows] for key in keys])
         prefixes = prefixes.gather(rows, backend.xp)
     starts = backend.xp.concatenate([starts, backend.xp.full(1, len(prefixes), starts.dtype)])
-    compared = tuple(one for one in first.conditions if one not in bare.conditions)
+    compared = tuple(condition for condition in first.conditions if condition not in bare.conditions)
     return PrefixGroups(prefixes, starts, replace(first, conditions=compared))
 
 
@@ -253,12 +265,12 @@ def _sum_pinned(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
     if apart.filters:
         (rows,) = positions(backend, passes(apart.filters, prefixes.values, join.ranks, backend.xp))
         prefixes = prefixes.gather(rows, backend.xp)
-    known = replace(join, uses=apart.uses(join.uses), shapes={}, work={}, _extensions={})
+    pinned_join = replace(join, uses=apart.uses(join.uses), shapes={}, work={}, _extensions={})
     try:
-        found = replace(summing, join=known).over(prefixes, apart.pinned)
+        total_pinned = replace(summing, join=pinned_join).over(prefixes, apart.pinned)
     finally:
         total = join.work_of(apart.unrestricted[-1])
-        for work in known.work.values():
+        for work in pinned_join.work.values():
             total += work
     summing.allowance.check(join)
-    return found
+    return total_pinned

@@ -131,10 +131,10 @@ class PathRunner:
         if self.execution.backend.device is not None:
             fetch_work(self.execution.backend, [self])
         total: dict[int, dict[str, Int64Array]] = {}
-        for number, counted in self.finished:
-            own = total.setdefault(number, {})
+        for path_index, counted in self.finished:
+            path_work = total.setdefault(path_index, {})
             for variable, more in counted.items():
-                own[variable] = own[variable] + more if variable in own else more
+                path_work[variable] = path_work[variable] + more if variable in path_work else more
         return total
 
     @property
@@ -147,40 +147,44 @@ class PathRunner:
     @property
     def survivors(self) -> int:
         """Upper bound of the bindings that the last tick added up, without full recomputations."""
-        followed = [steps.values() for number, steps in self.work.items() if number >= 0]
+        followed = [steps.values() for path_index, steps in self.work.items() if path_index >= 0]
         return sum(int(counted[SURVIVORS]) for steps in followed for counted in steps) + self.seeds
 
     @cached_property
     def bound_paths(self) -> list[list[BoundPath]]:
         """Per path, itself and its variants."""
-        return [[self.bind_path(one) for one in (path, *path.variants)] for path in self.query.paths]
+        return [[self.bind_path(variant) for variant in (path, *path.variants)] for path in self.query.paths]
 
-    def bind_continuation(self, number: int, rest: DeltaPath) -> BoundPath:
+    def bind_continuation(self, path_index: int, remaining_path: DeltaPath) -> BoundPath:
         """Return the continuation of a path with its arrangements."""
-        left = {use.atom for use in rest.others}
+        left = {use.atom for use in remaining_path.others}
         done = [
-            (use, arrangement) for use, arrangement in self.bound_paths[number][0].other_atoms if use.atom not in left
+            (use, arrangement)
+            for use, arrangement in self.bound_paths[path_index][0].other_atoms
+            if use.atom not in left
         ]
-        return replace(self.bind_path(rest), done=done)
+        return replace(self.bind_path(remaining_path), done=done)
 
     def bind_path(self, path: DeltaPath) -> BoundPath:
         """Return a path with its arrangements."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
-        others = [(use, self.arrangements[use.key]) for use in path.others]
-        return BoundPath(path, seeds, others, [(check.use, self.arrangements[check.use.key]) for check in path.absent])
+        other_atoms = [(use, self.arrangements[use.key]) for use in path.others]
+        return BoundPath(
+            path, seeds, other_atoms, [(check.use, self.arrangements[check.use.key]) for check in path.absent]
+        )
 
-    def is_live(self, number: int, phase: int) -> bool:
+    def is_live(self, path_index: int, phase: int) -> bool:
         """Return whether no factor of a path's term is empty, by the changes known so far."""
-        way = self.bound_paths[number][0]
+        way = self.bound_paths[path_index][0]
         return way.seeds[0].delta(phase) is not None and all(
             way.visible_batches(use, arrangement, phase) for use, arrangement in way.other_atoms
         )
 
-    def generic_join(self, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
+    def generic_join(self, path_index: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over a path's other atoms; None if some factor of the term is empty."""
-        return self.bound_join(self.bound_paths[number][variant], number, phase, variant)
+        return self.bound_join(self.bound_paths[path_index][variant], path_index, phase, variant)
 
-    def bound_join(self, way: BoundPath, number: int, phase: int, variant: int = 0) -> GenericJoin | None:
+    def bound_join(self, way: BoundPath, path_index: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over the other atoms of a bound path; see `generic_join`."""
         delta = way.seeds[0].delta(phase)
         if delta is None:
@@ -207,38 +211,38 @@ class PathRunner:
             execution.piece_rows, execution.ranks, bound, way.shapes, negated=negated, failed=self.failed,
             dictionary=execution.dictionary,
         )  # fmt: skip
-        return self._with_meter(join, number, variant) if execution.measures else join
+        return self._with_meter(join, path_index, variant) if execution.measures else join
 
-    def _with_meter(self, join: GenericJoin, number: int, variant: int) -> GenericJoin:
+    def _with_meter(self, join: GenericJoin, path_index: int, variant: int) -> GenericJoin:
         from gpu_wcoj.join.measured import with_meter
         from gpu_wcoj.join.meter import Meter
 
-        meter = Meter(number, variant, join.work)
+        meter = Meter(path_index, variant, join.work)
         self.meters.append(meter)
         return with_meter(join, meter)
 
-    def pending(self, number: int, phase: int, order: int = 0) -> IndexedZSet:
+    def pending(self, path_index: int, phase: int, order: int = 0) -> IndexedZSet:
         """Return the change that starts a path, in one of the orders of its seeds."""
-        return self.bound_paths[number][0].seeds[order].pending[phase]
+        return self.bound_paths[path_index][0].seeds[order].pending[phase]
 
-    def seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
+    def seeds_of(self, path_index: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
         """Return the rows that start a path whose term is not empty.
 
         `first` is the result of `first_variables`, if that was called.
         """
         if join.meter is not None:
             with join.meter.seeding(join.backend):
-                seeds = self._seeds_of(number, phase, join, first)
+                seeds = self._seeds_of(path_index, phase, join, first)
             join.meter.changes += len(seeds)
             return seeds
-        return self._seeds_of(number, phase, join, first)
+        return self._seeds_of(path_index, phase, join, first)
 
-    def _seeds_of(self, number: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
-        deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[number][0].seeds]
-        path, share = self.query.paths[number], self.execution.share
+    def _seeds_of(self, path_index: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
+        deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[path_index][0].seeds]
+        path, share = self.query.paths[path_index], self.execution.share
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
-            seeds = reverse_change(seeds, self.bound_paths[number][0].seeds[0].before(phase), join.backend)
+            seeds = reverse_change(seeds, self.bound_paths[path_index][0].seeds[0].before(phase), join.backend)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     @property
@@ -249,50 +253,52 @@ class PathRunner:
     @cached_property
     def _makes_text(self) -> bool:
         """True if texts are calculated: one thread then assigns their codes deterministically."""
-        return any(one.makes_text for path in self.query.paths for one in path.calculations)
+        return any(calculation.makes_text for path in self.query.paths for calculation in path.calculations)
 
     def run_paths(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Iterator[_T]:
         """Run over the seeds of these paths, in the seeds' order.
 
         Many seeds run in blocks on several threads.
         """
-        if self.begun and any(one.is_worth_it(phase) for one in self.begun.values()):
+        if self.begun and any(user.is_worth_it(phase) for user in self.begun.values()):
             numbers = yield from self._run_continuations(numbers, phase, run)
         if self.execution.measures:
             run = _count_prefixes(run)
-        live = [(number, join) for number in numbers if (join := self.generic_join(number, phase)) is not None]
+        live = [
+            (path_index, join) for path_index in numbers if (join := self.generic_join(path_index, phase)) is not None
+        ]
         threads = self.threads
         if self.execution.backend.device is not None:
-            for (number, join), first in zip(live, self._first_variables(live, phase), strict=True):
-                yield from self._run_on_device(number, phase, join, first, run)
+            for (path_id, join), first in zip(live, self._first_variables(live, phase), strict=True):
+                yield from self._run_on_device(path_id, phase, join, first, run)
             return
-        if threads == 1 or not any(self.pending(number, phase).n_rows >= SPLIT_FROM for number, _ in live):
-            for number, join in live:
-                seeds = self.seeds_of(number, phase, join)
+        if threads == 1 or not any(self.pending(path_index, phase).n_rows >= SPLIT_FROM for path_index, _ in live):
+            for path_id, join in live:
+                seeds = self.seeds_of(path_id, phase, join)
                 self.seeds += len(seeds)
-                yield from self._run_variants(number, phase, seeds, run, join)
+                yield from self._run_variants(path_id, phase, seeds, run, join)
             return
         with ThreadPoolExecutor(threads) as pool:
             seeded = list(pool.map(lambda one: (one[0], self.seeds_of(one[0], phase, one[1])), live))
         blocks: list[tuple[int, Seeds, int, int]] = []
-        for number, seeds in seeded:
+        for path_id, seeds in seeded:
             self.seeds += len(seeds)
-            most = max(
+            n_blocks = max(
                 1, min(threads * BLOCKS_PER_THREAD, len(seeds) // MIN_BLOCK_SEEDS), len(seeds) // MAX_BLOCK_SEEDS
             )
-            edges = np.linspace(0, len(seeds), most + 1).astype(int).tolist()
-            blocks.extend((number, seeds, begin, end) for begin, end in pairwise(edges))
+            edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
+            blocks.extend((path_id, seeds, begin, end) for begin, end in pairwise(edges))
 
-        def block(at: int) -> Iterator[_T]:
-            number, seeds, begin, end = blocks[at]
-            yield from self._run_variants(number, phase, seeds.part(begin, end), run)
+        def block(block_index: int) -> Iterator[_T]:
+            path_index, seeds, begin, end = blocks[block_index]
+            yield from self._run_variants(path_index, phase, seeds.part(begin, end), run)
 
         yield from in_order(block, len(blocks), threads)
 
     def _first_variables(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
         """Return the variable by which each path's seeds are sorted, with one wait for a device."""
-        paths = [self.query.paths[number] for number, _ in live]
-        deltas = [self.bound_paths[number][0].seeds[0].pending[phase] for number, _ in live]
+        paths = [self.query.paths[path_index] for path_index, _ in live]
+        deltas = [self.bound_paths[path_index][0].seeds[0].pending[phase] for path_index, _ in live]
         joins = [join for _, join in live]
         doing = "choosing an order of the seeds"
         return run_within_memory(self.execution.backend, 0, lambda _: first_variables(paths, deltas, joins), doing)
@@ -300,64 +306,68 @@ class PathRunner:
     def _run_continuations(self, numbers: Iterable[int], phase: int, run: Run[_T]) -> Generator[_T, None, list[int]]:
         """Run the paths that continue from common prefixes in this tick; return the other indices."""
         left = []
-        for number in numbers:
-            one = self.begun.get(number)
-            rows = one.rows(phase, self) if one is not None and one.is_worth_it(phase) else None
+        for path_index in numbers:
+            user = self.begun.get(path_index)
+            rows = user.rows(phase, self) if user is not None and user.is_worth_it(phase) else None
             if rows is None:
-                left.append(number)
+                left.append(path_index)
                 continue
             from gpu_wcoj.join.begun import run_continuation  # needed by few programs
 
-            yield from run_continuation(self, number, phase, rows, run)
+            yield from run_continuation(self, path_index, phase, rows, run)
         return left
 
-    def _run_on_device(self, number: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
+    def _run_on_device(self, path_index: int, phase: int, join: GenericJoin, first: str, run: Run[_T]) -> Iterator[_T]:
         """Run over a path's seeds on a device."""
-        ways = self.bound_paths[number]
-        others = (self.generic_join(number, phase, at) for at in range(1, len(ways)))
-        joins = [join, *(other for other in others if other is not None)]
-        doing = f"binding the seeds of path {number + 1}"
-        seeds = run_within_memory(join.backend, 0, lambda _: self.seeds_of(number, phase, join, first), doing)
+        ways = self.bound_paths[path_index]
+        variant_joins = (self.generic_join(path_index, phase, variant) for variant in range(1, len(ways)))
+        joins = [join, *(variant_join for variant_join in variant_joins if variant_join is not None)]
+        doing = f"binding the seeds of path {path_index + 1}"
+        seeds = run_within_memory(join.backend, 0, lambda _: self.seeds_of(path_index, phase, join, first), doing)
         self.seeds += len(seeds)
-        yield from self.run_parts(ways, joins, seeds, number, run)
-        self.finished.extend((number, own.work) for own in joins)
+        yield from self.run_parts(ways, joins, seeds, path_index, run)
+        self.finished.extend((path_index, variant_join.work) for variant_join in joins)
 
     def run_parts(
-        self, ways: Sequence[BoundPath], joins: Sequence[GenericJoin], seeds: Seeds, number: int, run: Run[_T]
+        self, ways: Sequence[BoundPath], joins: Sequence[GenericJoin], seeds: Seeds, path_index: int, run: Run[_T]
     ) -> Iterator[_T]:
         """Run over these seeds on a device, as many at a time as a piece may have rows."""
         backend = self.execution.backend
-        begin, most = 0, self.execution.piece_rows
+        begin, n_rows = 0, self.execution.piece_rows
         while begin < len(seeds):
 
             def bound(rows: int, begin: int = begin) -> tuple[int, list[Prefixes]]:
-                whole = begin == 0 and rows >= len(seeds)
-                part = seeds if whole else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
+                is_all = begin == 0 and rows >= len(seeds)
+                part = seeds if is_all else seeds.part(begin, min(len(seeds), begin + rows), backend.xp)
                 return rows, assign_seeds_to_variants([way.path for way in ways], part, joins)
 
-            most, prefixes = run_within_memory(backend, most, bound, f"binding the seeds of path {number + 1}")
-            begin += most
-            for way, own, mine in zip(ways, joins, prefixes, strict=True):
-                if len(mine):
-                    yield from run(own, mine, way.path)
+            n_rows, prefixes = run_within_memory(backend, n_rows, bound, f"binding the seeds of path {path_index + 1}")
+            begin += n_rows
+            for way, join, variant_prefixes in zip(ways, joins, prefixes, strict=True):
+                if len(variant_prefixes):
+                    yield from run(join, variant_prefixes, way.path)
 
     def _run_variants(
         self,
-        number: int,
+        path_index: int,
         phase: int,
         seeds: Seeds,
         run: Run[_T],
         first: GenericJoin | None = None,
     ) -> Iterator[_T]:
         """Run each seed along the variant of the path that proposes the fewest values first."""
-        ways = self.bound_paths[number]
+        ways = self.bound_paths[path_index]
         if first is not None and len(ways) == 1:
             prefixes = bind(ways[0].path, seeds, first)
             if len(prefixes):
                 yield from run(first, prefixes, ways[0].path)
-            self.finished.append((number, first.work))
+            self.finished.append((path_index, first.work))
             return
-        joins = [join for join in (self.generic_join(number, phase, at) for at in range(len(ways))) if join is not None]
+        joins = [
+            join
+            for join in (self.generic_join(path_index, phase, variant) for variant in range(len(ways)))
+            if join is not None
+        ]
         bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
         chosen = None
         if len(ways) > 1 and len(bound[0]):
@@ -365,11 +375,11 @@ class PathRunner:
                 join.choice(prefixes, way.path.steps[0]) for way, join, prefixes in zip(ways, joins, bound, strict=True)
             ]
             chosen = self.execution.backend.kernels.narrowest(choices)
-        for at, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
-            mine = prefixes if chosen is None else prefixes.gather(np.flatnonzero(chosen == at))
-            if len(mine):
-                yield from run(join, mine, way.path)
-            self.finished.append((number, join.work))
+        for variant_index, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
+            variant_prefixes = prefixes if chosen is None else prefixes.gather(np.flatnonzero(chosen == variant_index))
+            if len(variant_prefixes):
+                yield from run(join, variant_prefixes, way.path)
+            self.finished.append((path_index, join.work))
 
 
 def _count_prefixes(
@@ -389,13 +399,15 @@ def fetch_work(backend: Backend, joins: Iterable[PathRunner]) -> None:
     """Copy the kernels' counters of all joins to the host. Waits once for a device."""
     if backend.device is None:
         return
-    held = list(joins)
-    rows = [work for join in held for _, own in join.finished for work in own.values() if not is_host(work)]
+    runners = list(joins)
+    rows = [
+        work for join in runners for _, path_work in join.finished for work in path_work.values() if not is_host(work)
+    ]
     if not rows:
         return
     moved = iter(backend.to_host(backend.xp.stack(rows)))
-    for join in held:
+    for join in runners:
         join.finished = [
-            (number, {name: work if is_host(work) else next(moved) for name, work in own.items()})
-            for number, own in join.finished
+            (path_index, {name: work if is_host(work) else next(moved) for name, work in path_work.items()})
+            for path_index, path_work in join.finished
         ]

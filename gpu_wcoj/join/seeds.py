@@ -69,9 +69,9 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
     order = use.variables
     if first != order[0]:
         order = (first, *(name for name in order if name != first))
-        for other, its_delta in zip(path.seeds, deltas, strict=True):
-            if other.variables[0] == first:
-                use, delta = other, its_delta
+        for use_in_order, its_delta in zip(path.seeds, deltas, strict=True):
+            if use_in_order.variables[0] == first:
+                use, delta = use_in_order, its_delta
     matrix = delta.matrix
     weights = delta.weight_column() if join.weighted else None
     if use is not path.seed:
@@ -89,10 +89,10 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
         matrix = stacked(backend, [columns[place.index(row)] for row in range(len(place))])
     if path.seed_conditions:
         values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
-        (kept,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
-        if len(kept) < len(delta):
-            matrix = backend.xp.ascontiguousarray(matrix[:, kept])
-            weights = None if weights is None else weights[kept]
+        (passing,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
+        if len(passing) < len(delta):
+            matrix = backend.xp.ascontiguousarray(matrix[:, passing])
+            weights = None if weights is None else weights[passing]
     return Seeds(order, matrix, weights)
 
 
@@ -124,16 +124,16 @@ def reverse_change(seeds: Seeds, before: tuple[IndexedZSet, ...], backend: Backe
     if before and len(seeds):
         old = weights_of_rows(before, range(len(seeds.matrix)), seeds.matrix, backend)
     change = (old > 0).astype(np.int64) - (old + seeds.weights > 0)
-    (kept,) = positions(backend, change != 0)
-    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, kept]), change[kept])
+    (changed,) = positions(backend, change != 0)
+    return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, changed]), change[changed])
 
 
 def drop_dead(prefixes: Prefixes, alive: BoolArray, backend: Backend) -> Prefixes:
     """Return the prefixes that are alive."""
     if backend.device is None and alive.all():
         return prefixes
-    (kept,) = positions(backend, alive)
-    return prefixes if len(kept) == len(alive) else prefixes.gather(kept, backend.xp)
+    (present,) = positions(backend, alive)
+    return prefixes if len(present) == len(alive) else prefixes.gather(present, backend.xp)
 
 
 def locate_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Prefixes, BoolArray | None]:
@@ -144,8 +144,8 @@ def locate_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Pref
     """
     records: list[tuple[object, ...]] = []
     columns_of: list[tuple[int, ...]] = []
-    for number, depth, columns in path.binding:
-        for batch in join.batches[number]:
+    for atom, depth, columns in path.binding:
+        for batch in join.batches[atom]:
             records.append(batch.records[:depth])
             columns_of.append(columns)
     backend = join.backend
@@ -153,28 +153,28 @@ def locate_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Pref
     located = backend.kernels.locate(records, columns_of, matrix)
     needed = {name: matrix[row] for row, name in enumerate(path.seed.variables) if name in join.needed}
     if len(seeds) == 1 and weights is None and backend.device is None and not path.seed_checks:
-        alone = _bind_single_seed(path, order, needed, located, join)
-        if alone is not None:
-            return alone, None
+        single = _bind_single_seed(path, order, needed, located, join)
+        if single is not None:
+            return single, None
     alive = None
     rows: list[int] = []
     layout: list[tuple[int, int]] = []
-    at = 0
-    for number, depth, _ in path.binding:
-        batches = join.batches[number]
-        own = located[at : at + len(batches)]
-        if depth < len(join.uses[number].variables):
-            layout.append((number, depth))
-            rows.extend(range(at, at + len(batches)))
-            held = (own[0] if len(batches) == 1 else own.max(axis=0)) >= 0
+    offset = 0
+    for atom, depth, _ in path.binding:
+        batches = join.batches[atom]
+        atom_positions = located[offset : offset + len(batches)]
+        if depth < len(join.uses[atom].variables):
+            layout.append((atom, depth))
+            rows.extend(range(offset, offset + len(batches)))
+            is_present = (atom_positions[0] if len(batches) == 1 else atom_positions.max(axis=0)) >= 0
         else:
-            weight = sum_of_weights(batches, own, backend)
-            held = weight != 0
+            weight = sum_of_weights(batches, atom_positions, backend)
+            is_present = weight != 0
             if join.weighted:
                 assert weights is not None
                 weights = weights * weight
-        alive = held if alive is None else alive & held
-        at += len(batches)
+        alive = is_present if alive is None else alive & is_present
+        offset += len(batches)
     if len(rows) < len(located):
         located = stacked(backend, [located[row] for row in rows]) if rows else located[:0]
     if path.seed_checks:
@@ -201,11 +201,11 @@ def _assign_seeds(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Gene
     alive: BoolArray | None = masks[0]
     if len(paths) == 1:
         return [bound[0] if alive is None else drop_dead(bound[0], alive, backend)]
-    choices = [join.choice(own, path.steps[0]) for path, join, own in zip(paths, joins, bound, strict=True)]
+    choices = [join.choice(prefixes, path.steps[0]) for path, join, prefixes in zip(paths, joins, bound, strict=True)]
     chosen = backend.kernels.narrowest(choices)
-    ours = [chosen == at if alive is None else (chosen == at) & alive for at in range(len(paths))]
-    mine = positions(backend, *ours)
-    return [own.take(rows, backend.xp) for own, rows in zip(bound, mine, strict=True)]
+    ours = [chosen == variant if alive is None else (chosen == variant) & alive for variant in range(len(paths))]
+    variant_rows = positions(backend, *ours)
+    return [prefixes.take(rows, backend.xp) for prefixes, rows in zip(bound, variant_rows, strict=True)]
 
 
 def _bind_single_seed(
@@ -215,18 +215,18 @@ def _bind_single_seed(
 
     A fast path, as a tick of one row spends its time in such steps.
     """
-    found = located[:, 0].tolist()
+    row_positions = located[:, 0].tolist()
     layout: list[tuple[int, int]] = []
-    at = 0
-    for number, depth, _ in path.binding:
-        if depth == len(join.uses[number].variables):
+    offset = 0
+    for atom, depth, _ in path.binding:
+        if depth == len(join.uses[atom].variables):
             return None
-        layout.append((number, depth))
-        end = at + len(join.batches[number])
-        if max(found[at:end]) < 0:
+        layout.append((atom, depth))
+        end = offset + len(join.batches[atom])
+        if max(row_positions[offset:end]) < 0:
             located, needed = located[:, :0], {name: column[:0] for name, column in needed.items()}
             return Prefixes(order, needed, None, (), located)
-        at = end
+        offset = end
     return Prefixes(order, needed, None, tuple(layout), located)
 
 
@@ -242,22 +242,22 @@ def first_variables(
         path.sort_first[0] if len(delta) > SORTED_FROM and path.sort_first else path.seed.variables[0]
         for path, delta in zip(paths, deltas, strict=True)
     ]
-    asked: list[tuple[int, tuple[str, ...], Int64Array]] = []
-    for at, (path, delta, join) in enumerate(zip(paths, deltas, joins, strict=True)):
+    samples: list[tuple[int, tuple[str, ...], Int64Array]] = []
+    for path_index, (path, delta, join) in enumerate(zip(paths, deltas, joins, strict=True)):
         if len(delta) > SAMPLED_FROM and len(path.sort_first) > 1:
             names, counts = _count_sample_children(path, delta, join)
             if names:
-                asked.append((at, names, counts))
-    if not asked:
+                samples.append((path_index, names, counts))
+    if not samples:
         return firsts
     backend = joins[0].backend
-    counted = asked[0][2] if len(asked) == 1 else backend.xp.concatenate([counts for _, _, counts in asked])
-    found = iter(backend.to_host(counted).tolist())
-    for at, names, _ in asked:
-        width = dict.fromkeys(paths[at].sort_first, 0)
+    counted = samples[0][2] if len(samples) == 1 else backend.xp.concatenate([counts for _, _, counts in samples])
+    widths = iter(backend.to_host(counted).tolist())
+    for path_index, names, _ in samples:
+        width = dict.fromkeys(paths[path_index].sort_first, 0)
         for name in names:
-            width[name] += next(found)
-        firsts[at] = max(paths[at].sort_first, key=lambda name, width=width: width[name])  # type: ignore[misc]
+            width[name] += next(widths)
+        firsts[path_index] = max(paths[path_index].sort_first, key=lambda name, width=width: width[name])  # type: ignore[misc]
     return firsts
 
 
@@ -268,11 +268,11 @@ def _count_sample_children(
     backend = join.backend
     names: list[str] = []
     levels: list[tuple[Level, ...]] = []
-    for number, use in join.uses.items():
+    for atom, use in join.uses.items():
         name, *below = use.variables
         if name in path.sort_first and below and below[0] not in path.seed.variables:
-            names.extend([name] * len(join.batches[number]))
-            levels.extend(batch.levels[:2] for batch in join.batches[number])
+            names.extend([name] * len(join.batches[atom]))
+            levels.extend(batch.levels[:2] for batch in join.batches[atom])
     columns_of = [(path.seed.variables.index(name),) for name in names]
     sample = backend.xp.ascontiguousarray(delta.matrix[:, :: max(1, len(delta) // SAMPLE)])
     return tuple(names), backend.kernels.count_children(levels, columns_of, sample)

@@ -48,16 +48,16 @@ def shape_of(
         n_rows += n_batches[atom]
     rows: list[int] = []
     out_rows: list[int] = []
-    first, last, shared = [0], [], []
+    first, ends_atom, shared = [0], [], []
     new_layout: list[tuple[int, int]] = []
     n_new_rows = 0
     for atom in step.atoms:
         use, bound = uses[atom], depth.get(atom, 0)
         ends = bound + 1 == len(use.variables)
-        rows.extend(first_row[atom] + number if bound else -1 for number in range(n_batches[atom]))
-        out_rows.extend(-1 if ends else n_new_rows + number for number in range(n_batches[atom]))
+        rows.extend(first_row[atom] + batch if bound else -1 for batch in range(n_batches[atom]))
+        out_rows.extend(-1 if ends else n_new_rows + batch for batch in range(n_batches[atom]))
         first.append(len(rows))
-        last.append(ends)
+        ends_atom.append(ends)
         shared.append(newest not in use.variables[:bound])
         if not ends:
             new_layout.append((atom, bound + 1))
@@ -67,4 +67,4 @@ def shape_of(
         if atom not in step.atoms:
             new_layout.append((atom, bound))
             kept_rows.extend(range(first_row[atom], first_row[atom] + n_batches[atom]))
-    return ExtensionShape((first, last, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))
+    return ExtensionShape((first, ends_atom, shared, rows, out_rows), tuple(new_layout), n_new_rows, tuple(kept_rows))

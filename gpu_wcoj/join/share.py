@@ -54,24 +54,24 @@ class Share:
             if family is None:
                 continue
             values = seeds.matrix[use.key.order.index(column)]
-            own = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
-            mixed = _mix_bits(mixed * np.uint64(0x9E3779B97F4A7C15) + own, xp)
-        (kept,) = positions(backend, mixed % np.uint64(self.n_shares) == np.uint64(self.index))
-        if len(kept) == len(seeds):
+            hashes = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
+            mixed = _mix_bits(mixed * np.uint64(0x9E3779B97F4A7C15) + hashes, xp)
+        (in_share,) = positions(backend, mixed % np.uint64(self.n_shares) == np.uint64(self.index))
+        if len(in_share) == len(seeds):
             return seeds
-        weights = None if seeds.weights is None else seeds.weights[kept]
-        return Seeds(seeds.order, xp.ascontiguousarray(seeds.matrix[:, kept]), weights)
+        weights = None if seeds.weights is None else seeds.weights[in_share]
+        return Seeds(seeds.order, xp.ascontiguousarray(seeds.matrix[:, in_share]), weights)
 
     def _text_hashes(self, family: str) -> _UInt64Array:
         """Return a hash of each code's value; only hashes of new values are computed."""
         dictionary = self.dictionaries[family]
-        known = self._hashes.get(family, np.empty(0, np.uint64))[: len(dictionary)]
-        if len(known) < len(dictionary):
-            values = dictionary.decode(np.arange(len(known), len(dictionary))).to_pylist()
+        hashes = self._hashes.get(family, np.empty(0, np.uint64))[: len(dictionary)]
+        if len(hashes) < len(dictionary):
+            values = dictionary.decode(np.arange(len(hashes), len(dictionary))).to_pylist()
             fresh = [zlib.crc32(value.encode() if isinstance(value, str) else value) for value in values]
-            known = np.concatenate([known, np.array(fresh, np.uint64)])
-        self._hashes[family] = known
-        return known
+            hashes = np.concatenate([hashes, np.array(fresh, np.uint64)])
+        self._hashes[family] = hashes
+        return hashes
 
 
 def _mix_bits(values: Any, xp: Any) -> Any:

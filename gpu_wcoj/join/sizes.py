@@ -23,15 +23,15 @@ def estimate_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
     rows = xp.arange(0, len(prefixes), max(1, len(prefixes) // N_SAMPLED))
     sample = prefixes.gather(rows, xp)
     lower, upper, _ = find_bounds(step, sample.values, len(rows), join.backend)
-    least = xp.full(len(rows), np.iinfo(np.int64).max, np.int64)
-    at, first = 0, dict[int, tuple[int, int]]()
+    min_widths = xp.full(len(rows), np.iinfo(np.int64).max, np.int64)
+    offset, first = 0, dict[int, tuple[int, int]]()
     for atom, depth in sample.layout:
-        first[atom] = at, depth
-        at += len(join.batches[atom])
+        first[atom] = offset, depth
+        offset += len(join.batches[atom])
     for atom in step.atoms:
-        at, depth = first.get(atom, (0, 0))
+        offset, depth = first.get(atom, (0, 0))
         levels = [batch.levels[depth] for batch in join.batches[atom]]
-        places = range(at, at + len(levels))
-        found = join.backend.kernels.widths(levels, places, sample.positions, lower, upper)
-        least = xp.minimum(least, found)
-    return least.sum() * (len(prefixes) / len(rows))
+        places = range(offset, offset + len(levels))
+        widths = join.backend.kernels.widths(levels, places, sample.positions, lower, upper)
+        min_widths = xp.minimum(min_widths, widths)
+    return min_widths.sum() * (len(prefixes) / len(rows))

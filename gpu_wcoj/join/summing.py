@@ -51,8 +51,8 @@ MAX_TOTAL_WEIGHT = 1 << 62
 
 def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
     """Return the join for `Summing`: weighted, also for sets, and without values for the head."""
-    most = join.max_weight if join.weighted else 1
-    return replace(join, weighted=True, needed=path.compared, max_weight=most)
+    max_weight = join.max_weight if join.weighted else 1
+    return replace(join, weighted=True, needed=path.compared, max_weight=max_weight)
 
 
 def sum_bindings(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
@@ -80,20 +80,20 @@ def may_sum(path: DeltaPath) -> bool:
     >>> may_sum(DeltaPath((uses[0],), (uses[1], uses[3]), (), (Step("c", (1, 3)),)))
     False
     """
-    depth = {number: bound for number, bound, _ in path.binding}
+    depth = {atom: bound for atom, bound, _ in path.binding}
     uses = {use.atom: use for use in path.others}
     order = set(path.seed.variables)
-    for number, step in enumerate(path.steps):
-        rest = path.steps[number:]
+    for index, step in enumerate(path.steps):
+        remaining_steps = path.steps[index:]
         left = [(uses[atom], bound) for atom, bound in depth.items() if bound < len(uses[atom].variables)]
         seen = {name for use, bound in left for name in use.variables[:bound]}
-        if not seen.union(*(one.spoken for one in rest)).issuperset(order):
+        if not seen.union(*(step.spoken for step in remaining_steps)).issuperset(order):
             return True
-        if len(rest) > 1 and any(one.conditions for one in rest):
+        if len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
             from gpu_wcoj.join.ranged import strip_conditions  # needed by few programs
 
-            bare, _ = strip_conditions(rest, order, seen)
-            if not seen.union(*(one.spoken for one in bare)).issuperset(order):
+            bare, _ = strip_conditions(remaining_steps, order, seen)
+            if not seen.union(*(step.spoken for step in bare)).issuperset(order):
                 return True
         for atom in step.atoms:
             depth[atom] = depth.get(atom, 0) + 1
@@ -140,10 +140,10 @@ def cost_of(join: GenericJoin) -> int:
 
     Values of a single atom are counted without being read.
     """
-    held = list(join.work.values())
+    counters = list(join.work.values())
     kinds = (PROPOSALS, PROBES, MARKS, RANKED)
-    counted = numbers(join.backend, *(work[kind] for work in held for kind in kinds))
-    steps = zip(*(counted[at :: len(kinds)] for at in range(len(kinds))), strict=True)
+    counted = numbers(join.backend, *(work[kind] for work in counters for kind in kinds))
+    steps = zip(*(counted[kind_index :: len(kinds)] for kind_index in range(len(kinds))), strict=True)
     return sum(
         proposed + RANK * ranked + (probes - ranked) * (1 if marks else SEARCH)
         for proposed, probes, marks, ranked in steps
@@ -172,8 +172,8 @@ class Summing:
 
     def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return `total` after merging prefixes that are equal for the steps."""
-        rest = tuple(steps)
-        return sum(self.total(own, rest) for own in self.merge_equal(prefixes, rest))
+        remaining_steps = tuple(steps)
+        return sum(self.total(merged, remaining_steps) for merged in self.merge_equal(prefixes, remaining_steps))
 
     def merge_equal(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge prefixes that are equal for the steps, if that pays."""
@@ -186,29 +186,33 @@ class Summing:
         join, backend = self.join, self.join.backend
         if len(prefixes) == 0:
             return 0
-        rest = tuple(steps)
-        if len(rest) == 2 and self.of_sets and rest[1].conditions:
+        remaining_steps = tuple(steps)
+        if len(remaining_steps) == 2 and self.of_sets and remaining_steps[1].conditions:
             from gpu_wcoj.join.twins import count_twin_pairs  # needed by few programs
 
-            if (ways := count_twin_pairs(join, prefixes, *rest)) is not None:
+            if (ways := count_twin_pairs(join, prefixes, *remaining_steps)) is not None:
                 self.allowance.check(join)
                 return ways
-        is_whole = len(rest) < 2 or rest[0].is_lookup or len(independent(rest)) == 1
-        if is_whole and len(rest) > 1 and (ways := self._sum_by_ranges(prefixes, rest)) is not None:
+        is_whole = len(remaining_steps) < 2 or remaining_steps[0].is_lookup or len(independent(remaining_steps)) == 1
+        if (
+            is_whole
+            and len(remaining_steps) > 1
+            and (ways := self._sum_by_ranges(prefixes, remaining_steps)) is not None
+        ):
             return ways
-        if len(rest) < 2 or not is_whole:
-            if len(rest) == 1 and not can_count_last_step(rest[0], len(prefixes)):
-                return sum(self._sum_weights(piece) for piece in self._bind(prefixes, rest[0]))
-            before = cost_of(join) if len(rest) == 1 and backend.device is None else 0
-            counts, _ = join.count_bounded(prefixes, rest)
+        if len(remaining_steps) < 2 or not is_whole:
+            if len(remaining_steps) == 1 and not can_count_last_step(remaining_steps[0], len(prefixes)):
+                return sum(self._sum_weights(piece) for piece in self._bind(prefixes, remaining_steps[0]))
+            before = cost_of(join) if len(remaining_steps) == 1 and backend.device is None else 0
+            counts, _ = join.count_bounded(prefixes, remaining_steps)
             self.allowance.check(join)
-            if len(rest) == 1 and backend.device is None:
+            if len(remaining_steps) == 1 and backend.device is None:
                 rows, cost = self._last_step
                 self._last_step = rows + len(prefixes), cost + cost_of(join) - before
             return exact_dot(counts, prefixes.weights, backend)
         total = 0
-        for piece in self._bind_and_merge(prefixes, rest):
-            total += self.total(piece, rest[1:])
+        for piece in self._bind_and_merge(prefixes, remaining_steps):
+            total += self.total(piece, remaining_steps[1:])
         return total
 
     def _sum_by_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
@@ -235,25 +239,25 @@ class Summing:
 
     def _bind_and_merge(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> Iterator[Prefixes]:
         """Bind the first step; merge prefixes that are equal for the others, within the buffer."""
-        rest = steps[1:]
-        held: list[Prefixes] = []
-        n_rows, most = 0, FIRST_ROOM
+        remaining_steps = steps[1:]
+        gathered: list[Prefixes] = []
+        n_rows, room = 0, FIRST_ROOM
         for piece in self._bind(prefixes, steps[0]):
-            if len(rest) in self._distinct or self._reads_all(piece, rest):
+            if len(remaining_steps) in self._distinct or self._reads_all(piece, remaining_steps):
                 yield piece
                 continue
-            held.append(_drop_unread(piece, rest))
+            gathered.append(_drop_unread(piece, remaining_steps))
             n_rows += len(piece)
-            if n_rows >= most:
-                most = ROOM
-                merged = self.merge_pieces(held, rest)
+            if n_rows >= room:
+                room = ROOM
+                merged = self.merge_pieces(gathered, remaining_steps)
                 if len(merged) > 1 or len(merged[0]) > ROOM // 2:
                     yield from merged
-                    held, n_rows = [], 0
+                    gathered, n_rows = [], 0
                 else:
-                    held, n_rows = merged, len(merged[0])
-        if held:
-            yield from self.merge_pieces(held, rest)
+                    gathered, n_rows = merged, len(merged[0])
+        if gathered:
+            yield from self.merge_pieces(gathered, remaining_steps)
 
     def _bind(self, prefixes: Prefixes, step: Step) -> Iterator[Prefixes]:
         """Bind a step; yield the prefixes in pieces."""
@@ -282,27 +286,27 @@ class Summing:
         if sum(map(self._max_sum, pieces)) > MAX_TOTAL_WEIGHT:
             self._distinct.add(len(steps))
             return pieces
-        whole = pieces[0]
+        merged = pieces[0]
         if len(pieces) > 1:
-            whole = Prefixes(
-                whole.order,
-                {name: xp.concatenate([piece.values[name] for piece in pieces]) for name in whole.values},
+            merged = Prefixes(
+                merged.order,
+                {name: xp.concatenate([piece.values[name] for piece in pieces]) for name in merged.values},
                 xp.concatenate([_weights(piece, xp) for piece in pieces]),
-                whole.layout,
+                merged.layout,
                 xp.concatenate([piece.positions for piece in pieces], axis=1),
             )
-        keys = self._keys(whole)
+        keys = self._keys(merged)
         if not keys:
-            return [_merge_all(whole, exact_sum(backend, _weights(whole, xp)), xp)]
+            return [_merge_all(merged, exact_sum(backend, _weights(merged, xp)), xp)]
         if self._estimate_distinct(keys) > n * self._max_distinct(steps):
             self._distinct.add(len(steps))
             return pieces
         self.allowance.sorted_rows += n
         rows = backend.kernels.lexsort(keys)
         starts = backend.kernels.run_starts([key[rows] for key in keys])
-        sums = backend.kernels.segment_sums(_weights(whole, xp)[rows], starts)
-        found = whole.gather(rows[starts], xp)
-        return [Prefixes(found.order, found.values, sums, found.layout, found.positions)]
+        sums = backend.kernels.segment_sums(_weights(merged, xp)[rows], starts)
+        distinct = merged.gather(rows[starts], xp)
+        return [Prefixes(distinct.order, distinct.values, sums, distinct.layout, distinct.positions)]
 
     def _is_expensive(self, steps: tuple[Step, ...]) -> bool:
         """Return whether the steps may cost more than merging prefixes does.
@@ -325,14 +329,14 @@ class Summing:
 
     def _max_sum(self, piece: Prefixes) -> float:
         """Return an upper bound of weight sums of these prefixes, times a weight of each other atom."""
-        most = self.join.max_weight
-        if most is None:
+        max_weight = self.join.max_weight
+        if max_weight is None:
             return math.inf
         if piece.weights is None:
-            return len(piece) * most
-        if most == 1:
+            return len(piece) * max_weight
+        if max_weight == 1:
             return exact_sum(self.join.backend, piece.weights)
-        return largest(self.join.backend, piece.weights)[0] * len(piece) * most
+        return largest(self.join.backend, piece.weights)[0] * len(piece) * max_weight
 
     def _keys(self, prefixes: Prefixes) -> list[Int64Array]:
         """Return the columns that tell prefixes apart.
@@ -340,14 +344,14 @@ class Summing:
         Positions in atoms without the newest variable come first, so that ranges are shared.
         """
         shared: list[Int64Array] = []
-        others: list[Int64Array] = []
-        at = 0
+        unshared: list[Int64Array] = []
+        row = 0
         for atom, bound in prefixes.layout:
-            own = shared if prefixes.order[-1] not in self.join.uses[atom].variables[:bound] else others
+            keys = shared if prefixes.order[-1] not in self.join.uses[atom].variables[:bound] else unshared
             for _ in self.join.batches[atom]:
-                own.append(prefixes.positions[at])
-                at += 1
-        return [*shared, *others, *prefixes.values.values()]
+                keys.append(prefixes.positions[row])
+                row += 1
+        return [*shared, *unshared, *prefixes.values.values()]
 
     def _estimate_distinct(self, keys: Sequence[Int64Array]) -> float:
         """Estimate the number of distinct rows, by empty slots of a hash table."""
@@ -361,10 +365,10 @@ class Summing:
 
 def _drop_unread(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
     """Return the prefixes with only the values that the steps read."""
-    asked = frozenset[str]().union(*(step.spoken for step in steps))
-    if asked.issuperset(prefixes.values):
+    read = frozenset[str]().union(*(step.spoken for step in steps))
+    if read.issuperset(prefixes.values):
         return prefixes
-    values = {name: column for name, column in prefixes.values.items() if name in asked}
+    values = {name: column for name, column in prefixes.values.items() if name in read}
     return Prefixes(prefixes.order, values, prefixes.weights, prefixes.layout, prefixes.positions)
 
 

@@ -64,18 +64,18 @@ class SymmetricCount:
     def __post_init__(self) -> None:
         several, once, within = dict[int, DeltaPath](), dict[int, DeltaPath](), dict[int, DeltaPath]()
         paths = self.join.query.paths
-        for at, (orbit, taken) in enumerate(zip(self.symmetry.orbits, self.symmetry.taken, strict=True)):
-            others = [atom for atom in orbit if atom != taken]
-            path = _with_after(paths[taken], self.symmetry.after(at))
-            (several if others else once)[taken] = path
-            if others:
-                within[taken + len(paths)] = self._replace_by_changes(path, others)
-                self._links.append((path.seed.key, _links(path, others)))
+        for orbit_index, (orbit, taken) in enumerate(zip(self.symmetry.orbits, self.symmetry.taken, strict=True)):
+            other_atoms = [atom for atom in orbit if atom != taken]
+            path = _with_after(paths[taken], self.symmetry.after(orbit_index))
+            (several if other_atoms else once)[taken] = path
+            if other_atoms:
+                within[taken + len(paths)] = self._replace_by_changes(path, other_atoms)
+                self._links.append((path.seed.key, _links(path, other_atoms)))
         self._multiple, self._once, self._within = map(self._partial_join, (several, once, within))
 
     def count(self, phase: int) -> int:
         """Return the result of `IncrementalGenericJoin.count`."""
-        if all(one.delta(phase) is None for one in self.join.positive):
+        if all(arrangement.delta(phase) is None for arrangement in self.join.positive):
             return 0
         order, execution = self.symmetry.order, self.join.execution
         total = order * self._count_part(self._multiple, phase, order) + self._count_part(self._once, phase, 1)
@@ -101,28 +101,32 @@ class SymmetricCount:
         if batch is None or batch.n_rows > MAX_COMPARED_ROWS or batch.backend.device is not None:
             return batch is not None
         values = [set(row.tolist()) for row in batch.matrix]
-        return not any(values[one].isdisjoint(values[other]) for one, other in links)
+        return not any(values[first_level].isdisjoint(values[second_level]) for first_level, second_level in links)
 
     def _count_part(self, share: _PartialJoin, phase: int, times: int) -> int:
         if not share.path_indices:
             return 0
-        join, whole = share.join, self.join
+        join, full_join = share.join, self.join
         join.begin()
-        found = join.count(phase)
-        whole.finished.extend((share.path_indices[number], own) for number, own in join.finished)
+        count = join.count(phase)
+        full_join.finished.extend(
+            (share.path_indices[path_index], path_work) for path_index, path_work in join.finished
+        )
         for meter in join.meters:
             meter.path_index = share.path_indices[meter.path_index]
-            whole.meters.append(meter)
-        whole.seeds += times * join.seeds
-        whole.weight_bound = max(whole.weight_bound, times * join.weight_bound)
-        whole.magnitude += times * join.magnitude
-        return found
+            full_join.meters.append(meter)
+        full_join.seeds += times * join.seeds
+        full_join.weight_bound = max(full_join.weight_bound, times * join.weight_bound)
+        full_join.magnitude += times * join.magnitude
+        return count
 
     def _replace_by_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
         """Return the path, and its variants, with changes in place of these atoms."""
-        others = tuple(self._change_use(use) if use.atom in atoms else use for use in path.others)
+        other_atoms = tuple(self._change_use(use) if use.atom in atoms else use for use in path.others)
         return replace(
-            path, others=others, variants=tuple(self._replace_by_changes(one, atoms) for one in path.variants)
+            path,
+            others=other_atoms,
+            variants=tuple(self._replace_by_changes(variant, atoms) for variant in path.variants),
         )
 
     def _change_use(self, use: AtomUse) -> AtomUse:
@@ -133,23 +137,23 @@ class SymmetricCount:
 
     def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
         query = replace(self.join.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
-        held = {**self.join.arrangements, **self._changes}
-        return _PartialJoin(IncrementalGenericJoin(query, held, self.join.execution), tuple(paths))
+        arrangements = {**self.join.arrangements, **self._changes}
+        return _PartialJoin(IncrementalGenericJoin(query, arrangements, self.join.execution), tuple(paths))
 
 
 def _with_after(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
     """Return the path, and its variants, seeing these atoms after the tick and others before it."""
-    return replace(path, after=after, variants=tuple(_with_after(one, after) for one in path.variants))
+    return replace(path, after=after, variants=tuple(_with_after(variant, after) for variant in path.variants))
 
 
 def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
     """Return the levels of a path's seed that hold its variables, and those of these atoms."""
-    found = set()
+    links = set()
     for use in path.others:
         for column, name in zip(use.key.order, use.variables, strict=True):
             if use.atom in atoms and name in path.seed.variables:
-                found.add((path.seed.variables.index(name), path.seed.key.order.index(column)))
-    return tuple(sorted(found))
+                links.add((path.seed.variables.index(name), path.seed.key.order.index(column)))
+    return tuple(sorted(links))
 
 
 def _state_key(key: ArrangementKey) -> ArrangementKey:

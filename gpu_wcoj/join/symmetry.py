@@ -35,5 +35,5 @@ class Symmetry:
         ([2], [0, 1, 2, 5])
         """
         before = [atom for orbit in self.orbits[:orbit_index] for atom in orbit]
-        others = [atom for atom in self.orbits[orbit_index] if atom != self.taken[orbit_index]]
-        return frozenset([*before, *others[1:]])
+        other_atoms = [atom for atom in self.orbits[orbit_index] if atom != self.taken[orbit_index]]
+        return frozenset([*before, *other_atoms[1:]])

@@ -106,20 +106,20 @@ class _Traced(Summing):
         if len(prefixes) and depth.places is None:
             _, depth.places = group_key(prefixes, steps, self.join)
             read = {atom for step in steps for atom in step.atoms}
-            own = [(self.join.batches[atom], bound) for atom, bound in prefixes.layout if atom in read]
-            if depth.places is not None and len(own) == 1:
-                ((batches, bound),) = own
+            prefix_batches = [(self.join.batches[atom], bound) for atom, bound in prefixes.layout if atom in read]
+            if depth.places is not None and len(prefix_batches) == 1:
+                ((batches, bound),) = prefix_batches
                 depth.below = sum(len(batch.values[bound]) for batch in batches)
-        found = super().total(prefixes, steps)
+        total = super().total(prefixes, steps)
         self._charge_to(outer)
-        return found
+        return total
 
     def _charge_to(self, depth: int) -> None:
         """Charge the work since the last call to the previous depth, and continue at `depth`."""
         now = self.allowance.cost(self.join), self.allowance.rows
-        own = self.depths.setdefault(self._depth, _Depth())
-        own.cost += now[0] - self._mark[0]
-        own.rows += now[1] - self._mark[1]
+        depth_measured = self.depths.setdefault(self._depth, _Depth())
+        depth_measured.cost += now[0] - self._mark[0]
+        depth_measured.rows += now[1] - self._mark[1]
         self._depth, self._mark = depth, now
         self.depths.setdefault(depth, _Depth())
 
@@ -225,28 +225,28 @@ def compare_costs(trials: Mapping[int, Trial], worth: float, only_cheapest: bool
         Whether only the cheapest path matters. Then no larger sample is drawn if that would cost much of what the path
         does.
     """
-    least = {number: trial.seed_cost for number, trial in trials.items()}
+    seed_costs = {path_index: trial.seed_cost for path_index, trial in trials.items()}
     costs: dict[int, float] = {}
-    left = sorted(trials, key=least.__getitem__)
+    left = sorted(trials, key=seed_costs.__getitem__)
     for draws in DRAWS:
         more = []
-        for number in left:
-            if min(costs.values(), default=float("inf")) < least[number]:
+        for path_id in left:
+            if min(costs.values(), default=float("inf")) < seed_costs[path_id]:
                 continue  # another path costs less in total than this one's seeds
-            if trials[number].draw(draws):
-                more.append(number)
-            costs[number] = trials[number].cost
-        most = FAR * min(worth, *costs.values())
-        left = [number for number in more if costs[number] <= most]
+            if trials[path_id].draw(draws):
+                more.append(path_id)
+            costs[path_id] = trials[path_id].cost
+        max_cost = FAR * min(worth, *costs.values())
+        left = [path_index for path_index in more if costs[path_index] <= max_cost]
         if only_cheapest:
-            left = [number for number in left if not trials[number].is_expensive(draws)]
+            left = [path_index for path_index in left if not trials[path_index].is_expensive(draws)]
             left = left if len(left) > 1 else []
-    for number in sorted(trials.keys() - costs.keys(), key=least.__getitem__):
-        if least[number] < min(costs.values()):  # larger samples have raised the other estimates
-            trials[number].draw(DRAWS[0])
-            costs[number] = trials[number].cost
+    for path_id in sorted(trials.keys() - costs.keys(), key=seed_costs.__getitem__):
+        if seed_costs[path_id] < min(costs.values()):  # larger samples have raised the other estimates
+            trials[path_id].draw(DRAWS[0])
+            costs[path_id] = trials[path_id].cost
         else:
-            costs[number] = least[number]
+            costs[path_id] = seed_costs[path_id]
     return costs
 
 
@@ -254,22 +254,22 @@ def _draw_rows(path: DeltaPath, batches: Sequence[IndexedZSet]) -> tuple[list[In
     """Return rows that are distinct for the steps, by seed variables, and their total number."""
     seen = read_seed_variables(path)
     for use, batch in zip(path.seeds, batches, strict=True):
-        level = next((at for at in range(len(seen), 0, -1) if seen == frozenset(use.variables[:at])), 0)
+        level = next((width for width in range(len(seen), 0, -1) if seen == frozenset(use.variables[:width])), 0)
         if level:
             return _rows_below(path, use, batch, level - 1), float(len(batch.values[level - 1]))
     batch = batches[0]
     if not seen or len(batch) > MAX_HASHED_ROWS:
         return _rows_below(path, path.seed, batch, batch.depth - 1), float(len(batch) if seen else 1)
     xp = batch.backend.xp
-    columns = [batch.matrix[at] for at, name in enumerate(path.seed.variables) if name in seen]
+    columns = [batch.matrix[row] for row, name in enumerate(path.seed.variables) if name in seen]
     hashes = batch.backend.kernels.hash_rows(columns)
     share = max(1, len(batch) // COMPARED_HASHES)
     (chosen,) = positions(batch.backend, hashes % np.uint64(share) == 0)
     if len(chosen) == 0:
         return _rows_below(path, path.seed, batch, batch.depth - 1), float(len(batch))
-    own = hashes[chosen].astype(np.int64)
-    order = batch.backend.kernels.lexsort([own])
-    first = order[batch.backend.kernels.run_starts([own[order]])]
+    chosen_hashes = hashes[chosen].astype(np.int64)
+    order = batch.backend.kernels.lexsort([chosen_hashes])
+    first = order[batch.backend.kernels.run_starts([chosen_hashes[order]])]
     rows = chosen[first[:: max(1, len(first) // SAMPLE_ROWS)]]
     return [xp.ascontiguousarray(column[rows]) for column in batch.matrix], float(len(first) * share)
 

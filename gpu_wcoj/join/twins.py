@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
 
-def compare_twins(one: Step, other: Step) -> str | None:
+def compare_twins(first: Step, second: Step) -> str | None:
     """Return the comparison of two steps that have the same values otherwise; else None.
 
     Examples
@@ -29,33 +29,33 @@ def compare_twins(one: Step, other: Step) -> str | None:
     >>> compare_twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
     True
     """
-    if one.checks or other.checks or one.is_lookup or other.is_lookup or len(one.atoms) != len(other.atoms):
+    if first.checks or second.checks or first.is_lookup or second.is_lookup or len(first.atoms) != len(second.atoms):
         return None
-    if set(one.atoms).intersection(other.atoms):
+    if set(first.atoms).intersection(second.atoms):
         return None
-    links = [condition for condition in other.conditions if condition.other == one.variable]
+    links = [condition for condition in second.conditions if condition.other == first.variable]
     if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
         return None
-    mine = {(condition.op, condition.other, condition.textual) for condition in one.conditions}
-    others = {
-        (condition.op, condition.other, condition.textual) for condition in other.conditions if condition != links[0]
+    first_conditions = {(condition.op, condition.other, condition.textual) for condition in first.conditions}
+    second_conditions = {
+        (condition.op, condition.other, condition.textual) for condition in second.conditions if condition != links[0]
     }
-    return links[0].op if mine == others and one.is_plain else None
+    return links[0].op if first_conditions == second_conditions and first.is_plain else None
 
 
-def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, one: Step, other: Step) -> int | None:
+def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, first: Step, second: Step) -> int | None:
     """Return the sum over prefixes of weights times bindings of both steps, for sets.
 
     The result is None if the steps are not twins.
     """
-    link = compare_twins(one, other)
-    if link is None or _sources(join, prefixes, one) != _sources(join, prefixes, other):
+    link = compare_twins(first, second)
+    if link is None or _sources(join, prefixes, first) != _sources(join, prefixes, second):
         return None
     backend = join.backend
-    values, _ = join.count_bounded(prefixes, (one,))
-    most = largest(backend, values)[0]
+    values, _ = join.count_bounded(prefixes, (first,))
+    max_values = largest(backend, values)[0]
     heaviest = 1 if prefixes.weights is None else max(1, largest(backend, prefixes.weights)[0])
-    if most * most * heaviest * len(prefixes) >= 1 << 62:
+    if max_values * max_values * heaviest * len(prefixes) >= 1 << 62:
         return None
     pairs = values * (values - 1)
     return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
@@ -64,8 +64,8 @@ def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, one: Step, other: St
 def _sources(join: GenericJoin, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
     """Return the sources of a step's values: arrangement, bound variables and batches an atom."""
     depth = dict(prefixes.layout)
-    found: set[tuple[object, ...]] = set()
+    sources: set[tuple[object, ...]] = set()
     for atom in step.atoms:
         use, bound = join.uses[atom], depth.get(atom, 0)
-        found.add((use.key, use.variables[:bound], tuple(map(id, join.batches[atom]))))
-    return found
+        sources.add((use.key, use.variables[:bound], tuple(map(id, join.batches[atom]))))
+    return sources

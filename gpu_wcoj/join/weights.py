@@ -27,11 +27,11 @@ def sum_of_weights(batches: tuple[IndexedZSet, ...], positions: Int64Array, back
         return np.array([(exact + (1 << 63)) % (1 << 64) - (1 << 63)], np.int64)
     total = np.zeros(positions.shape[1], np.int64)
     for batch, position in zip(batches, positions, strict=True):
-        held = position >= 0
+        is_present = position >= 0
         if batch.weights is None:
-            total += held
+            total += is_present
         else:
-            total[held] += batch.weights[position[held]]
+            total[is_present] += batch.weights[position[is_present]]
     return total
 
 

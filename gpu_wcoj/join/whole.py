@@ -56,12 +56,12 @@ class Moment:
 
     def compact(self, arrangement: Arrangement) -> IndexedZSet:
         """Return all rows in one batch. O(n)."""
-        found = self._compact.get(arrangement.key)
-        if found is None:
-            whole = Spine(self.batches(arrangement)).compact().batches
-            found = whole[0].lent() if whole else IndexedZSet.empty(len(arrangement.key.order), arrangement.backend)
-            self._compact[arrangement.key] = found
-        return found
+        batch = self._compact.get(arrangement.key)
+        if batch is None:
+            batches = Spine(self.batches(arrangement)).compact().batches
+            batch = batches[0].lent() if batches else IndexedZSet.empty(len(arrangement.key.order), arrangement.backend)
+            self._compact[arrangement.key] = batch
+        return batch
 
 
 @dataclass(eq=False)
@@ -80,23 +80,23 @@ class WholeJoin:
     def _arrangement(self, use: AtomUse) -> Arrangement:
         return self.join.arrangements[use.key]
 
-    def generic(self, number: int, most: float | None = None) -> BudgetedJoin | None:
+    def generic(self, path_index: int, max_cost: float | None = None) -> BudgetedJoin | None:
         """Return the join over the other atoms of a path, with a cost limit; None if one is empty."""
-        path, execution = self.join.query.paths[number], self.join.execution
+        path, execution = self.join.query.paths[path_index], self.join.execution
         batches = {use.atom: self.moment.batches(self._arrangement(use)) for use in path.others}
         seeds = self.moment.batches(self._arrangement(path.seed))
         if not seeds or not all(batches.values()):
             return None
         bound = 1
         if execution.weighted:
-            for own in (seeds, *batches.values()):
-                bound *= sum(batch.largest_weight for batch in own)
+            for atom_batches in (seeds, *batches.values()):
+                bound *= sum(batch.largest_weight for batch in atom_batches)
         negated = {check.use.atom: self.moment.batches(self._arrangement(check.use)) for check in path.absent}
         join = GenericJoin(
             {use.atom: use for use in path.others}, batches, True, path.compared, execution.backend,
             execution.piece_rows, execution.ranks, bound, negated=negated, dictionary=execution.dictionary,
         )  # fmt: skip
-        return costed_in(join, execution, most)
+        return costed_in(join, execution, max_cost)
 
     def rows(self, path: DeltaPath) -> int:
         """Return the number of rows of the path's atom; rows that cancel count twice."""
@@ -104,35 +104,37 @@ class WholeJoin:
 
     def seeds(self, path: DeltaPath, generic: GenericJoin) -> Seeds:
         """Return all rows of the path's atom, in the best order."""
-        whole = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
-        return seed_rows(path, whole, generic, first_variables([path], whole[:1], [generic])[0])
+        batches = [self.moment.compact(self._arrangement(use)) for use in path.seeds]
+        return seed_rows(path, batches, generic, first_variables([path], batches[:1], [generic])[0])
 
-    def tried(self, numbers: Sequence[int], most: float | None = None, worth: float = float("inf")) -> dict[int, float]:
-        """Estimate the costs of these paths by samples; infinite if a sample costs more than `most`.
+    def tried(
+        self, numbers: Sequence[int], max_cost: float | None = None, worth: float = float("inf")
+    ) -> dict[int, float]:
+        """Estimate the costs of these paths by samples; infinite if a sample exceeds `max_cost`.
 
-        If a path costs far more than `worth` or than another, the sample is small; without `most`, also if a larger one
-        would cost much of the path's cost.
+        If a path costs far more than `worth` or than another, the sample is small; without `max_cost`, also if a larger
+        one would cost much of the path's cost.
         """
         from gpu_wcoj.join.tried import MAX_SAMPLE_COST, Trial, compare_costs  # needed by full recomputations
 
         trials: dict[int, Trial] = {}
-        for number in numbers:
-            generic = self.generic(number, None if most is None else max(MAX_SAMPLE_COST, most))
+        for path_index in numbers:
+            generic = self.generic(path_index, None if max_cost is None else max(MAX_SAMPLE_COST, max_cost))
             if generic is None:
                 return dict.fromkeys(numbers, 0.0)
-            path = self.join.query.paths[number]
+            path = self.join.query.paths[path_index]
             largest = [max(self.moment.batches(self._arrangement(use)), key=len) for use in path.seeds]
-            trials[number] = Trial(path, largest, self.rows(path), generic, not self.join.execution.weighted)
-        costs = compare_costs(trials, worth, most is None)
+            trials[path_index] = Trial(path, largest, self.rows(path), generic, not self.join.execution.weighted)
+        costs = compare_costs(trials, worth, max_cost is None)
         report(self.join, [trial.join for trial in trials.values()], SAMPLED)
         return costs
 
-    def least(self, number: int) -> int:
+    def least(self, path_index: int) -> int:
         """Return the cost of binding the path's seeds."""
-        path, generic = self.join.query.paths[number], self.generic(number)
+        path, generic = self.join.query.paths[path_index], self.generic(path_index)
         return 0 if generic is None else binding_cost(path, self.rows(path), generic)
 
-    def total(self, number: int, most: float | None = None, expected: float = float("inf")) -> tuple[int, int]:
+    def total(self, path_index: int, max_cost: float | None = None, expected: float = float("inf")) -> tuple[int, int]:
         """Return the sum of the weights of all bindings along a path, and its cost.
 
         The number of threads follows the `expected` cost.
@@ -140,13 +142,13 @@ class WholeJoin:
         Raises
         ------
         AllowanceError
-            If it costs more than `most`.
+            If it costs more than `max_cost`.
         """
-        generic = self.generic(number, most)
+        generic = self.generic(path_index, max_cost)
         if generic is None:
             return 0, 0
-        path, execution = self.join.query.paths[number], self.join.execution
-        generic.allowance.before = self.least(number)
+        path, execution = self.join.query.paths[path_index], self.join.execution
+        generic.allowance.before = self.least(path_index)
         generic.allowance.check(generic)
         seeds = self.seeds(path, generic)
         threads = execution.threads if execution.backend.device is None else 1
@@ -156,42 +158,42 @@ class WholeJoin:
         n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * MIN_THREAD_SEEDS else n_blocks
         edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int).tolist()
 
-        begun: dict[int, BudgetedJoin] = {}
+        joins: dict[int, BudgetedJoin] = {}
 
-        def block(at: int) -> Sequence[tuple[int, int]]:
-            own = self.generic(number, None if most is None else most / n_blocks)
-            assert own is not None
-            begun[at] = own
-            part = seeds.part(edges[at], edges[at + 1], execution.backend.xp)
-            own.allowance.before = binding_cost(path, len(part), own)
-            prefixes = bind(path, part, own)
-            if own.meter is not None:
-                own.meter.prefixes += len(prefixes)
-            found = Summing(own, own.allowance, not execution.weighted).over(prefixes, path.steps)
-            return [(found, own.allowance.cost(own))]
+        def block(index: int) -> Sequence[tuple[int, int]]:
+            block_join = self.generic(path_index, None if max_cost is None else max_cost / n_blocks)
+            assert block_join is not None
+            joins[index] = block_join
+            part = seeds.part(edges[index], edges[index + 1], execution.backend.xp)
+            block_join.allowance.before = binding_cost(path, len(part), block_join)
+            prefixes = bind(path, part, block_join)
+            if block_join.meter is not None:
+                block_join.meter.prefixes += len(prefixes)
+            total = Summing(block_join, block_join.allowance, not execution.weighted).over(prefixes, path.steps)
+            return [(total, block_join.allowance.cost(block_join))]
 
-        alone = threads == 1 or n_blocks == 1
+        is_serial = threads == 1 or n_blocks == 1
         counted: list[tuple[int, int]] = []
-        results = (block(at)[0] for at in range(n_blocks)) if alone else in_order(block, n_blocks, threads)
+        results = (block(index)[0] for index in range(n_blocks)) if is_serial else in_order(block, n_blocks, threads)
         try:
             counted.extend(results)  # keeps earlier results if one raises an error
         finally:  # blocks behind the first failed one have done an arbitrary part of their work
-            did = [begun[at] for at in range(len(counted) + 1) if at in begun]
+            did = [joins[index] for index in range(len(counted) + 1) if index in joins]
             report(self.join, did, "" if len(counted) == n_blocks else GIVEN_UP)
-        return sum(found for found, _ in counted), sum(cost for _, cost in counted)
+        return sum(total for total, _ in counted), sum(cost for _, cost in counted)
 
 
-def costed_in(join: GenericJoin, execution: Execution, most: float | None = None) -> BudgetedJoin:
+def costed_in(join: GenericJoin, execution: Execution, max_cost: float | None = None) -> BudgetedJoin:
     """Return the join with a cost limit, and with a meter where joins are measured."""
-    return with_budget(join, most, Meter(WHOLE, 0, {}) if execution.measures else None)
+    return with_budget(join, max_cost, Meter(WHOLE, 0, {}) if execution.measures else None)
 
 
 def report(join: IncrementalGenericJoin, did: Sequence[GenericJoin], name: str = "") -> None:
     """Record the work of joins as work of a rule's tick, under one name if there is one."""
-    for one in did:
-        work = dict(one.work)
+    for join_done in did:
+        work = dict(join_done.work)
         if name and work:
             work = {name: reduce(add, work.values())}
         join.finished.append((WHOLE, work))
-        if one.meter is not None:
-            join.meters.append(replace(one.meter, work=work, gauges=one.meter.total_gauges(name)))
+        if join_done.meter is not None:
+            join.meters.append(replace(join_done.meter, work=work, gauges=join_done.meter.total_gauges(name)))

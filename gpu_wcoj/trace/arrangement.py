@@ -80,8 +80,8 @@ class ArrangementKey(NamedTuple):
         mask = xp.ones(len(columns[0]), np.bool_)
         for column, code in self.constants:
             mask &= columns[column] == code
-        for left, other in self.equal:
-            mask &= columns[left] == columns[other]
+        for left, equal_column in self.equal:
+            mask &= columns[left] == columns[equal_column]
         for left, op, right_column, right_code in self.compared:
             right = columns[right_column] if right_column is not None else right_code or 0
             mask &= COMPARE[op](columns[left], right)
@@ -91,7 +91,7 @@ class ArrangementKey(NamedTuple):
         """Return whether one row passes the filter."""
         return (
             all(row[column] == code for column, code in self.constants)
-            and all(row[left] == row[other] for left, other in self.equal)
+            and all(row[left] == row[right] for left, right in self.equal)
             and all(
                 COMPARE[op](row[left], row[right] if right is not None else code)
                 for left, op, right, code in self.compared
@@ -227,9 +227,9 @@ class Arrangement:
         """Return the spine that `commit` would install; changes nothing, even if it fails."""
         if self._merged is not None and self._merged[0] is self.spine and self._merged[1] is self.pending:
             return self._merged[2]
-        found = self._with_pending()
-        self._merged = self.spine, self.pending, found
-        return found
+        spine = self._with_pending()
+        self._merged = self.spine, self.pending, spine
+        return spine
 
     def _with_pending(self) -> Spine:
         batches = [batch for batch in self.pending if batch.n_rows]
@@ -256,11 +256,11 @@ class Arrangement:
 
     def columns(self) -> tuple[list[Int64Array], Int64Array]:
         """Return the committed rows in this order, consolidated, and their weights. O(n)."""
-        whole = self.spine.compact().batches
-        if not whole:
+        batches = self.spine.compact().batches
+        if not batches:
             nothing: Int64Array = self.backend.xp.empty(0, np.int64)
             return [nothing for _ in self.key.order], nothing
-        return whole[0].columns(), whole[0].weight_column()
+        return batches[0].columns(), batches[0].weight_column()
 
 
 def _in_order(columns: Sequence[Int64Array], backend: Backend) -> list[Int64Array]:

@@ -146,14 +146,14 @@ def _has_dead_key(batches: list[IndexedZSet], floor: int) -> bool:
     xp = batches[-1].backend.xp
     keys = batches[-1].values[0].astype(np.int64)
     negative, width = xp.zeros(len(keys), np.int64), xp.zeros(len(keys), np.int64)
-    for number, batch in reversed(list(enumerate(batches))):
-        if number == 0 and not bool((negative >= floor).any()):
+    for index, batch in reversed(list(enumerate(batches))):
+        if index == 0 and not bool((negative >= floor).any()):
             return False  # searching the largest batch costs most
         position = batch.locate([keys])
-        held, node = position >= 0, xp.maximum(position, 0)
+        is_present, node = position >= 0, xp.maximum(position, 0)
         begin, end = batch.rows_below(node)
-        begin, end = xp.where(held, begin, 0), xp.where(held, end, 0)
+        begin, end = xp.where(is_present, begin, 0), xp.where(is_present, end, 0)
         width += end - begin
-        if number and batch.n_negative:
+        if index and batch.n_negative:
             negative += batch.negative_before[end] - batch.negative_before[begin]
     return bool(((negative >= floor) & (4 * negative > width)).any())

@@ -50,16 +50,16 @@ def count(
 
 def _weight_sums(device: Device, extension: Extension) -> Int64Array | None:
     """Return the addresses of the slots' running sums of weights, 0 without; None if all are 0."""
-    known: Int64Array | None = extension.weight_sums
-    if known is None:
+    sums: Int64Array | None = extension.weight_sums
+    if sums is None:
         addresses = np.zeros(extension.n_slots, np.int64)
         for k, level in enumerate(extension.levels):
             if level.weights is not None and len(level.weights) >= MIN_SUMMED:
                 addresses[k] = level.support.weight_sums(device).data.ptr
         if not addresses.any():
             return None
-        known = extension.weight_sums = device.asarray(addresses)
-    return known
+        sums = extension.weight_sums = device.asarray(addresses)
+    return sums
 
 
 def copy_piece(

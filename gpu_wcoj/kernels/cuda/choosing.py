@@ -29,8 +29,8 @@ def weights_of(
         nothing: Int64Array = xp.zeros(n, np.int64)
         return nothing
     sums: Int64Array = xp.empty(n, np.int64)
-    table = descents([[level.record for level in own] for own in levels], column_of)
-    weights = [0 if own[-1].weights is None else _address(own[-1].weights) for own in levels]
+    table = descents([[level.record for level in trie_levels] for trie_levels in levels], column_of)
+    weights = [0 if trie_levels[-1].weights is None else _address(trie_levels[-1].weights) for trie_levels in levels]
     uploaded = device.asarray(np.array([*table, *weights], np.int64))
     group = min(32, 1 << (k - 1).bit_length())
     arguments = [uploaded, k, uploaded[len(table) :], xp.ascontiguousarray(columns), n, group, sums]
@@ -49,8 +49,8 @@ def count_children(
     totals: Int64Array = xp.empty(len(levels), np.int64)
     if not levels:
         return totals
-    table = descents([[level.record for level in own[:-1]] for own in levels], column_of)
-    offsets = [_address(own[-1].parent_offsets) for own in levels]
+    table = descents([[level.record for level in trie_levels[:-1]] for trie_levels in levels], column_of)
+    offsets = [_address(trie_levels[-1].parent_offsets) for trie_levels in levels]
     uploaded = device.asarray(np.array([*table, *offsets], np.int64))
     arguments = [uploaded, len(levels), uploaded[len(table) :], xp.ascontiguousarray(columns), columns.shape[1], totals]
     device.launch(_SOURCE, "sum_children", len(levels), _SUM_BLOCK, arguments)
@@ -71,13 +71,13 @@ def widths(
     """
     xp = device.xp
     n = positions.shape[1]
-    found: Int64Array = xp.empty(n, np.int64)
+    totals: Int64Array = xp.empty(n, np.int64)
     records = [field for level in levels for field in level.record]
     table = device.asarray(np.array([*rows, *records], np.int64))
-    bounds = [xp.ascontiguousarray(one) for one in (lower, upper)]
-    arguments = [table, len(levels), xp.ascontiguousarray(positions), n, *bounds, int(len(lower) > 0), found]
+    bounds = [xp.ascontiguousarray(bound) for bound in (lower, upper)]
+    arguments = [table, len(levels), xp.ascontiguousarray(positions), n, *bounds, int(len(lower) > 0), totals]
     device.launch(_SOURCE, "widths", looping_blocks(device, n), BLOCK, arguments)
-    return found
+    return totals
 
 
 def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
@@ -89,9 +89,9 @@ def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
     places = [xp.ascontiguousarray(positions) for positions, _ in choices]
     n = places[0].shape[1]
     atoms, batches, ranges = [0], [0], []
-    for _, own in choices:
-        atoms.append(atoms[-1] + len(own))
-        for atom in own:
+    for _, choice_atoms in choices:
+        atoms.append(atoms[-1] + len(choice_atoms))
+        for atom in choice_atoms:
             batches.append(batches[-1] + len(atom))
             for row, offsets in atom:
                 ranges += [row, _address(offsets)]

@@ -140,15 +140,15 @@ def count_common(
     if alone.can_count(extension):
         alone.count(device, extension, question, begin, counts, work)
         return counts
-    for at in range(begin, end, COUNTED_PREFIXES):
-        n = min(end - at, COUNTED_PREFIXES)
-        own = counts[at - begin : at - begin + n]
-        plan = make_plan(device, extension, question, at, n, own, MARK_VALUES)
+    for first_prefix in range(begin, end, COUNTED_PREFIXES):
+        n = min(end - first_prefix, COUNTED_PREFIXES)
+        block_counts = counts[first_prefix - begin : first_prefix - begin + n]
+        plan = make_plan(device, extension, question, first_prefix, n, block_counts, MARK_VALUES)
         device.launch(
             "extend", "count_sets" if extension.sets else "count_weights", looping_blocks(device), BLOCK,
             (extension.table, extension.n_atoms, extension.n_slots, question.positions, question.positions.shape[1],
-             at, n, plan.sums, plan.minima, plan.groups, plan.lengths, plan.arena, plan.budget, plan.orders,
-             plan.clips, question.excluded, question.excluded.shape[0], own, work),
+             first_prefix, n, plan.sums, plan.minima, plan.groups, plan.lengths, plan.arena, plan.budget, plan.orders,
+             plan.clips, question.excluded, question.excluded.shape[0], block_counts, work),
         )  # fmt: skip
     return counts
 
@@ -198,12 +198,12 @@ def fill_common(
 
 def _find_walk(extension: Extension, resume: Int64Array, end: int, arrays: tuple[Any, ...]) -> Walk:
     """Return the walk of the previous call if it stopped at `resume`, otherwise a new one."""
-    prefix, item, code = (int(number) for number in resume)
+    prefix, item, code = (int(value) for value in resume)
     walk: Walk | None = extension.left
     if walk is not None and walk.expected == (prefix, item, code):
         # Walks that failed before their first row differ only in their arguments.
-        known = code != 0 or all(mine is given for mine, given in zip(walk.arrays, arrays, strict=True))
-        if known and (walk.end == end or walk.plan is None or walk.plan.begin + walk.plan.n <= end):
+        is_same = code != 0 or all(walk_array is array for walk_array, array in zip(walk.arrays, arrays, strict=True))
+        if is_same and (walk.end == end or walk.plan is None or walk.plan.begin + walk.plan.n <= end):
             walk.end = end
             return walk
     walk = Walk(next(_walks), prefix, item, code & ((1 << ROW_BITS) - 1), end, arrays, (prefix, item, code))
@@ -318,7 +318,7 @@ def extend_seeds(
 
     xp = device.xp
     n = columns.shape[1]
-    deep = [k for k, own in enumerate(levels) if len(own) > 1]
+    deep = [k for k, slot_levels in enumerate(levels) if len(slot_levels) > 1]
     rows = [-1] * len(levels)
     for row, k in enumerate(deep):
         rows[k] = row
@@ -329,7 +329,13 @@ def extend_seeds(
         positions = xp.empty((0, n), np.int64)
     n_atoms = len(first) - 1
     extension = prepare(
-        device, [own[-1] for own in levels], first, [True] * n_atoms, [False] * n_atoms, rows, [-1] * len(levels)
+        device,
+        [slot_levels[-1] for slot_levels in levels],
+        first,
+        [True] * n_atoms,
+        [False] * n_atoms,
+        rows,
+        [-1] * len(levels),
     )
     none = xp.empty(0, np.int64)
     excluded = xp.empty((0, n), np.int64)
@@ -346,9 +352,9 @@ def extend_seeds(
             pieces.append(xp.stack((parent, value)))
     if not pieces:
         return xp.zeros(n, np.int64), xp.empty((2, 0), np.int64)
-    found = pieces[0] if len(pieces) == 1 else xp.concatenate(pieces, axis=1)
+    survivors = pieces[0] if len(pieces) == 1 else xp.concatenate(pieces, axis=1)
     # Sums of weights are 0 or 1, so a row's count is the number of its survivors.
     if n == 1:
-        return xp.full(1, found.shape[1], np.int64), found
-    offsets = xp.searchsorted(found[0], xp.arange(n + 1, dtype=np.int64))
-    return xp.diff(offsets).astype(np.int64, copy=False), found
+        return xp.full(1, survivors.shape[1], np.int64), survivors
+    offsets = xp.searchsorted(survivors[0], xp.arange(n + 1, dtype=np.int64))
+    return xp.diff(offsets).astype(np.int64, copy=False), survivors

@@ -61,15 +61,15 @@ def import_cupy() -> Any:
         raise _unavailable(f"CuPy {_installed_version()} cannot be loaded: {_first_line(error)}", _INSTALL) from error
     if not hasattr(cupy, "__version__") or _parse_version(cupy.__version__) < MIN_CUPY:
         oldest = ".".join(map(str, MIN_CUPY))
-        found = getattr(cupy, "__version__", "of unknown version")
-        raise _unavailable(f"CuPy is too old: got {found}, expected {oldest} or newer", _INSTALL)
+        installed = getattr(cupy, "__version__", "of unknown version")
+        raise _unavailable(f"CuPy is too old: got {installed}, expected {oldest} or newer", _INSTALL)
     runtime = cupy.cuda.runtime
     built_for = int(runtime.runtimeGetVersion())
     driver = int(runtime.driverGetVersion())
-    found = f"CuPy {cupy.__version__} for CUDA {format_version(built_for)}"
+    installed = f"CuPy {cupy.__version__} for CUDA {format_version(built_for)}"
     if driver == 0:
-        raise _unavailable(f"the NVIDIA driver is missing ({found})", _DRIVER)
-    found += f", a driver for CUDA {format_version(driver)}"
+        raise _unavailable(f"the NVIDIA driver is missing ({installed})", _DRIVER)
+    installed += f", a driver for CUDA {format_version(driver)}"
     try:
         count = int(runtime.getDeviceCount())
     except runtime.CUDARuntimeError as error:
@@ -77,22 +77,22 @@ def import_cupy() -> Any:
             hint = "Update the driver, or install 'gpu_wcoj[gpu-cuda12]' for a driver of CUDA 12."
         else:
             hint = _describe_visible() + _DRIVER
-        raise _unavailable(f"CuPy found no device, {_first_line(error)} ({found})", hint) from error
+        raise _unavailable(f"CuPy found no device, {_first_line(error)} ({installed})", hint) from error
     if count == 0:
-        raise _unavailable(f"CuPy found no device ({found})", _describe_visible() + _DRIVER)
+        raise _unavailable(f"CuPy found no device ({installed})", _describe_visible() + _DRIVER)
     capability = str(cupy.cuda.Device().compute_capability)
     oldest_capability = _MIN_CAPABILITY.get(built_for // 1000, 75)
     if int(capability) < oldest_capability:
         raise _unavailable(
             f"the GPU's compute capability is too low: got {capability[:-1]}.{capability[-1]},"
-            f" expected {oldest_capability // 10}.{oldest_capability % 10} or higher ({found})",
+            f" expected {oldest_capability // 10}.{oldest_capability % 10} or higher ({installed})",
             "Use backend='cpu', or select another GPU with CUDA_VISIBLE_DEVICES.",
         )
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:
         raise _unavailable(
-            f"NVRTC, which compiles the kernels, cannot be loaded: {_first_line(error)} ({found})", _INSTALL
+            f"NVRTC, which compiles the kernels, cannot be loaded: {_first_line(error)} ({installed})", _INSTALL
         ) from error
     return cupy
 

@@ -41,31 +41,31 @@ def fresh_values(
     known_extension = _prepare_single_atom(device, known) if known else None
     portion = max(MIN_PORTION, min(MAX_PORTION, device.free_bytes() // (MEMORY_DIVISOR * ROW_BYTES)))
     none, excluded = xp.empty(0, np.int64), xp.empty((0, n), np.int64)
-    own, sought = xp.zeros(N_WORK, np.int64), xp.zeros(N_WORK, np.int64)
+    fill_work, sought = xp.zeros(N_WORK, np.int64), xp.zeros(N_WORK, np.int64)
     resume = np.zeros(3, np.int64)
-    found: list[list[Int64Array]] = []
+    gathered: list[list[Int64Array]] = []
     n_rows = n_distinct = 0
     while resume[0] < n:
         parent, value, _, _ = fill_common(
-            device, extension, positions, resume, n, none, none, excluded, None, False, portion, 0, own
+            device, extension, positions, resume, n, none, none, excluded, None, False, portion, 0, fill_work
         )
         if len(parent) == 0:
             continue
         rows = distinct_rows(device, [group[parent], value])
         if known_extension is not None:
-            at = known_positions[:, rows[0]]
+            group_positions = known_positions[:, rows[0]]
             no_exclusion = xp.empty((0, len(rows[0])), np.int64)
-            held = count_common(
-                device, known_extension, at, 0, len(rows[0]), rows[1], rows[1], no_exclusion, sought
+            counts = count_common(
+                device, known_extension, group_positions, 0, len(rows[0]), rows[1], rows[1], no_exclusion, sought
             )  # fmt: skip
-            rows = gather(device, rows, held_rows(device, [held == 0])[0])
-        found.append(rows)
+            rows = gather(device, rows, held_rows(device, [counts == 0])[0])
+        gathered.append(rows)
         n_rows += len(rows[0])
         if n_rows > portion + 2 * n_distinct:
-            found = [_merge_distinct(device, found)]
-            n_rows = n_distinct = len(found[0][0])
-    groups, values = _merge_distinct(device, found) if found else [none, none]
-    work[SUM_OF_MINIMA : PROPOSALS + 1] += own[SUM_OF_MINIMA : PROPOSALS + 1]
+            gathered = [_merge_distinct(device, gathered)]
+            n_rows = n_distinct = len(gathered[0][0])
+    groups, values = _merge_distinct(device, gathered) if gathered else [none, none]
+    work[SUM_OF_MINIMA : PROPOSALS + 1] += fill_work[SUM_OF_MINIMA : PROPOSALS + 1]
     work[PROBES : PROBES + 1] += sought[PROPOSALS : PROPOSALS + 1] + sought[PROBES : PROBES + 1]
     work[SURVIVORS : SURVIVORS + 1] += len(values)
     offsets = xp.searchsorted(groups, xp.arange(n_groups + 1, dtype=np.int64))

@@ -56,12 +56,12 @@ class DriverMemory:
         self._asked = float("-inf")
         self._left = 0
 
-    def free_bytes(self, held: int) -> int:
-        """Return the free bytes, now that the pool holds `held` bytes."""
+    def free_bytes(self, pool_bytes: int) -> int:
+        """Return the free bytes, now that the pool holds `pool_bytes` bytes."""
         now = time.monotonic()
         if now - self._asked >= QUERY_INTERVAL:
-            self._asked, self._left = now, _free_on_device(self._cupy) + held
-        return max(0, self._left - held)
+            self._asked, self._left = now, _free_on_device(self._cupy) + pool_bytes
+        return max(0, self._left - pool_bytes)
 
     def forget(self) -> None:
         """Query the driver next time."""
@@ -121,9 +121,9 @@ class RmmPool:
 
     def free_bytes(self) -> int:
         """See `Pool.free_bytes`."""
-        held = int(self._pool.pool_size())
-        unused = held - int(self._counted.allocation_counts.current_bytes)
-        return unused if self.limit is not None else unused + self._driver.free_bytes(held)
+        pool_bytes = int(self._pool.pool_size())
+        unused = pool_bytes - int(self._counted.allocation_counts.current_bytes)
+        return unused if self.limit is not None else unused + self._driver.free_bytes(pool_bytes)
 
     def release(self) -> None:
         """See `Pool.release`; RMM's pools keep their memory."""

@@ -111,7 +111,7 @@ def _place(device: Device, left: Trie, right: Trie, levels: list[_Level], counte
 
     `counters` holds per level the sum of its changes and a ticket, then three counts of weights.
     """
-    last = len(levels) - 1
+    last_level = len(levels) - 1
     for depth, level in enumerate(levels):
         x, x_wide, n, y, y_wide, m = level.sources
         above: tuple[Any, ...] = (None, y, y_wide, m, None, 0, None)
@@ -119,14 +119,14 @@ def _place(device: Device, left: Trie, right: Trie, levels: list[_Level], counte
             parents = levels[depth - 1]
             above = left[1][depth - 1], y, y_wide, m, right[1][depth - 1], parents.n_right, parents.places
         arguments = [x, x_wide, n, *above, level.places]
-        if depth < last:
+        if depth < last_level:
             device.launch("merge", "place_nodes", _blocks(m, CHUNK), CHUNK, arguments)
         else:
             sums = [level.within, level.chunk_before, counters[2 * depth :], counters[2 * depth + 2 :]]
             device.launch(
                 "merge", "place_rows", level.n_chunks, CHUNK, [*arguments, left[2], right[2], *sums]
             )  # fmt: skip
-    for depth in range(last - 1, -1, -1):
+    for depth in range(last_level - 1, -1, -1):
         level, below = levels[depth], levels[depth + 1]
         device.launch(
             "merge", "change_nodes", level.n_chunks, CHUNK,
@@ -161,25 +161,25 @@ def merge_tries(device: Device, left: Trie, right: Trie) -> tuple[list[CodeArray
     if len(left[0][-1]) < len(right[0][-1]):
         left, right = right, left
     levels = _levels(device, left, right)
-    last = len(levels) - 1
+    last_level = len(levels) - 1
     counters = xp.zeros(2 * len(levels) + 3, xp.int64)
     _place(device, left, right, levels, counters)
     if left[2] is not None:
         n_blocks = min(_blocks(len(left[2]), COUNT_CHUNK), 8 * device.multiprocessors)
         arguments = [left[2], len(left[2]), counters[2 * len(levels) :]]
         device.launch("merge", "count_weights", n_blocks, COUNT_BLOCK, arguments)
-    found = [int(number) for number in device.to_host(counters)]
-    brought, met, others = found[2 * len(levels) :]
-    sizes = [level.n_left + change for level, change in zip(levels, found[0 : 2 * len(levels) : 2], strict=True)]
+    counts = [int(counter) for counter in device.to_host(counters)]
+    brought, met, n_other = counts[2 * len(levels) :]
+    sizes = [level.n_left + change for level, change in zip(levels, counts[0 : 2 * len(levels) : 2], strict=True)]
     values: list[CodeArray] = []
     offsets: list[Int64Array] = []
-    for depth in range(last):
+    for depth in range(last_level):
         offsets.append(xp.empty(sizes[depth] + 1, xp.int64))
         along = left[1][depth], levels[depth].child_shift, offsets[depth]
         values.append(_copy(device, levels[depth], sizes[depth], "nodes", along))
-    if brought == 0 and others <= met:
-        values.append(_copy(device, levels[last], sizes[last], "rows", ()))
+    if brought == 0 and n_other <= met:
+        values.append(_copy(device, levels[last_level], sizes[last_level], "rows", ()))
         return values, offsets, None
-    weights: Int64Array = xp.empty(sizes[last], xp.int64)
-    values.append(_copy(device, levels[last], sizes[last], "weighted", (left[2], right[2], weights)))
+    weights: Int64Array = xp.empty(sizes[last_level], xp.int64)
+    values.append(_copy(device, levels[last_level], sizes[last_level], "weighted", (left[2], right[2], weights)))
     return values, offsets, weights

@@ -141,14 +141,14 @@ def prepare(
     markable: list[tuple[int, bool]] = []
     n_families = 0
     for a in range(n_atoms):
-        own = range(first[a], first[a + 1])
+        atom_slots = range(first[a], first[a + 1])
         atoms[a, :3] = first[a], first[a + 1], last[a]
-        for k in own:
+        for k in atom_slots:
             slots[k, :5] = levels[k].record[:5]
             slots[k, 5:7] = rows[k], out_rows[k]
         if not shared[a] or n_atoms == 1:
             continue
-        long = [k for k in own if _can_be_marked(len(levels[k].values), rows[k] < 0)]
+        long = [k for k in atom_slots if _can_be_marked(len(levels[k].values), rows[k] < 0)]
         for k in long:
             slots[k, 7] = len(markable)
             markable.append((len(levels[k].values), rows[k] < 0))
@@ -158,7 +158,7 @@ def prepare(
     batches = [range(first[a], first[a + 1]) for a in range(n_atoms)]
     most_batches = max(map(len, batches), default=0)
     weightless = all(levels[k].weights is None for a in range(n_atoms) if last[a] for k in batches[a])
-    sets = weightless and all(len(own) == 1 for own in batches)
+    sets = weightless and all(len(atom_slots) == 1 for atom_slots in batches)
     table = device.asarray(words)
     ends = n_atoms > 0 and last[0]
     return Extension(table, tuple(levels), n_atoms, n_slots, n_families, markable, most_batches, sets, ends)
@@ -210,8 +210,8 @@ def make_plan(
     budget = 0
     if n_families:
         n_marks = len(extension.markable)
-        most = sum((size + 1) * (1 if top else n // 2) for size, top in extension.markable)
-        budget = min(most, most_marked)
+        max_marks = sum((size + 1) * (1 if top else n // 2) for size, top in extension.markable)
+        budget = min(max_marks, most_marked)
         lengths = xp.empty(n_marks * n + 1, np.int64)
         group_begins = xp.empty(n_families * n, np.int64)
         arena = xp.empty(2 * budget, np.uint64)

@@ -74,26 +74,26 @@ def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
     xp = device.xp
     masks = [xp.ascontiguousarray(mask) for mask in masks]
     totals = xp.empty(len(masks), np.int64)
-    kept: list[Any] = []
-    for at, mask in enumerate(masks):
+    buffers: list[Any] = []
+    for index, mask in enumerate(masks):
         n = len(mask)
-        kept.append(xp.empty(n if tiles(n) == 1 else tiles(n), np.int64))
+        buffers.append(xp.empty(n if tiles(n) == 1 else tiles(n), np.int64))
         if tiles(n) == 1:
-            device.launch(_SOURCE, "place_held", 1, BLOCK, [mask, n, None, totals[at : at + 1], kept[at]])
+            device.launch(_SOURCE, "place_held", 1, BLOCK, [mask, n, None, totals[index : index + 1], buffers[index]])
         elif n:
-            device.launch(_SOURCE, "count_held", tiles(n), BLOCK, [mask, n, kept[at]])
-            scan_sums(device, kept[at], tiles(n), totals[at : at + 1])
-    found: list[IndexArray] = []
+            device.launch(_SOURCE, "count_held", tiles(n), BLOCK, [mask, n, buffers[index]])
+            scan_sums(device, buffers[index], tiles(n), totals[index : index + 1])
+    rows: list[IndexArray] = []
     sizes = device.to_host(totals).tolist() if any(map(len, masks)) else []
-    for mask, own, size in zip(masks, kept, sizes or [0] * len(masks), strict=True):
+    for mask, buffer, size in zip(masks, buffers, sizes or [0] * len(masks), strict=True):
         n = len(mask)
         if tiles(n) <= 1:
-            found.append(own[: size if n else 0])
+            rows.append(buffer[: size if n else 0])
             continue
-        found.append(xp.empty(size, np.int64))
+        rows.append(xp.empty(size, np.int64))
         if size:
-            device.launch(_SOURCE, "place_held", tiles(n), BLOCK, [mask, n, own, None, found[-1]])
-    return found
+            device.launch(_SOURCE, "place_held", tiles(n), BLOCK, [mask, n, buffer, None, rows[-1]])
+    return rows
 
 
 def distinct_rows(device: Device, columns: Sequence[Int64Array]) -> list[Int64Array]:
@@ -143,16 +143,16 @@ def consolidate(
     elif table.state == _UNSORTED:
         *rows, sums = gather(device, [*columns, weights], _sort_order(table))
     starts, before, n_runs = _find_runs(device, rows, sums)
-    kept = xp.empty(1, np.int64)
+    n_kept = xp.empty(1, np.int64)
     tile_sums = xp.empty(tiles(n), np.int64)
     device.launch(_SOURCE, "count_kept", tiles(n), BLOCK, [before, n_runs, tile_sums])
-    scan_sums(device, tile_sums, tiles(n), kept)
-    m = _read_number(device, kept)
+    scan_sums(device, tile_sums, tiles(n), n_kept)
+    m = _read_number(device, n_kept)
     if m == n and table.state == _ASCENDING:
         return list(columns), weights
-    picks, found = xp.empty(m, np.int64), xp.empty(m, np.int64)
-    device.launch(_SOURCE, "place_kept", tiles(n), BLOCK, [before, starts, n_runs, tile_sums, picks, found])
-    return table.unpack(key, picks) if key is not None else gather(device, rows, picks), found
+    picks, picked_weights = xp.empty(m, np.int64), xp.empty(m, np.int64)
+    device.launch(_SOURCE, "place_kept", tiles(n), BLOCK, [before, starts, n_runs, tile_sums, picks, picked_weights])
+    return table.unpack(key, picks) if key is not None else gather(device, rows, picks), picked_weights
 
 
 def gather(device: Device, columns: Sequence[Int64Array], picks: IndexArray) -> list[Int64Array]:
@@ -191,8 +191,8 @@ class _Table:
         blocks = looping_blocks(device, n)
         self.ranges = xp.full(2 * len(columns) + 1, np.iinfo(np.int64).min, np.int64)
         device.launch(_SOURCE, "find_ranges", blocks, BLOCK, [*self.arguments, n, self.ranges])
-        *found, self.state = device.to_host(self.ranges).tolist()
-        bits = [(high - ~low).bit_length() for low, high in zip(found[::2], found[1::2], strict=True)]
+        *limits, self.state = device.to_host(self.ranges).tolist()
+        bits = [(high - ~low).bit_length() for low, high in zip(limits[::2], limits[1::2], strict=True)]
         self.groups: list[tuple[int, int, bool]] = []
         end = len(columns)
         while end > 0:
@@ -277,8 +277,8 @@ def _consolidate_few(
     out = xp.empty(1 + (k + 1) * n, np.int64)
     _sort_few(device, columns, None if weights is None else xp.ascontiguousarray(weights), None, out)
     m = _read_number(device, out[:1])
-    *found, sums = (out[1 + i * n : 1 + i * n + m] for i in range(k + 1))
-    return found, sums
+    *columns_out, sums = (out[1 + i * n : 1 + i * n + m] for i in range(k + 1))
+    return columns_out, sums
 
 
 def _read_number(device: Device, array: Any) -> int:

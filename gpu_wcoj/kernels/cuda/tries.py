@@ -102,9 +102,9 @@ def rearrange(
     The cost of `index_rows`, and of `expand_columns` a trie.
     """
     rows = [expand_columns(device, *part) for part in parts]
-    for own, tag in zip(rows, tags, strict=False):
-        own.append(device.xp.full(len(own[0]), tag, np.int64))
-    joined = rows[0] if len(rows) == 1 else [device.xp.concatenate(own) for own in zip(*rows, strict=True)]
+    for columns, tag in zip(rows, tags, strict=False):
+        columns.append(device.xp.full(len(columns[0]), tag, np.int64))
+    joined = rows[0] if len(rows) == 1 else [device.xp.concatenate(columns) for columns in zip(*rows, strict=True)]
     values, offsets = index_rows(device, [joined[column] for column in (*order, *range(len(order), len(joined)))])
     return values, offsets[: len(order) - 1]
 
@@ -149,9 +149,9 @@ def locate(
 def descents(records: Sequence[Sequence[Record]], column_of: Sequence[Sequence[int]]) -> list[int]:
     """Return the table that `descend` reads: the start of each trie's levels, then the levels."""
     starts, entries = [0], []
-    for levels, wanted in zip(records, column_of, strict=True):
+    for levels, trie_columns in zip(records, column_of, strict=True):
         starts.append(starts[-1] + len(levels))
-        for record, column in zip(levels, wanted, strict=True):
+        for record, column in zip(levels, trie_columns, strict=True):
             entries += [*record, column]
     return [*starts, *entries]
 
@@ -163,8 +163,8 @@ def _address(array: Any) -> int:
 
 def _read_sizes(device: Device, totals: Any, depth: int, n: int) -> list[tuple[int, int]]:
     """Read (number of values, bytes each) of every level."""
-    found = device.to_host(totals).tolist()
-    counts, wide = [*found[: depth - 1], n], found[depth - 1 :]
+    counters = device.to_host(totals).tolist()
+    counts, wide = [*counters[: depth - 1], n], counters[depth - 1 :]
     return [(count, 8 if flag else 4) for count, flag in zip(counts, wide, strict=True)]
 
 
@@ -183,10 +183,10 @@ def _slice_levels(memory: Any, sizes: Sequence[tuple[int, int]]) -> tuple[list[C
     """Return the arrays of levels in `memory`, which `place_nodes` has filled."""
     values: list[CodeArray] = []
     offsets: list[Int64Array] = []
-    at = 0
+    offset = 0
     for count, size in sizes:
-        end = at + _round_words(count * size)
-        values.append(memory[at : at + count] if size == 8 else memory[at:end].view(np.int32)[:count])
+        end = offset + _round_words(count * size)
+        values.append(memory[offset : offset + count] if size == 8 else memory[offset:end].view(np.int32)[:count])
         offsets.append(memory[end : end + count + 1])
-        at = end + _round_words(8 * (count + 1))
+        offset = end + _round_words(8 * (count + 1))
     return values, offsets[:-1]
