@@ -36,7 +36,7 @@ MAX_SURVIVORS = 1 << 62
 """Upper limit of counted survivors: they include sums of weights, which may exceed int64."""
 
 Bounds = tuple[Int64Array, Int64Array, Int64Array]
-"""The result of `bounds_of`."""
+"""The result of `find_bounds`."""
 
 Ranks = Callable[[str], Int64Array]
 """Maps a family of text to the rank of every code in text order."""

@@ -36,7 +36,7 @@ def ticks(n_new):
 
 def alone(monkeypatch):
     """Every prefix is counted by itself."""
-    monkeypatch.setattr(summing.Summing, "_in_ranges", lambda *_: None)
+    monkeypatch.setattr(summing.Summing, "_sum_by_ranges", lambda *_: None)
     monkeypatch.setattr(ranged, "strip_conditions", lambda steps, *_: (steps, False))
 
 
@@ -134,7 +134,7 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
 def added(monkeypatch):
     """What differences of sums came to; None where they were given up."""
     found, made = [], ranged.PrefixGroups._total_of_values
-    monkeypatch.setattr(ranged.PrefixGroups, "_added", lambda *given: found.append(made(*given)) or found[-1])
+    monkeypatch.setattr(ranged.PrefixGroups, "_total_of_values", lambda *given: found.append(made(*given)) or found[-1])
     return found
 
 
