@@ -33,11 +33,13 @@ class Device(Protocol):
     description: str
 
     def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
-        """Launch a kernel of the file `source` on `n_blocks` blocks of `block` threads, in the current stream.
+        """Launch a kernel of the file `source` in the current stream.
 
-        Arguments are device arrays, handed over as pointers to their first element, and Python integers, handed over
-        as ``long long``; a kernel's parameters are of these two kinds only. None is the null pointer.
-        A launch of no blocks does nothing.
+        It runs on `n_blocks` blocks of `block` threads.
+
+        Arguments are device arrays, passed as pointers to their first element, and Python integers, passed as ``long
+        long``; a kernel's parameters are of these two kinds only. None is the null pointer. A launch of no blocks does
+        nothing.
         """
         ...
 

@@ -65,7 +65,7 @@ class Window:
     values: Int64Array
     weights: Int64Array | None
     places: Int64Array
-    kept: Any
+    survived: Any
     unit_sums: Int64Array
     survivors: int
     n_items: int
@@ -79,8 +79,8 @@ class Walk:
 
     Attributes
     ----------
-    number
-        A unique number.
+    walk_id
+        A unique integer.
     prefix, item
         The beginning of the next or current window: the prefix, and the number of its candidates that are done.
     returned
@@ -96,7 +96,7 @@ class Walk:
         The beginning of the next window of the plan.
     """
 
-    number: int
+    walk_id: int
     prefix: int
     item: int
     returned: int
@@ -112,7 +112,7 @@ class Walk:
         """The value of `resume` between two calls."""
         if self.prefix >= self.end:
             return self.end, 0, 0
-        return self.prefix, self.item, self.number << ROW_BITS | self.returned
+        return self.prefix, self.item, self.walk_id << ROW_BITS | self.returned
 
     def leave_window(self) -> None:
         """Continue behind a window whose survivors have all been returned."""
@@ -136,7 +136,7 @@ def count_common(
     counts: Int64Array = xp.empty(max(0, end - begin), np.int64)
     if end <= begin:
         return counts
-    question = Arguments.of(device, positions, lower, upper, excluded, work)
+    question = Arguments.from_call(device, positions, lower, upper, excluded, work)
     if alone.can_count(extension):
         alone.count(device, extension, question, begin, counts, work)
         return counts
@@ -165,7 +165,7 @@ def fill_common(
     """
     xp = device.xp
     walk = _find_walk(extension, resume, end, (positions, lower, upper, excluded))
-    question = Arguments.of(device, positions, lower, upper, excluded, work)
+    question = Arguments.from_call(device, positions, lower, upper, excluded, work)
     copied = alone.can_copy(extension, question)
     piece = None
     while piece is None and walk.prefix < end:
@@ -228,7 +228,7 @@ def _test_window(
     values = xp.empty(room, np.int64)
     weights = None if extension.sets else xp.empty(room, np.int64)
     places = xp.empty(room * n_out_rows, np.int64)
-    kept = xp.empty(-(-room // 32), np.uint32)
+    survived = xp.empty(-(-room // 32), np.uint32)
     unit_sums = xp.empty(-(-room // BLOCK) + 1, np.int64)
     summary = xp.empty(4, np.int64)
     del piece
@@ -238,7 +238,7 @@ def _test_window(
         (extension.table, extension.n_atoms, extension.n_slots, question.positions, question.positions.shape[1],
          plan.begin, plan.n, plan.sums, plan.groups, plan.lengths, plan.arena, plan.budget, plan.orders, plan.clips,
          question.excluded, question.excluded.shape[0], walk.item_begin, room, n_blocks, owners, values,
-         *(() if extension.sets else (weights,)), places, kept, unit_sums, question.work),
+         *(() if extension.sets else (weights,)), places, survived, unit_sums, question.work),
     )  # fmt: skip
     device.launch(
         "extend", "finish_fill", 1, 1024,
@@ -247,7 +247,7 @@ def _test_window(
     survivors, total, next_prefix, next_item = device.to_host(summary).tolist()
     n_items = min(total - walk.item_begin, room)
     walk.window = Window(
-        walk.item_begin, room, owners, values, weights, places, kept, unit_sums, survivors, n_items, next_prefix,
+        walk.item_begin, room, owners, values, weights, places, survived, unit_sums, survivors, n_items, next_prefix,
         next_item,
     )  # fmt: skip
     extension.spread = min(MAX_SPREAD, max(1, n_items // max(1, survivors)))
@@ -300,7 +300,7 @@ def _copy_survivors(
     device.launch(
         "extend", "copy_survivors", n_blocks, BLOCK,
         (plan.sums, plan.n, plan.begin, window.item_begin, window.room, n_blocks, window.owners, window.values,
-         window.weights, window.places, window.kept, window.unit_sums, prefix_weights, n_out_rows, walk.returned, m,
+         window.weights, window.places, window.survived, window.unit_sums, prefix_weights, n_out_rows, walk.returned, m,
          parent, value, weight, positions, question.work),
     )  # fmt: skip
     return parent, value, weight, positions

@@ -84,7 +84,7 @@ class Arguments:
     work: Int64Array
 
     @classmethod
-    def of(
+    def from_call(
         cls, device: Device, positions: Int64Array, lower: Int64Array, upper: Int64Array, excluded: Int64Array,
         work: Int64Array,
     ) -> Arguments:  # fmt: skip

@@ -39,7 +39,10 @@ def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int6
 
 
 def exclusive_sum(device: Device, counts: Int64Array) -> Int64Array:
-    """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`. 3 launches, 1 for one tile; no read."""
+    """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`.
+
+    3 launches, 1 for one tile; no read.
+    """
     xp = device.xp
     n = len(counts)
     out: Int64Array = xp.empty(n + 1, np.int64) if n else xp.zeros(1, np.int64)
