@@ -107,15 +107,15 @@ class Asked:
         """The columns of the files, which tell a line of names by those that are `expected` of a relation."""
         tables: dict[str, dict[str, str | None]] = {}
         for changes, specs in ((False, self.loaded), (True, self.fed)):
-            for given in specs:
-                spec = replace(given, expected=expected.get(given.relation, ()))
-                known = tables.get(spec.relation)
-                if known is None:
+            for declared_spec in specs:
+                spec = replace(declared_spec, expected=expected.get(declared_spec.relation, ()))
+                columns = tables.get(spec.relation)
+                if columns is None:
                     tables[spec.relation] = columns_of(spec, changes, self.budget)
-                elif None in known.values() and not spec.path.is_fifo():  # of no rows: the changes may tell the types
-                    found = columns_of(spec, changes, self.budget)
-                    if len(found) == len(known):
-                        tables[spec.relation] = dict(zip(known, found.values(), strict=True))
+                elif None in columns.values() and not spec.path.is_fifo():  # of no rows: the changes may tell the types
+                    changed_columns = columns_of(spec, changes, self.budget)
+                    if len(changed_columns) == len(columns):
+                        tables[spec.relation] = dict(zip(columns, changed_columns.values(), strict=True))
         return tables
 
 
@@ -124,7 +124,7 @@ def _with_facts(reading: Reading) -> Rules:
     facts = []
     for name, rows in reading.given.items():
         for row in rows:
-            values = [one for one in row if one is None or isinstance(one, (bool, int, float, str, Decimal))]
+            values = [value for value in row if value is None or isinstance(value, (bool, int, float, str, Decimal))]
             if len(values) < len(row):
                 raise UnsupportedError(f"the text gives the row {row}, which no file can say.\n  Ask from Python.")
             facts.append(Rule(Atom(name, tuple(map(Constant, values))), ()))

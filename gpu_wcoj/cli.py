@@ -20,7 +20,7 @@ from gpu_wcoj.errors import GpuWcojError
 
 ERROR_STATUS: Final = 2
 INTERRUPTED_STATUS: Final = 130
-CUT_OFF_STATUS: Final = 141
+BROKEN_PIPE_STATUS: Final = 141
 """That of a process that SIGPIPE has ended."""
 _DEBUG_VARIABLE: Final = "GPU_WCOJ_DEBUG"
 
@@ -48,7 +48,7 @@ def _complain(message: str) -> None:
     sys.stderr.write(f"gpu-wcoj: {safe}\n")
 
 
-def _have_streams() -> None:
+def _ensure_streams() -> None:
     """Let there be standard streams, where they are closed; and what they cannot encode is shown escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0; 2 after an error, 130 after Ctrl-C, 141 if whoever reads the output has gone before it was done.
     """
-    _have_streams()
+    _ensure_streams()
     try:
         app(list(sys.argv[1:] if arguments is None else arguments), exit_on_error=False, print_error=False)
         sys.stdout.flush()
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ERROR_STATUS
     except BrokenPipeError:  # the reader of the output has gone: nothing can be said any more, nor flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CUT_OFF_STATUS
+        return BROKEN_PIPE_STATUS
     except KeyboardInterrupt:
         _complain("interrupted.")
         return INTERRUPTED_STATUS

@@ -172,13 +172,13 @@ class Column:
             return self
         return Column(self.type, self.codes.copy(), self.valid, self.dictionary)
 
-    def stacked(self, other: Column) -> Column:
-        """These rows, then those of `other`, whose type and dictionary are the same; in the host's memory."""
+    def stacked(self, column: Column) -> Column:
+        """These rows, then those of `column`, whose type and dictionary are the same; in the host's memory."""
         valid = None
-        if self.valid is not None or other.valid is not None:
-            masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (self, other)]
+        if self.valid is not None or column.valid is not None:
+            masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (self, column)]
             valid = np.concatenate(masks)
-        return Column(self.type, np.concatenate([self.codes, other.codes]), valid, self.dictionary)
+        return Column(self.type, np.concatenate([self.codes, column.codes]), valid, self.dictionary)
 
     def as_type(self, to: DataType) -> Column:
         """The same values in another type of the same family; exact or an error, never rounded or wrapped.

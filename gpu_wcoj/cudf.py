@@ -37,7 +37,7 @@ _KINDS = {
 }  # fmt: skip
 """cuDF's types of fixed width, and ours."""
 _DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
-_MOST_ROWS = 2**31 - 1
+_MAX_ROWS = 2**31 - 1
 """Rows of a column of cuDF."""
 _DEFAULT_STREAM, _STREAM_OF_THREAD = 1, 2
 """The streams that cuDF may work in, as the CUDA array interface numbers them."""
@@ -161,16 +161,16 @@ def _column(plc: Any, column: Any, hint: _Hint, string: Dictionary, backend: Bac
     return fixed_width(kind, _buffers(column, kind, backend), backend, what)
 
 
-def _kind(plc: Any, given: Any, hint: _Hint, what: str) -> DataType:
+def _kind(plc: Any, cudf_type: Any, hint: _Hint, what: str) -> DataType:
     for name, ours in _KINDS.items():
-        if given.id() == getattr(plc.TypeId, name):
+        if cudf_type.id() == getattr(plc.TypeId, name):
             zoned = hint.zone is not None and ours.startswith("timestamp")
             return DataType(f"{ours[:-1]}, tz={hint.zone}]" if zoned else ours)
     for name, digits in _DIGITS.items():
-        if given.id() == getattr(plc.TypeId, name):
-            return DataType(f"{name.lower()}({hint.precision or digits}, {-given.scale()})")
+        if cudf_type.id() == getattr(plc.TypeId, name):
+            return DataType(f"{name.lower()}({hint.precision or digits}, {-cudf_type.scale()})")
     raise UnsupportedTypeError(
-        f"{what} has a type of cuDF's that is not supported (number {int(given.id())}).\n"
+        f"{what} has a type of cuDF's that is not supported (number {int(cudf_type.id())}).\n"
         "  Supported are numbers, bool, dates, timestamps, text and decimals. Cast the column before it comes in."
     )
 
@@ -210,8 +210,8 @@ def to_frame(names: Sequence[str], columns: Sequence[Column], backend: Backend) 
 
 def column_to_cudf(plc: Any, column: Column, backend: Backend, what: str) -> Any:
     """A column of pylibcudf; undoes `columns_of`."""
-    if len(column) > _MOST_ROWS:
-        raise UnsupportedTypeError(f"{what} has {len(column):,} rows; a column of cuDF has {_MOST_ROWS:,} at most.")
+    if len(column) > _MAX_ROWS:
+        raise UnsupportedTypeError(f"{what} has {len(column):,} rows; a column of cuDF has {_MAX_ROWS:,} at most.")
     kind = DataType(column.type.value_name)
     if kind.family == "binary":
         raise UnsupportedTypeError(f"{what} holds bytes, which cuDF has no type for.\n  Use to_arrow.")
@@ -277,13 +277,13 @@ def read_parquet(
     options = plc.io.parquet.ParquetReaderOptions.builder(source).column_names(chosen).build()
     read = plc.io.parquet.read_parquet(options)
     by_name = dict(zip(read.column_names(), read.columns, strict=True))
-    found = [
+    encoded = [
         _column(plc, by_name[name], _hint_of(kind), string, backend, f"column '{name}'")
         for name, kind in zip(chosen, kinds, strict=True)
     ]
     return tuple(chosen), [
         Column(kind, column.stored, column.stored_valid, column.dictionary) if kind.family == "string" else column
-        for column, kind in zip(found, kinds, strict=True)
+        for column, kind in zip(encoded, kinds, strict=True)
     ]
 
 

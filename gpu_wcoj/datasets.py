@@ -137,9 +137,9 @@ def payments(
     >>> len(stream["src"]), int(stream["weight"].sum()), int(stream["tick"][-1])
     (1240, 760, 12)
     """
-    most = min(10 * accounts, accounts * (accounts - 1) // 4)
-    if not 0 <= transfers <= most:
-        raise UsageError(f"{transfers} transfers do not fit {accounts} accounts.\n  0 to {most} do.")
+    max_transfers = min(10 * accounts, accounts * (accounts - 1) // 4)
+    if not 0 <= transfers <= max_transfers:
+        raise UsageError(f"{transfers} transfers do not fit {accounts} accounts.\n  0 to {max_transfers} do.")
     if tick_rows < 1:
         raise UsageError(f"tick_rows is {tick_rows}.\n  It is 1 or more.")
     random = np.random.default_rng(seed)

@@ -95,10 +95,15 @@ def _status(path: Path) -> os.stat_result | None:
 
 def _descriptor(path: Path) -> int | None:
     """The descriptor of this process that a path stands for, such as ``/dev/stdout``; None if it is another path."""
-    own = {"/dev/fd", "/proc/self/fd", f"/proc/{os.getpid()}/fd", os.path.realpath("/proc/thread-self/fd")}
+    descriptor_folders = {
+        "/dev/fd",
+        "/proc/self/fd",
+        f"/proc/{os.getpid()}/fd",
+        os.path.realpath("/proc/thread-self/fd"),
+    }
     for _ in range(_MAX_LINKS):
         folder = os.path.realpath(path.parent)
-        if folder in own and path.name.isdecimal():
+        if folder in descriptor_folders and path.name.isdecimal():
             return int(path.name)
         try:
             path = Path(folder, os.readlink(path))

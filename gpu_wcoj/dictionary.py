@@ -17,12 +17,12 @@ import numpy as np
 
 from gpu_wcoj.column import BoolArray, Int64Array
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.turns import known_to_forks
+from gpu_wcoj.turns import register_for_forks
 
 if TYPE_CHECKING:
     import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary all the same
 
-_SMALL = 512
+_MAX_PYTHON_VALUES = 512
 """Up to so many values are handled one by one in Python; beyond it, in Arrow as far as that goes."""
 
 
@@ -58,7 +58,7 @@ class Dictionary:
         self._arrow: pa.Array | None = None
         self._order = self._rank = _EMPTY
         self.begin_anew()
-        known_to_forks(self)
+        register_for_forks(self)
 
     def __getstate__(self) -> tuple[Literal["string", "binary"], list[str | bytes]]:
         return self.kind, self._values
@@ -105,7 +105,7 @@ class Dictionary:
             codes = np.zeros(len(array), np.int64)
             codes[present] = self.encode(array.cast(self._arrow_type).drop_null())
             return codes
-        if len(array) <= _SMALL:
+        if len(array) <= _MAX_PYTHON_VALUES:
             return self._codes_of(array)
         encoded = array.cast(self._arrow_type).dictionary_encode()
         places: Int64Array = encoded.indices.to_numpy()
@@ -147,7 +147,7 @@ class Dictionary:
         """
         import pyarrow.compute as pc
 
-        found: list[bool | None] = [None] * len(texts)
+        matches: list[bool | None] = [None] * len(texts)
         order = np.argsort(patterns, kind="stable")
         starts = np.flatnonzero(np.diff(patterns[order], prepend=-1))
         for rows in np.split(order, starts[1:]) if len(order) else ():
@@ -155,8 +155,8 @@ class Dictionary:
             if pattern is not None:
                 matched = pc.match_substring_regex(self.decode(texts[rows]), pattern).to_pylist()
                 for row, is_match in zip(rows.tolist(), matched, strict=True):
-                    found[row] = is_match
-        return found
+                    matches[row] = is_match
+        return matches
 
     def value_of(self, code: int) -> str | bytes:
         """The value behind a code."""
@@ -171,8 +171,8 @@ class Dictionary:
         import pyarrow as pa
 
         if len(codes) * 8 < len(self):
-            shown = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
-            return pa.array([None if code < 0 else self._values[code] for code in shown], self._arrow_type)
+            code_list = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
+            return pa.array([None if code < 0 else self._values[code] for code in code_list], self._arrow_type)
         return self._all_values().take(pa.array(codes, mask=None if valid is None else ~valid))
 
     def _all_values(self) -> pa.Array:
@@ -208,10 +208,10 @@ class Dictionary:
             return self._ranked()
 
     def _ranked(self) -> Int64Array:
-        known, size = len(self._order), len(self)
-        if known < size:
-            if (size - known) * 16 < known:
-                fresh = sorted(range(known, size), key=self._sort_key)
+        n_ordered, size = len(self._order), len(self)
+        if n_ordered < size:
+            if (size - n_ordered) * 16 < n_ordered:
+                fresh = sorted(range(n_ordered, size), key=self._sort_key)
                 places = [bisect_left(self._order, self._sort_key(code), key=self._sort_key) for code in fresh]
                 self._order = np.insert(self._order, places, fresh)
             else:
@@ -223,23 +223,23 @@ class Dictionary:
             self._rank = _frozen(ranks)
         return self._rank
 
-    def recode(self, other: Dictionary, codes: Int64Array) -> Int64Array:
-        """What these codes of `other` are here; values that are missing are added, and only those in use.
+    def recode(self, source: Dictionary, codes: Int64Array) -> Int64Array:
+        """What these codes of `source` are here; values that are missing are added, and only those in use.
 
         Complexity
         ----------
         In the number of codes, not in the size of either dictionary.
         """
-        if other is self or not len(codes):
+        if source is self or not len(codes):
             return codes
-        if len(codes) <= _SMALL:
-            return self._codes_of_values([other._values[code] for code in codes.tolist()])
+        if len(codes) <= _MAX_PYTHON_VALUES:
+            return self._codes_of_values([source._values[code] for code in codes.tolist()])
         used, places = np.unique(codes, return_inverse=True)
-        return self.encode(other.decode(used))[places]
+        return self.encode(source.decode(used))[places]
 
-    def translate(self, other: Dictionary) -> Int64Array:
-        """The code here of every code of `other`, adding what is missing."""
-        return self.recode(other, np.arange(len(other)))
+    def translate(self, source: Dictionary) -> Int64Array:
+        """The code here of every code of `source`, adding what is missing."""
+        return self.recode(source, np.arange(len(source)))
 
     def _sort_key(self, code: int) -> Any:
         return self._values[code]
@@ -279,10 +279,10 @@ def whole_pattern(pattern: str) -> str | None:
     import pyarrow.compute as pc
 
     text = pa.array([""], pa.large_string())
-    whole = rf"\A(?:{pattern})\z"
+    anchored = rf"\A(?:{pattern})\z"
     try:
-        for one in (pattern, whole):
-            pc.match_substring_regex(text, one)
+        for expression in (pattern, anchored):
+            pc.match_substring_regex(text, expression)
     except pa.ArrowInvalid:
         return None
-    return whole
+    return anchored

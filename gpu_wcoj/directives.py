@@ -17,7 +17,7 @@ _STANDARD = {"input": "/dev/stdin", "output": "/dev/stdout"}
 _TRUTH = {"true": True, "false": False}
 
 
-def inputs_of(rules: Rules, folder: Path, given: Collection[str]) -> tuple[InputSpec, ...]:
+def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> tuple[InputSpec, ...]:
     r"""The files of ``.input`` lines, for relations that the command line does not name.
 
     Lines without parameters count only if the command line names no files at all: then ``r`` is read from
@@ -27,7 +27,7 @@ def inputs_of(rules: Rules, folder: Path, given: Collection[str]) -> tuple[Input
     ----------
     folder
         Where relative names of files begin: the program's own.
-    given
+    named_relations
         The relations that the command line names.
 
     Raises
@@ -44,16 +44,20 @@ def inputs_of(rules: Rules, folder: Path, given: Collection[str]) -> tuple[Input
     >>> [str(spec) for spec in inputs_of(rules, Path("here"), ["s"])]
     ['e=here/e.csv']
     """
-    lines = [one for one in rules.directives if one.kind == "input" and one.relation not in given]
-    return tuple(_input(rules, one, folder) for one in lines if one.parameters or not given)
+    lines = [
+        directive
+        for directive in rules.directives
+        if directive.kind == "input" and directive.relation not in named_relations
+    ]
+    return tuple(_input(rules, directive, folder) for directive in lines if directive.parameters or not named_relations)
 
 
-def outputs_of(rules: Rules, folder: Path, is_given: bool) -> tuple[OutputSpec, ...]:
+def outputs_of(rules: Rules, folder: Path, has_named_files: bool) -> tuple[OutputSpec, ...]:
     r"""The files that ``.output`` lines ask for.
 
     Parameters
     ----------
-    is_given
+    has_named_files
         Whether the command line names files: then lines without parameters ask for none; else ``r`` is written to
         ``r.csv``, fields separated by tabs.
 
@@ -68,9 +72,9 @@ def outputs_of(rules: Rules, folder: Path, is_given: bool) -> tuple[OutputSpec, 
     >>> outputs_of(parse("h(x) :- e(x).\n.output h"), Path("here"), False)
     (OutputSpec(relation='h', path=PosixPath('here/h.csv'), separator='\t', header=False),)
     """
-    written = {one.relation: one for one in rules.directives if one.kind == "output"}
+    written = {directive.relation: directive for directive in rules.directives if directive.kind == "output"}
     lines = [written.get(name, Directive("output", name)) for name in rules.outputs]
-    specs = tuple(_output(one, folder) for one in lines if one.parameters or not is_given)
+    specs = tuple(_output(directive, folder) for directive in lines if directive.parameters or not has_named_files)
     check_apart(specs)
     return specs
 
@@ -80,7 +84,9 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
     if path.name.removesuffix(".gz").endswith(_BINARY):
         _refuse_text_options(directive)
         return InputSpec(directive.relation, path)
-    declared = next((one for one in rules.declarations if one.relation == directive.relation), None)
+    declared = next(
+        (declaration for declaration in rules.declarations if declaration.relation == directive.relation), None
+    )
     types = () if declared is None else tuple(map(_text_type, declared.types))
     return InputSpec(
         directive.relation,
@@ -134,19 +140,19 @@ def _path(directive: Directive, folder: Path, default: str) -> Path:
 
 
 def _separator(directive: Directive) -> str:
-    given = dict(directive.parameters).get("delimiter")
-    if given is None:
+    delimiter = dict(directive.parameters).get("delimiter")
+    if delimiter is None:
         return "," if _truth(directive, "rfc4180") else "\t"
-    if len(given) != 1 or not given.isascii() or given in '\r\n"\0':
-        raise UsageError(f"'{directive}': delimiter cannot be '{given}'.\n  Give one ASCII character, no quote.")
-    return given
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0':
+        raise UsageError(f"'{directive}': delimiter cannot be '{delimiter}'.\n  Give one ASCII character, no quote.")
+    return delimiter
 
 
 def _truth(directive: Directive, name: str) -> bool:
-    given = dict(directive.parameters).get(name, "false")
-    if given not in _TRUTH:
-        raise UsageError(f"'{directive}': {name} cannot be '{given}'.\n  Give true or false.")
-    return _TRUTH[given]
+    value = dict(directive.parameters).get(name, "false")
+    if value not in _TRUTH:
+        raise UsageError(f"'{directive}': {name} cannot be '{value}'.\n  Give true or false.")
+    return _TRUTH[value]
 
 
 def _refuse_text_options(directive: Directive) -> None:

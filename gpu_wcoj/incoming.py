@@ -36,7 +36,7 @@ class Incoming:
         weights = None if self.weights is None else on_host(self.weights)
         if weights is self.weights and all(column.is_on_host for column in self.columns):
             return self
-        columns = tuple(Column(one.type, one.codes, one.valid, one.dictionary) for one in self.columns)
+        columns = tuple(Column(column.type, column.codes, column.valid, column.dictionary) for column in self.columns)
         return Incoming(self.names, columns, weights, self.is_ordered)
 
 
@@ -44,7 +44,7 @@ def read_change(
     relation: str,
     data: Any,
     arity: int,
-    known: tuple[str, ...] | None,
+    relation_names: tuple[str, ...] | None,
     types: Sequence[DataType | None],
     dictionaries: tuple[Dictionary, Dictionary],
     reserves_weight: bool = True,
@@ -57,7 +57,7 @@ def read_change(
 
     Parameters
     ----------
-    known
+    relation_names
         The names of the relation's columns; None if it has none yet.
     types
         Of the relation's columns, for those that hold nothing but nulls.
@@ -76,8 +76,8 @@ def read_change(
         if not data.names and len(data) == 0:
             return Incoming((), _no_columns(arity, types), None, False)
         if len(data.columns) != arity:
-            raise ArityError(wrong_number(relation, arity, data.names, known))
-        order = column_order(relation, data.names, known, is_declared)
+            raise ArityError(wrong_number(relation, arity, data.names, relation_names))
+        order = column_order(relation, data.names, relation_names, is_declared)
         columns = data.encoded_for(string, binary)
         return Incoming(
             tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
@@ -88,7 +88,9 @@ def read_change(
         """Return the positions of the relation's columns in its order, then that of the weights."""
         columns, weight = list(range(len(names))), None
         if reserves_weight and len(names) == arity + 1:
-            weight = weight_among(names, None if known is None or are_numbered(known) else known)
+            weight = weight_among(
+                names, None if relation_names is None or are_numbered(relation_names) else relation_names
+            )
             if weight is None or names.count(weight) != 1:
                 called = "weight" if weight is None else weight
                 raise SchemaError(
@@ -97,18 +99,18 @@ def read_change(
                 )
             columns.remove(names.index(weight))
         if len(columns) != arity:
-            raise ArityError(wrong_number(relation, arity, names, known))
+            raise ArityError(wrong_number(relation, arity, names, relation_names))
         if not isinstance(names, Numbered):
-            own = tuple(names[column] for column in columns)
-            columns = [columns[i] for i in column_order(relation, own, known, is_declared)]
+            column_names = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(relation, column_names, relation_names, is_declared)]
         return columns if weight is None else [*columns, names.index(weight)]
 
     what = f"relation '{relation}'"
-    names, found = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
+    names, encoded = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
-    weights = as_weights(found.pop(), f"{what}: the weights") if len(found) > arity else None
-    return Incoming(names[:arity], tuple(column.unshared() for column in found), weights, True)
+    weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
+    return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
 
 
 def held_to(
@@ -127,23 +129,23 @@ def held_to(
     >>> held_to("r", ["a"], [Column(DataType("int64"), np.array([200]))], [DataType("uint8")])[0].type
     DataType(name='uint8')
     """
-    held = list(columns)
-    for at, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+    narrowed = list(columns)
+    for position, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if kind is None or column.type == kind or {column.type.family, kind.family} != {"integer"}:
             continue
-        least, most = kind.code_range
-        beyond = (column.stored < least) | (column.stored > most)
+        smallest, largest = kind.code_range
+        beyond = (column.stored < smallest) | (column.stored > largest)
         if column.stored_valid is not None:
             beyond &= column.stored_valid
         if bool(beyond.any()):
             row = int(beyond.argmax())
             raise TypeMismatchError(
-                f"relation '{relation}', column '{names[at]}': the value {int(column.stored[row])} (row {row}) is no "
-                f"'{kind.name}', as which the column is declared: {least} to {most}.\n"
+                f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) is no "
+                f"'{kind.name}', as which the column is declared: {smallest} to {largest}.\n"
                 "  Mend the value, or declare another type."
             )
-        held[at] = Column(kind, column.stored, column.stored_valid, column.dictionary)
-    return tuple(held)
+        narrowed[position] = Column(kind, column.stored, column.stored_valid, column.dictionary)
+    return tuple(narrowed)
 
 
 def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:
@@ -154,14 +156,14 @@ def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, .
     return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
 
 
-def wrong_number(relation: str, arity: int, names: Sequence[str], known: Sequence[str] | None = None) -> str:
+def wrong_number(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
     """Return the message for rows of another number of columns."""
     hint = "Select the relation's columns first"
-    hint += f": {', '.join(known)}." if known else "."
+    hint += f": {', '.join(relation_names)}." if relation_names else "."
     if len(names) == arity + 1 and "weight" in names:
         hint = "A column 'weight' is taken for weights in changes only; leave it out here."
-    shown = ", ".join(names) or "none"
-    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {shown}.\n  {hint}"
+    name_list = ", ".join(names) or "none"
+    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {name_list}.\n  {hint}"
 
 
 _NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))
@@ -180,13 +182,13 @@ def are_numbered(names: Sequence[str]) -> bool:
 
 
 def column_order(
-    relation: str, names: Sequence[str], known: Sequence[str] | None, is_declared: bool = True
+    relation: str, names: Sequence[str], relation_names: Sequence[str] | None, is_declared: bool = True
 ) -> Sequence[int]:
     """Return the positions of a relation's columns in a table: by name where both have names, else in order.
 
     Parameters
     ----------
-    names, known
+    names, relation_names
         Of the table's columns and of the relation's, as many; None if the relation has no names yet.
     is_declared
         Whether the relation's names were declared: then they are names even where they only count.
@@ -208,22 +210,24 @@ def column_order(
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise SchemaError(f"relation '{relation}' has two columns '{twice}'.\n  Give one of them another name.")
-    if known is None or list(names) == list(known):
+    if relation_names is None or list(names) == list(relation_names):
         return range(len(names))
     if is_declared and list(names) == [f"c{i}" for i in range(len(names))]:  # files without a line of names
         return range(len(names))
-    if set(names).isdisjoint(known) and (are_numbered(names) or (are_numbered(known) and not is_declared)):
+    if set(names).isdisjoint(relation_names) and (
+        are_numbered(names) or (are_numbered(relation_names) and not is_declared)
+    ):
         return range(len(names))
     for name in names:
-        if name not in known:
-            raise ColumnError(relation, name, known, _RENAME)
-    return [list(names).index(name) for name in known]
+        if name not in relation_names:
+            raise ColumnError(relation, name, relation_names, _RENAME)
+    return [list(names).index(name) for name in relation_names]
 
 
 _RENAME = "Rename the table's columns; rows without names (tuples, a NumPy array) go by position."
 
 
-def named_after(names: tuple[str, ...], known: tuple[str, ...] | None) -> tuple[str, ...]:
+def named_after(names: tuple[str, ...], relation_names: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the names of a relation once a table of these names has come: the first that do not only count.
 
     Examples
@@ -231,4 +235,8 @@ def named_after(names: tuple[str, ...], known: tuple[str, ...] | None) -> tuple[
     >>> named_after(("src", "dst"), ("c0", "c1")), named_after(("c0", "c1"), ("src", "dst"))
     (('src', 'dst'), ('src', 'dst'))
     """
-    return names if known is None or (are_numbered(known) and not are_numbered(names)) else known
+    return (
+        names
+        if relation_names is None or (are_numbered(relation_names) and not are_numbered(names))
+        else relation_names
+    )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.column import read_only
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point, listed
-from gpu_wcoj.lowering import Lowered, Lowering
-from gpu_wcoj.options import flag
-from gpu_wcoj.outgoing import Outgoing
+from gpu_wcoj.lowering import CompiledProgram, Lowering
+from gpu_wcoj.options import validate_flag
+from gpu_wcoj.outgoing import Emitter
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
-from gpu_wcoj.tick import Ledger, TickReport
+from gpu_wcoj.tick import StateStore, TickReport
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
@@ -51,8 +51,8 @@ class Inspected(NotCopied):
     _arity: dict[str, int]
     _measures: bool
     _lowering: Lowering
-    _ledger: Ledger
-    _outgoing: Outgoing
+    _ledger: StateStore
+    _outgoing: Emitter
 
     @property
     def last_tick(self) -> TickReport:
@@ -244,7 +244,7 @@ class Inspected(NotCopied):
         from gpu_wcoj.explain.rendering import check_format
 
         check_format(format)
-        analyze, bounds = flag("analyze", analyze), flag("bounds", bounds)
+        analyze, bounds = validate_flag("analyze", analyze), validate_flag("bounds", bounds)
         if statistics is not None and not isinstance(statistics, (str, PathLike)):
             raise UsageError(f"statistics={statistics!r:.80} is not allowed; the path of a folder is, or None.")
         if format == "datalog":
@@ -266,38 +266,38 @@ class Inspected(NotCopied):
                 "explain shows either what statistics of elsewhere lead to, or what the last tick measured.\n"
                 "  Leave out 'statistics' or 'analyze'."
             )
-        known = None if statistics is None else Known.read(statistics)
-        if known and not {*self.inputs, *self.heads}.intersection(known):
+        catalog = None if statistics is None else Known.read(statistics)
+        if catalog and not {*self.inputs, *self.heads}.intersection(catalog):
             raise SchemaError(
-                f"the statistics in '{statistics}' are of {listed(known)}, and the program has none of these: its "
+                f"the statistics in '{statistics}' are of {listed(catalog)}, and the program has none of these: its "
                 f"relations are {listed([*self.inputs, *self.heads])}."
             )
-        for name, columns in ({} if known is None else known.arity).items():
+        for name, columns in ({} if catalog is None else catalog.arity).items():
             if name in self.inputs and columns != self._arity[name]:
                 raise SchemaError(
                     f"the statistics in '{statistics}' are of a relation '{name}' with {columns} columns, and the "
                     f"program's has {self._arity[name]}."
                 )
-        lowered = self._lowered if known is None else None
-        planned = self._planned(known) if lowered is None else lowered.plan
-        shown = Shown(
+        lowered = self._lowered if catalog is None else None
+        planned = self._planned(catalog) if lowered is None else lowered.plan
+        renderer = Shown(
             self._outgoing.column_name,
             self.backend.name,
             self.bag,
             self._ledger.route_text(),
             None if lowered is None else lowered.chosen or None,
-            self.last_tick if known is None else TickReport(),
+            self.last_tick if catalog is None else TickReport(),
         )
         sizes_of = None
-        if bounds and known is not None:
-            sizes_of = sizes_of_known(known)
+        if bounds and catalog is not None:
+            sizes_of = sizes_of_known(catalog)
         elif bounds and lowered is not None:
             sides = self._ledger.settled()
             assert sides is not None
             sizes_of = sizes_of_state(sides.ahead.circuit)
         if analyze:
             self.analyze = True
-        return rendered(shown.of(planned, self.last_tick if analyze else None, sizes_of), form)
+        return rendered(renderer.of(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
         from gpu_wcoj.query.printed import as_datalog
@@ -315,15 +315,15 @@ class Inspected(NotCopied):
 
     @analyze.setter
     def analyze(self, value: bool) -> None:
-        self._measures = flag("analyze", value)
+        self._measures = validate_flag("analyze", value)
         for side in self._ledger.state.sides or ():
             side.circuit.execution.measures = self._measures
 
     @property
-    def _lowered(self) -> Lowered | None:
+    def _lowered(self) -> CompiledProgram | None:
         return self._ledger.lowered
 
-    def _planned(self, known: Known | None = None) -> Plan:
+    def _planned(self, catalog: Known | None = None) -> Plan:
         """The plan before any row has been seen, by what is known nevertheless."""
         types = self._ledger.state.types
-        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), known, ())
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Lowered:
+class CompiledProgram:
     """A program lowered for the types and nulls that it has seen.
 
     Attributes
@@ -98,101 +98,116 @@ class Lowering:
     def untyped(self) -> frozenset[tuple[str, int]]:
         """Columns of the facts of the text that hold nothing but null."""
         columns = (
-            (one.relation, at, values)
-            for one in self.rules.facts
-            for at, values in enumerate(zip(*one.rows, strict=True))
+            (fact.relation, position, values)
+            for fact in self.rules.facts
+            for position, values in enumerate(zip(*fact.rows, strict=True))
         )
-        return frozenset((name, at) for name, at, values in columns if set(values) == {None})
+        return frozenset((name, position) for name, position, values in columns if set(values) == {None})
 
-    def lowered_for(
+    def compile_for(
         self,
         incoming: Mapping[str, Incoming],
-        present: Lowered | None,
-        known: Types,
+        present: CompiledProgram | None,
+        types_before: Types,
         declared: Mapping[str, tuple[str, ...]],
         keeps: bool = True,
-    ) -> Lowered:
+    ) -> CompiledProgram:
         """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it.
 
         `keeps` says whether relations may be kept for the rules.
         """
         if present is not None and self.serves(present, incoming):
             return present
-        types = known.copy()
+        types = types_before.copy()
         nullable = {}
         for name, rows in incoming.items():
-            shown = declared.get(name, rows.names)
-            names = [f"{i} ('{one}')" for i, one in enumerate(shown)] if rows.names else None
+            column_names = declared.get(name, rows.names)
+            names = [f"{i} ('{name_text}')" for i, name_text in enumerate(column_names)] if rows.names else None
             if rows.names:
-                kinds = [None if (name, i) in self.untyped else one.type for i, one in enumerate(rows.columns)]
+                kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
                 types.bind(name, kinds, names)
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
             return replace(present, types=types)
-        kept = () if present is None else present.plan.auxiliaries
-        held = self._known(incoming, present, types, shapes)
-        planned = self.plan(types, shapes, held, kept if keeps else None)
+        auxiliaries = () if present is None else present.plan.auxiliaries
+        catalog = self._catalog(incoming, present, types, shapes)
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps else None)
         circuit = self.circuit(planned, self.execution())
-        lowered = Lowered(types, shapes, planned, circuit)
+        lowered = CompiledProgram(types, shapes, planned, circuit)
         if present is not None:
             before = present
-            from gpu_wcoj.moving import move_state  # which few programs need
+            from gpu_wcoj.moving import migrate_state  # which few programs need
 
-            move_state(present, lowered, lambda name, rows: self._moved(name, rows, before, lowered))
+            migrate_state(present, lowered, lambda name, rows: self._migrate(name, rows, before, lowered))
         return lowered
 
-    def lowered_as(self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]) -> Lowered:
+    def compile_as(
+        self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]
+    ) -> CompiledProgram:
         """The program lowered for known types and nulls, its state empty; `sizes` are rows of relations."""
         from gpu_wcoj.planner.known import Known  # which an import of the package has no use for
 
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Known.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
-        return Lowered(types, shapes, planned, circuit)
+        return CompiledProgram(types, shapes, planned, circuit)
 
-    def serves(self, present: Lowered, incoming: Mapping[str, Incoming]) -> bool:
+    def serves(self, present: CompiledProgram, incoming: Mapping[str, Incoming]) -> bool:
         """Whether these rows have no types or nulls that the lowering does not know."""
         return all(self._is_covered(name, rows, present) for name, rows in incoming.items())
 
-    def _is_covered(self, name: str, rows: Incoming, present: Lowered) -> bool:
+    def _is_covered(self, name: str, rows: Incoming, present: CompiledProgram) -> bool:
         shape = present.shapes[name]
-        for column, given in enumerate(rows.columns):
-            if given.valid is not None and not shape.nullable[column]:
+        for column, values in enumerate(rows.columns):
+            if values.valid is not None and not shape.nullable[column]:
                 return False
-            if rows.names and given.type != present.kinds[name, column]:
+            if rows.names and values.type != present.kinds[name, column]:
                 return False
         return True
 
     def shapes(
-        self, present: Lowered | None, nullable: Mapping[str, tuple[bool, ...]], types: Types
+        self, present: CompiledProgram | None, nullable: Mapping[str, tuple[bool, ...]], types: Types
     ) -> dict[str, Shape]:
         """Stored columns of all relations: nullable are inputs that have had a null, and heads that may get one."""
-        known: dict[str, tuple[bool, ...]] = {}
+        nullable_columns: dict[str, tuple[bool, ...]] = {}
         for name, arity in self.arity.items():
             before = present.shapes[name].nullable if present else (False,) * arity
             now = nullable.get(name, (False,) * arity)
-            known[name] = tuple(a or b for a, b in zip(before, now, strict=True))
-        kept = {one.relation: one.column for one in self.rules.extremes}  # rows without a value are not there
+            nullable_columns[name] = tuple(a or b for a, b in zip(before, now, strict=True))
+        extreme_columns = {
+            extreme.relation: extreme.column for extreme in self.rules.extremes
+        }  # rows without a value are not there
         resolved = [(rule, resolver(rule)) for rule in self.rules.rules]
         changed = True
         while changed:
             changed = False
-            for one in self.rules.groupings:
-                keys = [a or b for a, b in zip(known[one.source][: one.keys], known[one.relation], strict=False)]
-                changed |= keys != list(known[one.relation][: one.keys])
-                known[one.relation] = (*keys, *known[one.relation][one.keys :])
+            for grouping in self.rules.groupings:
+                keys = [
+                    a or b
+                    for a, b in zip(
+                        nullable_columns[grouping.source][: grouping.keys],
+                        nullable_columns[grouping.relation],
+                        strict=False,
+                    )
+                ]
+                changed |= keys != list(nullable_columns[grouping.relation][: grouping.keys])
+                nullable_columns[grouping.relation] = (*keys, *nullable_columns[grouping.relation][grouping.keys :])
             for asking, demand in self.rules.demands.items():
-                changed |= known[demand] != known[asking]
-                known[demand] = known[asking]
+                changed |= nullable_columns[demand] != nullable_columns[asking]
+                nullable_columns[demand] = nullable_columns[asking]
             for rule, resolve in resolved:
                 name = rule.head.relation
-                found = [] if resolve is None else null_columns(rule, resolve, known, kept.get(name))
-                head = tuple(is_known or column in found for column, is_known in enumerate(known[name]))
-                changed |= head != known[name]
-                known[name] = head
+                null_positions = (
+                    [] if resolve is None else null_columns(rule, resolve, nullable_columns, extreme_columns.get(name))
+                )
+                head = tuple(
+                    is_known or column in null_positions for column, is_known in enumerate(nullable_columns[name])
+                )
+                changed |= head != nullable_columns[name]
+                nullable_columns[name] = head
         shapes = {}
-        for name, flags in known.items():
+        for name, flags in nullable_columns.items():
             kinds = [types.assumed(name, column) for column in range(len(flags))]
             textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
             shapes[name] = Shape(name, flags, textual)
@@ -202,7 +217,7 @@ class Lowering:
         self,
         types: Types,
         shapes: Mapping[str, Shape],
-        known: Known | None,
+        catalog: Known | None,
         auxiliaries: Collection[Auxiliary] | None = None,
     ) -> Plan:
         """Plan all rules on stored columns, by what is known of relations, if anything is.
@@ -223,7 +238,7 @@ class Lowering:
 
         kinds = Kinds(types.kinds, self._encode_constant, types.of, types.signed_results)
         return plan(
-            self.rules, shapes, encode, self.bag, kinds, NOTHING if known is None else known, self.strategy,
+            self.rules, shapes, encode, self.bag, kinds, NOTHING if catalog is None else catalog, self.strategy,
             self.hints, auxiliaries,
         )  # fmt: skip
 
@@ -231,8 +246,12 @@ class Lowering:
         """The circuit of a plan, its state empty."""
         return lower(planned, self.rules, self.keep, self.outputs, execution, self.merge_policy)
 
-    def _known(
-        self, incoming: Mapping[str, Incoming], present: Lowered | None, types: Types, shapes: Mapping[str, Shape]
+    def _catalog(
+        self,
+        incoming: Mapping[str, Incoming],
+        present: CompiledProgram | None,
+        types: Types,
+        shapes: Mapping[str, Shape],
     ) -> Known:
         """What is known before these rows are taken in: they are all that there is, or the state tells."""
         from gpu_wcoj.planner.known import Known
@@ -240,42 +259,43 @@ class Lowering:
         if present is not None:
             return Known.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
         backend = self.execution().backend
-        rows = incoming if backend.device is not None else {name: one.fetched() for name, one in incoming.items()}
+        rows = incoming if backend.device is not None else {name: change.fetched() for name, change in incoming.items()}
         kinds = types.snapshot()
         return Known.of_rows(
-            {name: _stored(name, one, shapes[name], kinds, types, backend) for name, one in rows.items()}, backend
+            {name: _to_stored(name, change, shapes[name], kinds, types, backend) for name, change in rows.items()},
+            backend,
         )
 
-    def facts(self, incoming: Mapping[str, Incoming], known: Types) -> dict[str, Incoming]:
+    def facts(self, incoming: Mapping[str, Incoming], types_before: Types) -> dict[str, Incoming]:
         """The rows that the text gives, in the types of their columns as the first tick's other rows show them."""
-        types = known.copy()
+        types = types_before.copy()
         for name, rows in incoming.items():
             if rows.names:
                 types.bind(name, [column.type for column in rows.columns])
-        found = {}
-        for one in self.rules.facts:
+        facts = {}
+        for fact in self.rules.facts:
             columns = [
-                self._fact_column(types.of(one.relation, i), v) for i, v in enumerate(zip(*one.rows, strict=True))
+                self._fact_column(types.of(fact.relation, i), v) for i, v in enumerate(zip(*fact.rows, strict=True))
             ]
             names = tuple(f"c{i}" for i in range(len(columns)))
             if columns:
-                found[one.relation] = Incoming(names, tuple(columns), None, False)
-        return found
+                facts[fact.relation] = Incoming(names, tuple(columns), None, False)
+        return facts
 
     def _fact_column(self, kind: DataType | None, values: Sequence[object]) -> Column:
-        valid = np.array([one is not None for one in values], np.bool_)
-        given = [one for one in values if one is not None]
-        natural = type_of_constants(given or [0])
+        valid = np.array([value is not None for value in values], np.bool_)
+        present_values = [value for value in values if value is not None]
+        natural = type_of_constants(present_values or [0])
         if kind is None:
             kind = natural
-        elif not given:
+        elif not present_values:
             pass
         elif kind.family == "integer" and natural.family == "integer":
-            least, most = kind.code_range
-            if not all(isinstance(one, int) and least <= one <= most for one in given):
+            smallest, largest = kind.code_range
+            if not all(isinstance(value, int) and smallest <= value <= largest for value in present_values):
                 kind = natural
-        codes = np.array([0 if one is None else self._encode_constant(kind, one) for one in values], np.int64)
-        is_valid = None if len(given) == len(values) else valid
+        codes = np.array([0 if value is None else self._encode_constant(kind, value) for value in values], np.int64)
+        is_valid = None if len(present_values) == len(values) else valid
         return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
 
     def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
@@ -294,7 +314,7 @@ class Lowering:
 
         return encode_constant(value, kind, op)
 
-    def _moved(self, name: str, rows: Rows, old: Lowered, new: Lowered) -> Rows:
+    def _migrate(self, name: str, rows: Rows, old: CompiledProgram, new: CompiledProgram) -> Rows:
         """Rows of a relation in its new stored columns; what stands behind the stored columns goes along."""
         backend = new.circuit.backend
         columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])
@@ -306,35 +326,37 @@ class Lowering:
             if was is None or now is None or was == now:
                 moved.append(columns[column])
             elif was.family == now.family:
-                moved.append(_scaled(columns[column], was.factor_to(now), name, column, now))
+                moved.append(_rescale(columns[column], was.factor_to(now), name, column, now))
             else:  # only constants have been there, and nulls
                 codes = backend.to_host(columns[column])
                 mask = before.flag(column)
                 has_value = slice(None) if mask is None else backend.to_host(columns[mask]) == 0
                 recoded = np.zeros(len(codes), np.int64)
-                recoded[has_value] = self._recoded(codes[has_value], was, now, new.types.keeps_zero_signs(name, column))
+                recoded[has_value] = self._recode(codes[has_value], was, now, new.types.keeps_zero_signs(name, column))
                 moved.append(backend.asarray(recoded))
             if after.nullable[column]:
                 flag = before.flag(column)
                 flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
         return [*moved, *flags, *columns[before.width :]], weights
 
-    def _recoded(self, codes: Int64Array, was: DataType, now: DataType, keeps: bool) -> Int64Array:
+    def _recode(self, codes: Int64Array, was: DataType, now: DataType, keeps: bool) -> Int64Array:
         """Codes of a text's constants, which were taken for values of one type, as those of another."""
         from gpu_wcoj.arrow.outgoing import to_python
 
-        distinct, at = np.unique(codes, return_inverse=True)
+        distinct, positions = np.unique(codes, return_inverse=True)
         values = to_python(Column(was, distinct, None, self.dictionaries[0] if was.has_dictionary else None))
-        recoded: Int64Array = np.array([self._encode_constant(now, one, keeps=keeps) for one in values], np.int64)[at]
+        recoded: Int64Array = np.array([self._encode_constant(now, value, keeps=keeps) for value in values], np.int64)[
+            positions
+        ]
         return recoded
 
 
-def stored_columns(name: str, rows: Incoming, lowered: Lowered) -> InputChange:
+def stored_columns(name: str, rows: Incoming, lowered: CompiledProgram) -> InputChange:
     """The rows as stored columns, where they live: codes in the common type, then flags of nulls."""
-    return _stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
+    return _to_stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
 
 
-def _stored(
+def _to_stored(
     name: str,
     rows: Incoming,
     shape: Shape,
@@ -345,17 +367,17 @@ def _stored(
     codes: list[Int64Array] = []
     flags: list[Int64Array] = []
     is_distinct = True
-    for column, given in enumerate(rows.columns):
+    for column, column_values in enumerate(rows.columns):
         kind = kinds[name, column]
-        factor = 1 if kind is None or given.type == kind else given.type.factor_to(kind)
-        scaled = _scaled(given.stored, factor, name, column, kind)
-        if given.type.family in ("float32", "float64") and not types.keeps_zero_signs(name, column):
+        factor = 1 if kind is None or column_values.type == kind else column_values.type.factor_to(kind)
+        scaled = _rescale(column_values.stored, factor, name, column, kind)
+        if column_values.type.family in ("float32", "float64") and not types.keeps_zero_signs(name, column):
             unsigned = without_zero_signs(scaled, np if is_host(scaled) else backend.xp)
             is_distinct &= unsigned is scaled
             scaled = unsigned
         codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
         if shape.nullable[column]:
-            flags.append(_flags(given))
+            flags.append(_flags(column_values))
     return InputChange([*codes, *flags], rows.weights, rows.is_ordered, is_distinct)
 
 
@@ -366,14 +388,14 @@ def _flags(column: Column) -> Int64Array:
     return flags
 
 
-def _scaled(codes: Int64Array, factor: int, relation: str, column: int, kind: DataType | None) -> Int64Array:
+def _rescale(codes: Int64Array, factor: int, relation: str, column: int, kind: DataType | None) -> Int64Array:
     """Codes in the finer unit of a type, where they live; refused if one leaves int64, or a decimal its digits."""
     if factor == 1 or len(codes) == 0:
         return codes
     limit = (10**MOST_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
-    most, least = int(codes.max()), int(codes.min())
-    if most > limit or least < -limit:
-        beyond = most if most > limit else least
+    largest, smallest = int(codes.max()), int(codes.min())
+    if largest > limit or smallest < -limit:
+        beyond = largest if largest > limit else smallest
         raise SchemaError(
             f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
             f"(times {factor}).\n  Cast both columns to the coarser unit first."

@@ -82,7 +82,7 @@ class MotifProgram:
         self,
         text: str,
         tables: Mapping[str, Mapping[str, str | None]],
-        asked: MotifOptions,
+        motif_options: MotifOptions,
         source: str,
         **options: Any,
     ) -> None:
@@ -91,20 +91,20 @@ class MotifProgram:
                 raise UsageError(f"a motif has {listed(TABLES)}, and no '{name}'.{nearest(name, TABLES)}")
         if "edges" not in tables:
             raise UsageError("a motif needs edges.\n  Give --input edges=PATH or --changes edges=PATH.")
-        if asked.semantics not in SEMANTICS:
-            raise UsageError(f"there is no semantics '{asked.semantics}'; there are {listed(SEMANTICS)}.")
+        if motif_options.semantics not in SEMANTICS:
+            raise UsageError(f"there is no semantics '{motif_options.semantics}'; there are {listed(SEMANTICS)}.")
         empty = {name: table_without_rows(columns) for name, columns in tables.items()}
         self.inputs = tuple(tables)
         self.matcher = Matcher(
             parse(text, source=source),
             vertices=empty.get("vertices"),
             edges=empty["edges"],
-            where=asked.where,
-            semantics=asked.semantics,
-            columns=None if asked.show is None else [name.strip() for name in asked.show.split(",")],
-            id=asked.id,
-            src=asked.src,
-            dst=asked.dst,
+            where=motif_options.where,
+            semantics=motif_options.semantics,
+            columns=None if motif_options.show is None else [name.strip() for name in motif_options.show.split(",")],
+            id=motif_options.id,
+            src=motif_options.src,
+            dst=motif_options.dst,
             **options,
         )
         self.rules = self.matcher.rules
@@ -138,9 +138,9 @@ class MotifProgram:
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None]) -> dict[str, ChangeCount]:
         """Take a tick and hand out how the matches change."""
-        found = self.matcher.step(changes)
-        sink(MATCHES, found)
-        return {MATCHES: ChangeCount(None, None, found.net)}
+        matches = self.matcher.step(changes)
+        sink(MATCHES, matches)
+        return {MATCHES: ChangeCount(None, None, matches.net)}
 
     def load(self, changes: Mapping[str, Any]) -> None:
         """Take a tick and do no more than the state needs."""

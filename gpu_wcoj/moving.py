@@ -19,7 +19,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
-    from gpu_wcoj.lowering import Lowered
+    from gpu_wcoj.lowering import CompiledProgram
 
 Rows = tuple[Sequence[Int64Array], Int64Array]
 Moved = Callable[[str, Rows], Rows]
@@ -28,7 +28,7 @@ Moved = Callable[[str, Rows], Rows]
 _Atom = tuple[str, frozenset[tuple[int, str]], frozenset[object]]
 
 
-def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
+def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) -> None:
     """Load the state of `old` into `new`, which has none.
 
     Raises
@@ -36,7 +36,7 @@ def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
     AuxiliaryError
         If an auxiliary relation of `new` is not worth keeping.
     """
-    inputs = {name: moved(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
+    inputs = {name: migrate(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
     if _reads_otherwise(new, old) or not _has_heads_of(new, old):
         changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
         new.circuit.evaluate(changes, None)
@@ -53,21 +53,21 @@ def move_state(old: Lowered, new: Lowered, moved: Moved) -> None:
         if head.relation is not None:
             rows = old.circuit.whole(name) if before.relation is None else before.relation.rows()
             if len(rows[1]):
-                head.relation.load(*moved(head.relation.name, rows))
+                head.relation.load(*migrate(head.relation.name, rows))
         if head.derivations is None:
             continue
         if isinstance(head, Head) and not _has_rules_of(name, new, old):
             head.execution.begin()
             rows = afresh(head).derived()
         elif before.derivations is None:  # each row had one derivation
-            rows = moved(name, old.circuit.whole(name))
+            rows = migrate(name, old.circuit.whole(name))
         else:
-            rows = moved(head.derivations.name, before.derivations.rows())
+            rows = migrate(head.derivations.name, before.derivations.rows())
         if len(rows[1]):
             head.derivations.load(*rows)
 
 
-def _reads_otherwise(new: Lowered, old: Lowered) -> bool:
+def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:
     """Whether a column that has held constants only turns out to be of another kind of type."""
     for name, shape in new.shapes.items():
         for column in range(len(shape.nullable)):
@@ -77,10 +77,13 @@ def _reads_otherwise(new: Lowered, old: Lowered) -> bool:
     return False
 
 
-def _has_heads_of(new: Lowered, old: Lowered) -> bool:
+def _has_heads_of(new: CompiledProgram, old: CompiledProgram) -> bool:
     """Whether heads keep their state in the way in which they did."""
-    loops = [{frozenset(loop.widths) for loop in one.plan.loops} for one in (new, old)]
-    heads = [one.circuit.heads.keys() - {kept.name for kept in one.plan.auxiliaries} for one in (new, old)]
+    loops = [{frozenset(loop.widths) for loop in compiled.plan.loops} for compiled in (new, old)]
+    heads = [
+        compiled.circuit.heads.keys() - {auxiliary.name for auxiliary in compiled.plan.auxiliaries}
+        for compiled in (new, old)
+    ]
     if loops[0] != loops[1] or heads[0] != heads[1]:
         return False
     if _units(new) != _units(old):
@@ -88,29 +91,29 @@ def _has_heads_of(new: Lowered, old: Lowered) -> bool:
     return all(_has_rules_of(name, new, old) for loop in new.plan.loops for name in loop.widths)
 
 
-def _units(lowered: Lowered) -> dict[str, int]:
+def _units(lowered: CompiledProgram) -> dict[str, int]:
     """What heads that keep sums count in."""
-    return {name: one.scale for name, one in lowered.plan.groupings.items() if one.has_totals}
+    return {name: grouping.scale for name, grouping in lowered.plan.groupings.items() if grouping.has_totals}
 
 
-def _has_rules_of(name: str, new: Lowered, old: Lowered) -> bool:
+def _has_rules_of(name: str, new: CompiledProgram, old: CompiledProgram) -> bool:
     """Whether a head has all rules that it had, each with as many derivations where no null is."""
     return not _bodies(name, old) - _bodies(name, new)
 
 
-def _bodies(name: str, lowered: Lowered) -> Counter[tuple[str, frozenset[tuple[_Atom, int]]]]:
+def _bodies(name: str, lowered: CompiledProgram) -> Counter[tuple[str, frozenset[tuple[_Atom, int]]]]:
     """The atoms of a head's rules, flags of nulls aside."""
-    found: Counter[tuple[str, frozenset[tuple[_Atom, int]]]] = Counter()
+    bodies: Counter[tuple[str, frozenset[tuple[_Atom, int]]]] = Counter()
     for query in lowered.plan.queries.get(name, ()):
         seeds = [path.seed for path in query.paths if not path.is_negated]
-        atoms = Counter(_atom(one.key, one.variables, lowered) for one in seeds)
-        found[query.rule, frozenset(atoms.items())] += 1
-    return found
+        atoms = Counter(_atom(seed.key, seed.variables, lowered) for seed in seeds)
+        bodies[query.rule, frozenset(atoms.items())] += 1
+    return bodies
 
 
-def _atom(key: ArrangementKey, variables: Sequence[str], lowered: Lowered) -> _Atom:
+def _atom(key: ArrangementKey, variables: Sequence[str], lowered: CompiledProgram) -> _Atom:
     arity = len(lowered.shapes[key.relation].nullable)
     bound = frozenset((column, name) for column, name in zip(key.order, variables, strict=True) if column < arity)
-    given = [("=", column, code) for column, code in key.constants if column < arity]
-    given += [("equal", left, right) for left, right in key.equal if left < arity]
-    return key.relation, bound, frozenset([*given, *key.compared])
+    conditions = [("=", column, code) for column, code in key.constants if column < arity]
+    conditions += [("equal", left, right) for left, right in key.equal if left < arity]
+    return key.relation, bound, frozenset([*conditions, *key.compared])

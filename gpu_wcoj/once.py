@@ -68,14 +68,14 @@ def query(
                 f"query has no option '{name}', and {value!r:.80} is no table for a relation of that name.\n"
                 "  Other options are those of gpu_wcoj.Program and gpu_wcoj.view."
             )
-    program, changes = asked(
-        text, given_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
+    program, changes = prepare_query(
+        text, merge_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
     )
-    answers = {name: without_ones(answer) for name, answer in program.step(changes).items()}
+    answers = {name: hide_unit_weights(answer) for name, answer in program.step(changes).items()}
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
 
-def given_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
+def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """Relations of a mapping and of keywords, together.
 
     Raises
@@ -88,15 +88,15 @@ def given_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]
             f"the relations are of type '{type(relations).__name__}'; a mapping from names to rows is allowed.\n"
             "  Give them as keywords, or in a dict."
         )
-    found = dict(relations or {})
+    merged = dict(relations or {})
     for name, rows in more.items():
-        if name in found:
+        if name in merged:
             raise UsageError(f"the relation '{name}' is given twice.\n  Give it once.")
-        found[name] = rows
-    return found
+        merged[name] = rows
+    return merged
 
 
-def asked(
+def prepare_query(
     text: str | Rules,
     relations: Mapping[str, Any],
     language: Language | None,
@@ -126,35 +126,35 @@ def asked(
     from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of
     from gpu_wcoj.query.translation import read
 
-    found: Language | None = None
-    own: Mapping[str, Any] = {}
+    resolved_language: Language | None = None
+    text_relations: Mapping[str, Any] = {}
     if isinstance(text, Rules):
         rules = text
     elif isinstance(text, str):
-        found = language_of(text) if language is None else known_language(language)
+        resolved_language = language_of(text) if language is None else known_language(language)
         tables: Mapping[str, Mapping[str, str | None]] = {}
-        if found in BY_NAME:
+        if resolved_language in BY_NAME:
             relations, tables = _tables(relations, options.get("schema") or {})
         try:
-            reading = read(text, found, tables=tables, dialect=dialect, arguments=arguments)
+            reading = read(text, resolved_language, tables=tables, dialect=dialect, arguments=arguments)
         except UnknownRelationError as error:
-            raise _taken(error, options) from None
-        rules, own = reading.rules, reading.given
+            raise _with_option_remedy(error, options) from None
+        rules, text_relations = reading.rules, reading.given
     else:
         raise UsageError(
             f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
             "  Of a file, give the text."
         )
     allowed = _declared(rules, options) if may_be_empty else set()
-    known = {*relations, *own, *allowed}
+    available = {*relations, *text_relations, *allowed}
     remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
     try:
-        check_given(rules, rules.inputs, known, remedy)  # before a relation's rows are refused as an option's value
+        check_given(rules, rules.inputs, available, remedy)  # before a relation's rows are refused as an option's value
     except UnknownRelationError as error:
-        raise _taken(error, options) from None
-    program = Program(rules, bag=found in BAGS if bag is None else bag, inputs=rules.inputs, **options)
+        raise _with_option_remedy(error, options) from None
+    program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
     types = program.subject.ledger.state.types
-    changes: dict[str, Any] = dict(own)
+    changes: dict[str, Any] = dict(text_relations)
     for name, data in relations.items():
         if isinstance(data, ZSet) or name not in program.inputs:
             changes[name] = data
@@ -169,23 +169,23 @@ def asked(
 _NAMED = ("language", "dialect", "arguments", "bag")
 
 
-def _taken(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
+def _with_option_remedy(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
     """The error, with what to do where the relation that is missing has the name of an option."""
     if error.relation in (*_NAMED, *options):
-        shown = f"{{'{error.relation}': ...}}"
-        what = f"'{error.relation}' is an option: give the relations as a mapping, the second argument: {shown}."
+        mapping_text = f"{{'{error.relation}': ...}}"
+        what = f"'{error.relation}' is an option: give the relations as a mapping, the second argument: {mapping_text}."
         error.args = (f"{error}\n  As a keyword, {what}",)
     return error
 
 
-def without_ones(answer: ZSet) -> ZSet:
+def hide_unit_weights(answer: ZSet) -> ZSet:
     """The answer, its weights left out of exports where all are 1."""
     return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer
 
 
 def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
-    found = {*(options.get("schema") or {})} | {one.relation for one in rules.declarations}
-    return found | {one.relation for one in rules.directives}
+    names = {*(options.get("schema") or {})} | {declaration.relation for declaration in rules.declarations}
+    return names | {directive.relation for directive in rules.directives}
 
 
 def _tables(
@@ -195,22 +195,24 @@ def _tables(
     from gpu_wcoj.arrow.table import columns_by_name, type_names
 
     tables: dict[str, dict[str, str | None]] = {}
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, data in relations.items():
         if isinstance(data, ZSet):
-            found[name] = data
-            tables[name] = {one: column.type.name for one, column in zip(data.names, data.columns, strict=True)}
+            columns[name] = data
+            tables[name] = {
+                column_name: column.type.name for column_name, column in zip(data.names, data.columns, strict=True)
+            }
         else:
-            found[name] = columns_by_name(data, f"relation '{name}'")
-            tables[name] = type_names(found[name], f"relation '{name}'")
-    for name, given in schema.items():
-        if isinstance(given, Mapping):
-            tables[name] = {one: declared_type(str(kind)) for one, kind in given.items()}
-        elif len(tables.get(name, ())) == len(given):
-            tables[name] = dict(zip(tables[name], map(declared_type, map(str, given)), strict=True))
+            columns[name] = columns_by_name(data, f"relation '{name}'")
+            tables[name] = type_names(columns[name], f"relation '{name}'")
+    for name, kinds in schema.items():
+        if isinstance(kinds, Mapping):
+            tables[name] = {column_name: declared_type(str(kind)) for column_name, kind in kinds.items()}
+        elif len(tables.get(name, ())) == len(kinds):
+            tables[name] = dict(zip(tables[name], map(declared_type, map(str, kinds)), strict=True))
         else:
             raise SchemaError(
                 f"the schema gives relation '{name}' types without names, and the query goes by names.\n"
                 f"  Give both: schema={{'{name}': {{'src': 'int64', ...}}}}."
             )
-    return found, tables
+    return columns, tables

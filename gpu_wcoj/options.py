@@ -23,7 +23,7 @@ Narrow = dict[str, tuple[DataType | None, ...]]
 """Per input, the integer types that its columns are declared with, where those do not hold all of int64."""
 
 
-def declared(
+def declared_columns(
     rules: Rules,
     core: Rules,
     arity: Mapping[str, int],
@@ -44,44 +44,46 @@ def declared(
     """
     types = Types(core, bag)
     names: Names = {**names_of(core), **names_of(rules)}
-    by_declaration = {one.relation: one.columns for one in core.declarations}
-    for one in core.declarations:
-        kinds = [None if kind is None else DataType(kind) for kind in one.types]
-        types.bind(one.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(one.columns)])
-    for name, given in schema.items():
+    by_declaration = {declaration.relation: declaration.columns for declaration in core.declarations}
+    for declared_relation in core.declarations:
+        kinds = [None if kind is None else DataType(kind) for kind in declared_relation.types]
+        types.bind(
+            declared_relation.relation, kinds, [f"{i} ('{name}')" for i, name in enumerate(declared_relation.columns)]
+        )
+    for name, column_kinds in schema.items():
         if name not in rules.inputs:
             raise UnknownRelationError(name, rules.inputs, "inputs")
-        if isinstance(given, Mapping):
-            check_names(given, f"the schema of relation '{name}'")
-            by_declaration[name] = names[name] = tuple(given)
-            given = list(given.values())
-        if isinstance(given, str):
+        if isinstance(column_kinds, Mapping):
+            check_names(column_kinds, f"the schema of relation '{name}'")
+            by_declaration[name] = names[name] = tuple(column_kinds)
+            column_kinds = list(column_kinds.values())
+        if isinstance(column_kinds, str):
             raise SchemaError(
-                f"schema={{{name!r}: {given!r}}} is a text; a relation's types are a list or a mapping.\n"
-                f"  Write {{{name!r}: [{given!r}, ...]}}, or {{{name!r}: {{'column': {given!r}, ...}}}}."
+                f"schema={{{name!r}: {column_kinds!r}}} is a text; a relation's types are a list or a mapping.\n"
+                f"  Write {{{name!r}: [{column_kinds!r}, ...]}}, or {{{name!r}: {{'column': {column_kinds!r}, ...}}}}."
             )
-        if len(given) != arity[name]:
+        if len(column_kinds) != arity[name]:
             raise SchemaError(
-                f"the schema gives relation '{name}' {len(given)} columns; the program uses {arity[name]}."
+                f"the schema gives relation '{name}' {len(column_kinds)} columns; the program uses {arity[name]}."
             )
-        types.bind(name, [_type_of(name, kind) for kind in given])
+        types.bind(name, [_type_of(name, kind) for kind in column_kinds])
     return types, names, by_declaration, _narrow(rules, schema)
 
 
 def _narrow(rules: Rules, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Narrow:
     """The narrow types that declarations and the schema give inputs."""
-    said = {one.relation: one.types for one in rules.declarations if one.is_binding}
-    said |= {name: tuple(given.values() if isinstance(given, Mapping) else given) for name, given in schema.items()}
-    found = {}
+    said = {declaration.relation: declaration.types for declaration in rules.declarations if declaration.is_binding}
+    said |= {name: tuple(kinds.values() if isinstance(kinds, Mapping) else kinds) for name, kinds in schema.items()}
+    narrow = {}
     for name in rules.inputs:
         kinds = [None if kind is None else DataType(declared_type(str(kind))) for kind in said.get(name, ())]
-        held = tuple(
+        narrow_kinds = tuple(
             kind if kind is not None and kind.family == "integer" and kind.code_range != INT64.code_range else None
             for kind in kinds
         )
-        if any(held):
-            found[name] = held
-    return found
+        if any(narrow_kinds):
+            narrow[name] = narrow_kinds
+    return narrow
 
 
 def _type_of(relation: str, kind: object) -> DataType:
@@ -91,7 +93,7 @@ def _type_of(relation: str, kind: object) -> DataType:
         raise SchemaError(f"the schema of relation '{relation}': {error}") from None
 
 
-def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:
+def validate_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:
     """The heads that an option lists, each once."""
     if isinstance(names, str):
         raise UsageError(f"{option}={names!r} is a text; a list of heads is allowed, as {option}=[{names!r}].")
@@ -101,7 +103,7 @@ def known_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tupl
     return tuple(dict.fromkeys(names))
 
 
-def known_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] | None:
+def validate_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] | None:
     """The input relations that an option lists, each once; None if it is left out.
 
     Raises
@@ -113,27 +115,27 @@ def known_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] |
     """
     if names is None:
         return None
-    given: object = names
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
+    candidate: object = names
+    if isinstance(candidate, (str, bytes, Mapping)) or not isinstance(candidate, Collection):
         raise UsageError(
-            f"the option 'inputs' is of type '{type(given).__name__}': got {given!r:.80}, expected a list of names.\n"
+            f"the option 'inputs' is of type '{type(candidate).__name__}': got {candidate!r:.80}, expected a list of names.\n"
             "  Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}."
         )
-    for name in given:
+    for name in candidate:
         if name not in rules.inputs:
             raise UnknownRelationError(name, rules.inputs, "relations that rules read and none defines")
     return tuple(dict.fromkeys(names))
 
 
-def known_strategy(strategy: str) -> Strategy:
+def validate_strategy(strategy: str) -> Strategy:
     """The option, if there is such a strategy."""
-    for one in STRATEGIES:
-        if one == strategy:
-            return one
+    for name in STRATEGIES:
+        if name == strategy:
+            return name
     raise UsageError(f"strategy={strategy!r} is not allowed; it is one of {listed(STRATEGIES)}.")
 
 
-def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict[str, tuple[str, ...]]:
+def validate_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict[str, tuple[str, ...]]:
     """Per head, variables in the order in which they are to be bound.
 
     Raises
@@ -145,22 +147,24 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
     """
     if order is not None and not isinstance(order, Mapping):
         raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
-    found = {}
+    validated = {}
     for head, names in (order or {}).items():
         if not isinstance(head, str):
             raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
         if head not in rules.heads:
             raise UnknownRelationError(head, rules.heads, "heads")
-        given: object = names
-        is_list = isinstance(given, Sequence) and not isinstance(given, str)
+        variables: object = names
+        is_list = isinstance(variables, Sequence) and not isinstance(variables, str)
         if not is_list or not all(isinstance(name, str) for name in names):
             raise UsageError(f"order={{{head!r}: {names!r}}} is not allowed; a list of variables is: ['x', 'y'].")
         bodies = [rule for rule in rules.rules if rule.head.relation == head]
-        held = [variable.name for rule in bodies for variable in _held(rule) if not variable.is_wildcard]
-        allowed = list(dict.fromkeys(held))
+        bound_names = [
+            variable.name for rule in bodies for variable in _positive_variables(rule) if not variable.is_wildcard
+        ]
+        allowed = list(dict.fromkeys(bound_names))
         for name in names:
             if name not in allowed:
-                is_negated = any(variable.name == name for rule in bodies for variable in _negated(rule))
+                is_negated = any(variable.name == name for rule in bodies for variable in _negated_variables(rule))
                 which, why = ("only a negated", ", and it binds none") if is_negated else ("no", "")
                 raise UsageError(
                     f"order={{{head!r}: {list(names)!r}}}: {which} atom in a rule of '{head}' has a variable '{name}'"
@@ -169,24 +173,24 @@ def known_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict
         twice = [name for name in names if list(names).count(name) > 1]
         if twice:
             raise UsageError(f"order={{{head!r}: {list(names)!r}}} has '{twice[0]}' twice.\n  Name each variable once.")
-        found[head] = tuple(names)
-    return found
+        validated[head] = tuple(names)
+    return validated
 
 
-def _held(body: Rule | Aggregate) -> Iterator[Variable]:
+def _positive_variables(body: Rule | Aggregate) -> Iterator[Variable]:
     """The variables that positive atoms of a body hold, those in braces too."""
     for atom in body.atoms:
         yield from atom.variables
     for inner in inner_aggregates(body):
-        yield from _held(inner)
+        yield from _positive_variables(inner)
 
 
-def _negated(body: Rule | Aggregate) -> Iterator[Variable]:
+def _negated_variables(body: Rule | Aggregate) -> Iterator[Variable]:
     """The variables of negated atoms of a body, those in braces too."""
     for atom in body.negated:
         yield from atom.variables
     for inner in inner_aggregates(body):
-        yield from _negated(inner)
+        yield from _negated_variables(inner)
 
 
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:
@@ -212,7 +216,7 @@ def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -
         raise UnknownRelationError(name, inputs, "inputs")
 
 
-def flag(option: str, value: object) -> bool:
+def validate_flag(option: str, value: object) -> bool:
     """An option that is True or False.
 
     Raises
@@ -234,7 +238,7 @@ def positive(option: str, value: object, default: int) -> int:
     return int(value)
 
 
-def factor(option: str, value: object) -> float | None:
+def validate_factor(option: str, value: object) -> float | None:
     """An option that is a number above 1, or None; far below the largest, so that products with it are numbers.
 
     Examples

@@ -12,11 +12,11 @@ from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, WeightOverflowError
 from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.lowering import Lowered
+from gpu_wcoj.lowering import CompiledProgram
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.rows import Row
 from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.tick import Ledger
+from gpu_wcoj.tick import StateStore
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.algebra import python_values
 from gpu_wcoj.zset.zset import ZSet
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Outgoing:
+class Emitter:
     """The relations of a program as its user knows them.
 
     Attributes
@@ -39,17 +39,17 @@ class Outgoing:
         The lowering of the tick that runs now, if one does.
     """
 
-    ledger: Ledger
+    ledger: StateStore
     arity: Mapping[str, int]
     heads: Sequence[str]
     dictionaries: tuple[Dictionary, Dictionary]
-    evaluated: Lowered | None = None
+    evaluated: CompiledProgram | None = None
 
     def column_name(self, relation: str, column: int) -> str:
         """What a stored column is called in an explanation."""
         lowered, arity = self.evaluated or self.ledger.lowered, self.arity[relation]
         if column >= arity and lowered is not None:
-            flagged = [at for at, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
+            flagged = [position for position, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
             return f"{self.column_name(relation, flagged[column - arity])} is null"
         names = self.ledger.state.names.get(relation)
         return names[column] if names is not None and relation not in self.heads else str(column)
@@ -73,7 +73,7 @@ class Outgoing:
         names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
         return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
 
-    def as_shown(self, error: BaseException) -> BaseException:
+    def to_user_error(self, error: BaseException) -> BaseException:
         """An error of a tick with the row's values in place of its codes, and helpers told by what they serve."""
         if isinstance(error, WeightOverflowError):
             relation = str(error.relation)
@@ -90,7 +90,9 @@ class Outgoing:
             return NegativeWeightError(doing, error.row if row is None else row, error.weight)
         if isinstance(error, AggregateOverflowError):
             name = served(rules, error.relation) or error.relation
-            result = next((one.keys for one in rules.groupings if one.relation == error.relation), len(error.group))
+            result = next(
+                (grouping.keys for grouping in rules.groupings if grouping.relation == error.relation), len(error.group)
+            )
             row = self._values(error.relation, (*error.group[:result], 0, *error.group[result:]))
             group = error.group if row is None else row[:result]
             place = where(rules, error.relation, "in")
@@ -103,7 +105,7 @@ class Outgoing:
         if not isinstance(codes, tuple) or relation not in self.arity or lowered is None:
             return None
         is_whole = len(codes) in (self.arity[relation], lowered.shapes[relation].width)
-        if not is_whole or not all(isinstance(one, int) for one in codes):
+        if not is_whole or not all(isinstance(code, int) for code in codes):
             return None
         columns = [np.array([code], np.int64) for code in codes]
         return self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
@@ -155,11 +157,11 @@ def as_zset(
     filled = [phase for phase in phases if len(phase)] or list(phases[:1])
     arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
     stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
-    signs = (one.weights for one in filled)
+    signs = (phase.weights for phase in filled)
     weights = xp.concatenate(
         [
-            xp.full(len(one), sign, np.int64) if isinstance(sign, int) else sign
-            for one, sign in zip(filled, signs, strict=True)
+            xp.full(len(phase), sign, np.int64) if isinstance(sign, int) else sign
+            for phase, sign in zip(filled, signs, strict=True)
         ]
     )
     columns = []

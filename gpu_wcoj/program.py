@@ -16,17 +16,17 @@ from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.lowering import Lowering
 from gpu_wcoj.options import (
-    declared,
-    factor,
-    flag,
-    known_heads,
-    known_inputs,
-    known_order,
-    known_strategy,
+    declared_columns,
     positive,
     processors,
+    validate_factor,
+    validate_flag,
+    validate_heads,
+    validate_inputs,
+    validate_order,
+    validate_strategy,
 )
-from gpu_wcoj.outgoing import Outgoing, pieces_of
+from gpu_wcoj.outgoing import Emitter, pieces_of
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.query.checks import check_given, unnamed_inputs
@@ -35,8 +35,8 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.tick import Ledger, Mark, State, TickReport
-from gpu_wcoj.ticking import Ticking
+from gpu_wcoj.tick import Mark, State, StateStore, TickReport
+from gpu_wcoj.ticking import TickRunner
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet
@@ -157,42 +157,44 @@ class Program(Inspected):
                 "  Of a file, give the text."
             )
         self.rules = parse(text) if isinstance(text, str) else text
-        self.bag = flag("bag", bag)
+        self.bag = validate_flag("bag", bag)
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
-        named = known_inputs(inputs, self.rules)
+        named = validate_inputs(inputs, self.rules)
         required = tuple(name for name in unnamed_inputs(self.rules) if name not in (schema or {}))
         if named is not None:
             check_given(self.rules, required, named, "Add '{}' to inputs=, or declare it with .decl.")
             required = ()
         lowered = core(self.rules)
         self._arity = lowered.arity
-        self.keep = known_heads(keep, "keep", self.heads)
+        self.keep = validate_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
-        self.outputs = default if outputs is None else known_heads(outputs, "outputs", self.heads)
+        self.outputs = default if outputs is None else validate_heads(outputs, "outputs", self.heads)
         self.backend = select_backend(backend, gpu_memory)
         self.threads = positive("threads", threads, processors())
         self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self.iterations = positive("iterations", iterations, ITERATIONS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
-        self._measures = flag("analyze", analyze)
+        self._measures = validate_flag("analyze", analyze)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        types, names, self.declared, narrow = declared(self.rules, lowered, self._arity, schema or {}, self.bag)
+        types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema or {}, self.bag)
         self._schema = {
-            name: list(given.items()) if isinstance(given, Mapping) else list(given)
-            for name, given in (schema or {}).items()
+            name: list(kinds.items()) if isinstance(kinds, Mapping) else list(kinds)
+            for name, kinds in (schema or {}).items()
         }
-        self.strategy = known_strategy(strategy)
+        self.strategy = validate_strategy(strategy)
         self._lowering = Lowering(
             lowered, self._arity, self.keep, self.outputs, self.bag, self.dictionaries, self._execution, merge_policy,
-            self.strategy, known_order(order, self.rules),
+            self.strategy, validate_order(order, self.rules),
         )  # fmt: skip
         router = router_of(self._lowering, self.backend, twin, route, twin_memory)
-        self._ledger = Ledger(self._lowering, router, State(types, names), Feedback(factor("replan", replan)))
-        self._outgoing = Outgoing(self._ledger, self._arity, lowered.heads, self.dictionaries)
+        self._ledger = StateStore(
+            self._lowering, router, State(types, names), Feedback(validate_factor("replan", replan))
+        )
+        self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
-        self._ticking = Ticking(
+        self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
             self.dictionaries, self.backend, narrow, self.rules, required,
         )  # fmt: skip
@@ -228,16 +230,16 @@ class Program(Inspected):
         """
         answers: dict[str, ZSet] = {}
 
-        def take(found: Mapping[str, list[PhaseRows]]) -> None:
-            for name, phases in found.items():
+        def collect_answers(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
+            for name, phases in rows_by_head.items():
                 answers[name] = self._outgoing.as_zset(name, phases)
 
-        self._ticking.take(changes, self.threads, frozenset(self.outputs), rest=take)
+        self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), emit_remaining=collect_answers)
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """As `step`, but only count: the last level of a join is never enumerated."""
-        counts = self._ticking.take(changes, self.threads, frozenset())
+        counts = self._ticking.run_tick(changes, self.threads, frozenset())
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
@@ -251,12 +253,12 @@ class Program(Inspected):
         def hand_out(name: str, piece: Piece) -> None:
             sink(name, self._outgoing.as_zset(name, [PhaseRows(piece.columns, piece.weights)], are_sorted=False))
 
-        def rest(found: Mapping[str, list[PhaseRows]]) -> None:
-            for name, phases in found.items():
+        def emit_remaining(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
+            for name, phases in rows_by_head.items():
                 for piece in pieces_of(phases, self.chunk_rows):
                     hand_out(name, piece)
 
-        counts = self._ticking.take(changes, self.threads, frozenset(self.outputs), hand_out, rest)
+        counts = self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), hand_out, emit_remaining)
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def load(self, changes: Mapping[str, Any]) -> None:
@@ -272,7 +274,7 @@ class Program(Inspected):
         >>> program.step({"edge": [(3, 4)]})["path"].rows(), program.count("path")
         ([((2, 3, 4), 1)], 2)
         """
-        self._ticking.take(changes, self.threads, None)
+        self._ticking.run_tick(changes, self.threads, None)
 
     def mark(self) -> Mark:
         """The state as it stands, for `return_to`; it takes no memory of its own until ticks change what it holds."""
@@ -386,9 +388,9 @@ class Program(Inspected):
         """
         if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
             raise UsageError("work is shared from the first tick on, and there has been one.\n  Take a new program.")
-        from gpu_wcoj.sharing import check_number, check_shareable  # which engines of one cell have no use for
+        from gpu_wcoj.sharing import check_share, check_shareable  # which engines of one cell have no use for
 
-        check_number(number, of)
+        check_share(number, of)
         check_shareable(self.rules, self._lowering.rules, self.keep, () if self.bag else self._planned().counted)
         text, binary = self.dictionaries
         text.encode_one("")  # as code 0, which rows without a value have, too

@@ -32,27 +32,27 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
     """
     listed = list(rows)
     if any(not isinstance(row, (tuple, list)) for row in listed):
-        at, row = next((at, row) for at, row in enumerate(listed) if not isinstance(row, (tuple, list)))
+        row_index, row = next((i, row) for i, row in enumerate(listed) if not isinstance(row, (tuple, list)))
         hint = "Write a row of one value as (value,)."
         if isinstance(row, dict):
             hint = "Dicts come in as columns, {'name': [values]}, or through a table: pyarrow.Table.from_pylist(rows)."
-        shown = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
+        row_text = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
         if isinstance(row, np.ndarray):
             hint = (
                 "Arrays come in as columns by name, {'src': array, 'dst': array, 'weight': array}, or as one array of "
                 "rows;\n  ZSet.from_numpy(rows, weights) takes one of rows and one of weights."
             )
         raise TypeMismatchError(
-            f"{what}: row {at} is {shown}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
+            f"{what}: row {row_index} is {row_text}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
         )
     if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
         return listed, None
     plain, weights = [], []
-    for at, row in enumerate(listed):
+    for row_index, row in enumerate(listed):
         if not (row and isinstance(row[0], (tuple, list))):
             row = (row, 1)
         if len(row) != 2:
-            raise ArityError(f"{what}: row {at} is {row!r}; a row with a weight is a pair (row, weight).")
+            raise ArityError(f"{what}: row {row_index} is {row!r}; a row with a weight is a pair (row, weight).")
         plain.append(row[0])
         weights.append(row[1])
     return plain, weights
@@ -79,8 +79,8 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
         return []
     width = len(rows[0])
     if any(len(row) != width for row in rows):
-        at = next(at for at, row in enumerate(rows) if len(row) != width)
-        raise ArityError(f"{what}: row {at} is {rows[at]!r}, {len(rows[at])} values; row 0 has {width}.")
+        short = next(row_index for row_index, row in enumerate(rows) if len(row) != width)
+        raise ArityError(f"{what}: row {short} is {rows[short]!r}, {len(rows[short])} values; row 0 has {width}.")
     if set(map(type, chain.from_iterable(rows))) == {int}:
         try:
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
@@ -115,7 +115,9 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
         values = list(map(as_python, values))
         kinds = set(map(type, values)) - {type(None)}
     if not kinds.issubset(_ALLOWED):
-        at = next(at for at, value in enumerate(values) if value is not None and type(value) not in _ALLOWED)
+        at = next(
+            row_index for row_index, value in enumerate(values) if value is not None and type(value) not in _ALLOWED
+        )
         kind = type(values[at])
         raise UnsupportedTypeError(
             f"{what}: the value {values[at]!r:.80} (row {at}) is of type '{kind.__module__}.{kind.__qualname__}'.\n"
@@ -128,10 +130,10 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     if kinds == {dt.datetime}:
         _refuse_mixed(values, what, "zones", lambda value: "no zone" if value.utcoffset() is None else "a zone")
     if kinds == {Decimal}:
-        for at, value in enumerate(values):
+        for row, value in enumerate(values):
             if value is not None and not value.is_finite():
                 raise UnsupportedTypeError(
-                    f"{what}: the value {value!r} (row {at}) is not a number of fixed digits.\n"
+                    f"{what}: the value {value!r} (row {row}) is not a number of fixed digits.\n"
                     "  Use None where there is no value, or floats in the whole column."
                 )
     return list(values)
@@ -146,10 +148,10 @@ def _times(values: Sequence[np.datetime64 | None], what: str) -> Values:
 
 
 def _integers(values: Sequence[int | None], what: str) -> Values:
-    for at, value in enumerate(values):
+    for row_index, value in enumerate(values):
         if value is not None and not -(2**63) <= value < 2**63:
             raise UnsupportedTypeError(
-                f"{what}: the value {value} (row {at}) is outside int64, -2^63 to 2^63-1.\n"
+                f"{what}: the value {value} (row {row_index}) is outside int64, -2^63 to 2^63-1.\n"
                 "  Use text, or a smaller number that stands for it."
             )
     return list(values) if None in values else np.array(values, np.int64)
@@ -157,14 +159,14 @@ def _integers(values: Sequence[int | None], what: str) -> Values:
 
 def _refuse_mixed(values: Sequence[Any], what: str, aspect: str, describe: Any) -> None:
     first: Any = None
-    for at, value in enumerate(values):
+    for row_index, value in enumerate(values):
         if value is None:
             continue
         if first is None:
-            first = (at, value)
+            first = (row_index, value)
         elif describe(value) != describe(first[1]):
             raise TypeMismatchError(
-                f"{what} mixes {aspect}: {first[1]!r:.80} (row {first[0]}) and {value!r:.80} (row {at}).\n"
+                f"{what} mixes {aspect}: {first[1]!r:.80} (row {first[0]}) and {value!r:.80} (row {row_index}).\n"
                 f"  Write all values of a column as one type{_missing(first[1], value)}."
             )
 

@@ -224,16 +224,16 @@ def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
         for spec in job.changes:
             reader = open_input(spec, program.arity(spec.relation), True, job.budget)
             readers[spec.relation] = stack.enter_context(closing(reader))
-        last: dict[str, pa.Table] | None = None
+        last_changes: dict[str, pa.Table] | None = None
         for changes in _ticks(program, job, readers):
-            if last is not None:
-                program.load(last)
-            last = changes
-        if last is not None and not analyze:
-            program.load(last)
-        elif last is not None:
+            if last_changes is not None:
+                program.load(last_changes)
+            last_changes = changes
+        if last_changes is not None and not analyze:
+            program.load(last_changes)
+        elif last_changes is not None:
             program.analyze = True
-            _step(program, job, last, 0, None)
+            _step(program, job, last_changes, 0, None)
 
 
 def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
@@ -310,7 +310,12 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     for heading in ("inserted", "deleted", "total"):
         table.add_column(heading, justify="right")
     for name, net in totals.net.items():
-        table.add_row(name, _shown(totals.inserted.get(name, 0)), _shown(totals.deleted.get(name, 0)), _shown(net))
+        table.add_row(
+            name,
+            _format_count(totals.inserted.get(name, 0)),
+            _format_count(totals.deleted.get(name, 0)),
+            _format_count(net),
+        )
     console = Console(highlight=False)
     console.print(table)
     ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
@@ -321,7 +326,7 @@ def _print_table(totals: _Totals, seconds: float) -> None:
             console.print(f"{ignored:,} rows of '{name}' changed nothing: {why}")
 
 
-def _shown(count: int | None) -> str:
+def _format_count(count: int | None) -> str:
     return "not counted" if count is None else f"{count:,}"
 
 

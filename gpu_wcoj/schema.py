@@ -211,14 +211,14 @@ def _common_integer(left: DataType, right: DataType) -> DataType:
 def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> DataType:
     precisions, scales = zip(*(_decimal(kind) for kind in (left, right)), strict=True)
     scale = max(scales)
-    whole = max(precision - own for precision, own in zip(precisions, scales, strict=True))
+    digits_before = max(precision - digits_after for precision, digits_after in zip(precisions, scales, strict=True))
     if is_worked_out:
-        return decimal_of(whole + scale, scale)
-    if whole + scale > MOST_DIGITS:
+        return decimal_of(digits_before + scale, scale)
+    if digits_before + scale > MOST_DIGITS:
         raise TypeMismatchError(
-            f"types '{left.name}' and '{right.name}' need {whole + scale} digits together; {MOST_DIGITS} are allowed."
+            f"types '{left.name}' and '{right.name}' need {digits_before + scale} digits together; {MOST_DIGITS} are allowed."
         )
-    return DataType(f"decimal128({whole + scale}, {scale})")
+    return DataType(f"decimal128({digits_before + scale}, {scale})")
 
 
 def _unit(kind: DataType) -> str:

@@ -8,10 +8,10 @@ from gpu_wcoj.errors import UnsupportedError, UsageError
 from gpu_wcoj.query.rules import Rules
 
 
-def check_number(number: int, of: int) -> None:
+def check_share(share_index: int, n_shares: int) -> None:
     """Raise for a share that there is not."""
-    if not 0 <= number < of:
-        raise UsageError(f"there is no share {number} of {of}; they are numbered from 0.")
+    if not 0 <= share_index < n_shares:
+        raise UsageError(f"there is no share {share_index} of {n_shares}; they are numbered from 0.")
 
 
 def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: Collection[str]) -> None:
@@ -39,7 +39,7 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
     read = {atom.relation for rule in rules.rules for atom in rule.read}
     stateful = [name for name in rules.heads if name in read or name in keep]
     stateful += sorted(counted)
-    stateful += [one.relation for one in core.groupings]
+    stateful += [grouping.relation for grouping in core.groupings]
     negating = [rule.head.relation for rule in core.rules if rule.negated]
     if negating and not stateful:
         raise UnsupportedError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpu_wcoj.lowering import Lowering
-from gpu_wcoj.tick import Ledger
+from gpu_wcoj.tick import StateStore
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
@@ -31,7 +31,7 @@ class Subject:
 
     schema: Mapping[str, Sequence[Any]]
     lowering: Lowering
-    ledger: Ledger
+    ledger: StateStore
     dictionaries: tuple[Dictionary, Dictionary]
 
 

@@ -11,7 +11,7 @@ from gpu_wcoj.circuit.circuit import Held, Measured
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
-from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.lowering import CompiledProgram, Lowering
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
@@ -109,7 +109,7 @@ class Mark:
 
 
 @dataclass(eq=False)
-class Ledger:
+class StateStore:
     """Keeps the state, and lets the circuits hold it.
 
     The state is the truth. Circuits are where it is worked on, and may hold anything while a tick runs or after one
@@ -141,7 +141,7 @@ class Ledger:
     turns: Turns = field(default_factory=lambda: Turns("the program"))
 
     @property
-    def lowered(self) -> Lowered | None:
+    def lowered(self) -> CompiledProgram | None:
         """The program as it is lowered now; None before the first rows."""
         return None if self.state.sides is None else self.state.sides.primary.lowered
 
@@ -170,7 +170,7 @@ class Ledger:
         if sides is None or present is None or not self.lowering.serves(present, incoming):
             if sides is not None:
                 sides = sides.with_primary()
-            lowered = self.lowering.lowered_for(incoming, present, self.state.types, declared, self.keeps)
+            lowered = self.lowering.compile_for(incoming, present, self.state.types, declared, self.keeps)
             sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
         if self.router is None:
             return sides, sides.primary
@@ -185,12 +185,12 @@ class Ledger:
             self.forecast.follow(self.lowered.plan)
         return self.router.described(self.forecast.values_per_row)
 
-    def commit(self, side: Side, held: Held, after: State, rows: Mapping[str, int]) -> None:
-        """End a tick of so many given rows that ran on `side`, whose circuit shall hold `held` then."""
+    def commit(self, side: Side, circuit_state: Held, after: State, rows: Mapping[str, int]) -> None:
+        """End a tick of so many given rows that ran on `side`, whose circuit shall hold `circuit_state` then."""
         if self.router is not None and side.rows:  # from no state, only one path of a rule runs
             self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
-        side.circuit.install(held)
+        side.circuit.install(circuit_state)
         self.replaced(after)
 
     def replan(self) -> None:
@@ -214,20 +214,28 @@ class Ledger:
         sides = self.settled()
         if sides is None:
             return
-        from gpu_wcoj.replanning import carried_over, replanned  # which few programs ever need
+        from gpu_wcoj.replanning import carry_over_journal, replanned  # which few programs ever need
 
         tick = self.state.report.tick + 1
         self.installed = None
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
-                found = replanned(sides, self.lowering, self.feedback, tick, self.keeps)
+                replanned_sides = replanned(sides, self.lowering, self.feedback, tick, self.keeps)
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan
-            found = sides.noting(plan, f"kept before tick {tick}, as there was no memory to arrange the state anew")
-            self.state = replace(self.state, sides=found)  # its circuits may be in the middle of anything
+            replanned_sides = sides.noting(
+                plan, f"kept before tick {tick}, as there was no memory to arrange the state anew"
+            )
+            self.state = replace(self.state, sides=replanned_sides)  # its circuits may be in the middle of anything
             return
-        self.replaced(replace(self.state, sides=found, journal=carried_over(self.state.journal, sides, found)))
+        self.replaced(
+            replace(
+                self.state,
+                sides=replanned_sides,
+                journal=carry_over_journal(self.state.journal, sides, replanned_sides),
+            )
+        )
 
     def reading(self, name: str) -> Side | None:
         """The side that shows a relation; None before there are rows."""
@@ -251,7 +259,7 @@ class Ledger:
         self.replaced(replace(self.state, sides=sides.as_installed()))
 
 
-def as_shown(error: BaseException, backend: Backend) -> BaseException:
+def explain_memory_error(error: BaseException, backend: Backend) -> BaseException:
     """An error of a tick as the user shall see it: a lack of memory says what to do."""
     if isinstance(error, GpuWcojError):
         return error

@@ -15,11 +15,11 @@ from gpu_wcoj.incoming import Incoming, held_to, named_after, read_change
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.lowering import Lowering, stored_columns
 from gpu_wcoj.options import check_inputs
-from gpu_wcoj.outgoing import Outgoing
+from gpu_wcoj.outgoing import Emitter
 from gpu_wcoj.query.checks import check_given
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.routing.sides import Side, Sides
-from gpu_wcoj.tick import Ledger, State, TickReport, as_shown
+from gpu_wcoj.tick import State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.trace.arrangement import PhaseRows
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ _UNNAMED = (
     "empty list."
 )
 Sink = Callable[[str, Piece], None]
-Rest = Callable[[Mapping[str, list[PhaseRows]]], None]
+EmitRows = Callable[[Mapping[str, list[PhaseRows]]], None]
 
 
 @dataclass(eq=False)
-class Ticking:
+class TickRunner:
     """Takes the ticks of a program.
 
     Attributes
@@ -63,23 +63,23 @@ class Ticking:
     arity: Mapping[str, int]
     declared: Mapping[str, tuple[str, ...]]
     lowering: Lowering
-    ledger: Ledger
-    outgoing: Outgoing
+    ledger: StateStore
+    outgoing: Emitter
     dictionaries: tuple[Dictionary, Dictionary]
     backend: Backend
     narrow: Mapping[str, Sequence[DataType | None]]
     rules: Rules
     required: Sequence[str]
 
-    def take(
+    def run_tick(
         self,
         changes: Mapping[str, Any],
         threads: int,
         collect: frozenset[str] | None,
         sink: Sink | None = None,
-        rest: Rest | None = None,
+        emit_remaining: EmitRows | None = None,
     ) -> dict[str, ChangeCount]:
-        """Take a tick; the rows that did not go to `sink` go to `rest` while the tick can still be undone.
+        """Take a tick; the rows that did not go to `sink` go to `emit_remaining` while the tick can still be undone.
 
         Parameters
         ----------
@@ -93,26 +93,28 @@ class Ticking:
         UsageError
             If it is called in the middle of a tick.
         """
-        return self.ledger.turns.run("taking a tick", lambda: self._take(changes, threads, collect, sink, rest))
+        return self.ledger.turns.run(
+            "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
+        )
 
-    def _take(
+    def _run_tick(
         self,
         changes: Mapping[str, Any],
         threads: int,
         collect: frozenset[str] | None,
         sink: Sink | None,
-        rest: Rest | None,
+        emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
         was = self.ledger.state
-        number = was.report.tick + 1
-        if number == 0:
+        tick = was.report.tick + 1
+        if tick == 0:
             check_given(self.rules, self.required, changes, _UNNAMED)
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
-            if number == 0 and self.lowering.rules.facts:
+            if tick == 0 and self.lowering.rules.facts:
                 incoming.update(self.lowering.facts(incoming, was.types))
             if self.ledger.feedback.is_due:
                 self.ledger.replan()
@@ -122,36 +124,38 @@ class Ticking:
                     incoming = {}
                 if not incoming:
                     rows = {} if before.sides is None else before.sides.backlog_rows
-                    report = TickReport(number, time.perf_counter() - start, backlog_rows=rows)
+                    report = TickReport(tick, time.perf_counter() - start, backlog_rows=rows)
                     self.ledger.replaced(replace(before, report=report))
                     return {}
             try:
-                sides, side, (counts, found, ignored) = self._evaluated(incoming, threads, collect, sink)
+                sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
             except AuxiliaryError:
                 self.ledger.without_auxiliaries()
                 before = self.ledger.state
-                sides, side, (counts, found, ignored) = self._evaluated(incoming, threads, collect, sink)
+                sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
             lowered, circuit = side.lowered, side.circuit
-            if rest is not None:
-                rest(found)
-            held = circuit.prepare()
-            merged_rows = held.merged_rows - side.held.merged_rows
-            sides = sides.after(side, held)
+            if emit_remaining is not None:
+                emit_remaining(rows_by_head)
+            circuit_state = circuit.prepare()
+            merged_rows = circuit_state.merged_rows - side.held.merged_rows
+            sides = sides.after(side, circuit_state)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = dict(before.names)
             for name, change in incoming.items():
                 if change.names and name not in self.declared:
                     names[name] = named_after(change.names, names.get(name))
             report = TickReport(
-                number, time.perf_counter() - start, self._as_given(ignored), circuit.work, merged_rows,
+                tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
                 circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
                 circuit.declined,
             )  # fmt: skip
-            given = {name: len(rows) for name, rows in incoming.items()}
-            self.ledger.commit(side, held, State(lowered.types, names, report, sides, journal), given)
+            n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
+            self.ledger.commit(
+                side, circuit_state, State(lowered.types, names, report, sides, journal), n_rows_by_input
+            )
         except BaseException as error:
             try:  # values are read from the dictionaries before these forget them
-                raised = self.outgoing.as_shown(as_shown(error, self.backend))
+                raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
             finally:
                 if self.ledger.state.report is was.report:
                     self.ledger.state = was  # its plan, too: the next look at that takes more work
@@ -172,7 +176,7 @@ class Ticking:
         for dictionary, size in zip(self.dictionaries, sizes, strict=True):
             dictionary.truncate(size)
 
-    def _evaluated(
+    def _evaluate(
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
     ) -> tuple[Sides, Side, Evaluated]:
         """The sides and the one on which the tick runs, and what it has found there."""
@@ -188,20 +192,20 @@ class Ticking:
         return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _read(self, name: str, data: Any) -> Incoming:
-        rows: Incoming = data if isinstance(data, Incoming) else self._read_as_given(name, data)
+        rows: Incoming = data if isinstance(data, Incoming) else self._read_by_name(name, data)
         if name not in self.narrow or not rows.names:
             return rows
         columns = held_to(name, self.declared.get(name) or rows.names, rows.columns, self.narrow[name])
         return replace(rows, columns=columns)
 
-    def _read_as_given(self, name: str, data: Any) -> Incoming:
+    def _read_by_name(self, name: str, data: Any) -> Incoming:
         lowered, arity = self.ledger.lowered, self.arity[name]
-        known = lowered.kinds if lowered else self.ledger.state.types.snapshot()
-        types = [known[self.input_of[name], column] for column in range(arity)]
+        kinds = lowered.kinds if lowered else self.ledger.state.types.snapshot()
+        types = [kinds[self.input_of[name], column] for column in range(arity)]
         is_declared = name in self.declared
         names = self.declared[name] if is_declared else self.ledger.state.names.get(self.input_of[name])
         return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)
 
-    def _as_given(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
+    def _by_input_name(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
         """What is said of inputs, by the names that they have for their user."""
-        return {name: ignored[one] for name, one in self.input_of.items() if one in ignored}
+        return {name: ignored[relation] for name, relation in self.input_of.items() if relation in ignored}

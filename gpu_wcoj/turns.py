@@ -13,7 +13,7 @@ from gpu_wcoj.errors import UsageError
 T = TypeVar("T")
 
 
-class Locked(Protocol):
+class ForkAware(Protocol):
     """What has a lock that a thread may hold while the process is forked."""
 
     def begin_anew(self) -> None:
@@ -21,12 +21,12 @@ class Locked(Protocol):
         ...
 
 
-_EVERY: WeakSet[Locked] = WeakSet()
+_EVERY: WeakSet[ForkAware] = WeakSet()
 
 
-def known_to_forks(one: Locked) -> None:
+def register_for_forks(lock: ForkAware) -> None:
     """Have `begin_anew` called in every process that is forked from now on, as long as there is the object."""
-    _EVERY.add(one)
+    _EVERY.add(lock)
 
 
 class Turns:
@@ -57,7 +57,7 @@ class Turns:
         self._lock = Lock()
         self._owner = 0
         self._doing = ""
-        known_to_forks(self)
+        register_for_forks(self)
 
     def run(self, doing: str, work: Callable[[], T]) -> T:
         """Wait for a turn, and work; what `work` returns.
@@ -67,17 +67,19 @@ class Turns:
         UsageError
             If this thread has its turn already.
         """
-        own = get_ident()
-        if self._owner == own and self._lock.locked():  # an interrupt may have left the owner of a turn that is over
+        thread_id = get_ident()
+        if (
+            self._owner == thread_id and self._lock.locked()
+        ):  # an interrupt may have left the owner of a turn that is over
             raise UsageError(
                 f"{doing} is not possible now: {self.what} is in the middle of {self._doing}.\n"
                 "  Do it when that call has returned."
             )
         # On one line, so that an interrupt between two lines, wherever it comes, leaves no turn taken.
-        with self._lock: return self._work(own, doing, work)  # fmt: skip  # noqa: E701
+        with self._lock: return self._work(thread_id, doing, work)  # fmt: skip  # noqa: E701
 
-    def _work(self, own: int, doing: str, work: Callable[[], T]) -> T:
-        self._owner, self._doing = own, doing
+    def _work(self, thread_id: int, doing: str, work: Callable[[], T]) -> T:
+        self._owner, self._doing = thread_id, doing
         try:
             return work()
         finally:
@@ -101,8 +103,8 @@ class NotCopied:
 
 
 def _after_fork() -> None:
-    for one in list(_EVERY):
-        one.begin_anew()
+    for lock in list(_EVERY):
+        lock.begin_anew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.once import asked, given_relations, without_ones
+from gpu_wcoj.once import hide_unit_weights, merge_relations, prepare_query
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.languages import Language, known_language, language_of
@@ -97,26 +97,28 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
-    found = known_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
+    resolved_language = (
+        known_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
+    )
     options: dict[str, Any] = {
         "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,
         "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
     }  # fmt: skip
-    if isinstance(text, str) and found == "motif":
+    if isinstance(text, str) and resolved_language == "motif":
         from gpu_wcoj.finding import Matcher
 
         for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
             if value is not None and value != ():
                 raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")
         if isinstance(relations, Mapping):
-            relations, more = None, given_relations(relations, more)
+            relations, more = None, merge_relations(relations, more)
         return MotifView(Matcher(text, relations, **more, **options))
-    program, rows = asked(
-        text, given_relations(relations, more), found, dialect, bag, arguments, may_be_empty=True, schema=schema,
+    program, rows = prepare_query(
+        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True, schema=schema,
         outputs=outputs, keep=keep, **options,
     )  # fmt: skip
     program.load(rows)
-    return View(program, ignores_case=found == "sql")
+    return View(program, ignores_case=resolved_language == "sql")
 
 
 @entry_point
@@ -165,9 +167,11 @@ class View(NotCopied):
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        given = given_relations(changes, more)
-        found = self.program.step(dict(self._change(self._known(name), rows) for name, rows in given.items()))
-        return next(iter(found.values())) if len(found) == 1 else found
+        merged = merge_relations(changes, more)
+        answers = self.program.step(
+            dict(self._change(self._relation_name(name), rows) for name, rows in merged.items())
+        )
+        return next(iter(answers.values())) if len(answers) == 1 else answers
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
         """All rows of the answer, or a dict of them if there are several; of the relation `name` if that is given.
@@ -179,11 +183,11 @@ class View(NotCopied):
         UnknownRelationError
             If there is no such relation.
         """
-        return self._of(name, lambda one: without_ones(self.program.relation(one)))
+        return self._read_outputs(name, lambda one: hide_unit_weights(self.program.relation(one)))
 
     def count(self, name: str | None = None) -> int | dict[str, int]:
         """How many rows `snapshot` has, with their weights; not enumerated where that can be told otherwise."""
-        return self._of(name, self.program.count)
+        return self._read_outputs(name, self.program.count)
 
     def explain(
         self,
@@ -196,38 +200,40 @@ class View(NotCopied):
         """How the answer is maintained; see `Program.explain`."""
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
-    def _of(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
+    def _read_outputs(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
         if name is not None:
-            return read(self._known(name))
+            return read(self._relation_name(name))
         outputs = self.program.outputs
-        return read(outputs[0]) if len(outputs) == 1 else {one: read(one) for one in outputs}
+        return read(outputs[0]) if len(outputs) == 1 else {output: read(output) for output in outputs}
 
-    def _known(self, name: str) -> str:
+    def _relation_name(self, name: str) -> str:
         """A relation's name as the program spells it: those of SQL may be spelled in another case, if one is meant."""
         return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
 
     def _change(self, name: str, rows: Any) -> tuple[str, Any]:
         """A change with the names of columns as the relation has them, likewise."""
         declared = self.program.declared.get(name)
-        given = names_in(rows)
-        if not self._ignores_case or declared is None or not given or set(given) <= {*declared, "weight"}:
+        column_names = names_in(rows)
+        if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
             return name, rows
-        spelled = {one: _spelled(one, declared) for one in given}
-        if len(set(spelled.values())) < len(given) or spelled == {one: one for one in given}:
+        spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
+        if len(set(spelled.values())) < len(column_names) or spelled == {
+            column_name: column_name for column_name in column_names
+        }:
             return name, rows
         if isinstance(rows, ZSet):
-            names = tuple(spelled[one] for one in given)
+            names = tuple(spelled[column_name] for column_name in column_names)
             return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
         from gpu_wcoj.arrow.table import columns_by_name
 
         columns = columns_by_name(rows, f"relation '{name}'")
-        return name, {spelled[one]: values for one, values in columns.items()}
+        return name, {spelled[column_name]: values for column_name, values in columns.items()}
 
 
-def _spelled(name: str, known: Sequence[str]) -> str:
+def _spelled(name: str, names: Sequence[str]) -> str:
     """The one of the known names that this is; as it is where there is none, or several in another case."""
-    found = [one for one in known if one.casefold() == name.casefold()]
-    return found[0] if len(found) == 1 and name not in known else name
+    matches = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 and name not in names else name
 
 
 def names_in(rows: Any) -> list[str]:
@@ -241,11 +247,11 @@ def names_in(rows: Any) -> list[str]:
     if isinstance(rows, ZSet):
         return list(rows.names)
     if isinstance(rows, Mapping):
-        return [one for one in rows if isinstance(one, str)]
+        return [key for key in rows if isinstance(key, str)]
     names = getattr(rows, "column_names", None)  # of PyArrow
     if names is None and hasattr(rows, "__arrow_c_stream__"):
         names = getattr(rows, "columns", None)  # of pandas and Polars
-    return [one for one in names if isinstance(one, str)] if isinstance(names, Iterable) else []
+    return [column_name for column_name in names if isinstance(column_name, str)] if isinstance(names, Iterable) else []
 
 
 @entry_point
@@ -272,7 +278,7 @@ class MotifView(View):
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
         """Take one tick's changes of ``vertices`` and ``edges``; see `gpu_wcoj.finding.Matcher.apply`."""
-        return self.matcher.step(given_relations(changes, more))
+        return self.matcher.step(merge_relations(changes, more))
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
         """All matches; or all rows of a relation of the program."""

@@ -64,12 +64,12 @@ def weight_name(names: Collection[str]) -> str:
     return name
 
 
-def weight_among(names: Collection[str], known: Collection[str] | None = None) -> str | None:
+def weight_among(names: Collection[str], relation_names: Collection[str] | None = None) -> str | None:
     """Return which of a table's columns may hold weights; None if none is called so.
 
     Parameters
     ----------
-    known
+    relation_names
         The relation's names, where it has some; else the columns of rows are counted.
 
     Examples
@@ -79,9 +79,9 @@ def weight_among(names: Collection[str], known: Collection[str] | None = None) -
     >>> weight_among(["weight", "_weight"], ["_weight"]), weight_among(["a", "weight"], ["a", "weight"])
     ('weight', None)
     """
-    if known is not None:
-        name = weight_name(known)
-        if name in names or len(names) <= len(known):
+    if relation_names is not None:
+        name = weight_name(relation_names)
+        if name in names or len(names) <= len(relation_names):
             return name if name in names else None
     name = "weight"
     while f"_{name}" in names and name in names:

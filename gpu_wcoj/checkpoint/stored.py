@@ -319,7 +319,7 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
                 for name, runs in stored.relations.items()
                 if not name.startswith("derivations")
             }
-            lowered = lowering.lowered_as(types, stored.nullable, rows)
+            lowered = lowering.compile_as(types, stored.nullable, rows)
             _load_relations(lowered.circuit, stored, folder)
             types, sides = lowered.types, suited(Sides.of(lowered), lowering)
     except BaseException:

@@ -159,7 +159,7 @@ def _lowering(backend: Backend, rules: Rules) -> Lowering:
 def _loaded(lowering: Lowering, edges: Int64Array) -> Sides:
     columns = tuple(Column.of_integers(np.ascontiguousarray(column)) for column in edges.T)
     rows = Incoming(("src", "dst"), columns, None, False)
-    lowered = lowering.lowered_for({"edge": rows}, None, Types(lowering.rules), {})
+    lowered = lowering.compile_for({"edge": rows}, None, Types(lowering.rules), {})
     sides = Sides.of(lowered)
     circuit = sides.primary.circuit
     change = InputChange([circuit.backend.asarray(column.codes) for column in columns], None, False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.adopting import adopt
 from gpu_wcoj.circuit.circuit import Circuit, Held
-from gpu_wcoj.lowering import Lowered, Lowering
+from gpu_wcoj.lowering import CompiledProgram, Lowering
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, moved, taken_in
 from gpu_wcoj.zset.index import IndexedZSet
@@ -35,7 +35,7 @@ class Side:
         What it has still to take in.
     """
 
-    lowered: Lowered
+    lowered: CompiledProgram
     held: Held
     backlog: Backlog = NO_BACKLOG
 
@@ -112,7 +112,7 @@ class Sides:
     credit: float = 0.0
 
     @classmethod
-    def of(cls, lowered: Lowered) -> Sides:
+    def of(cls, lowered: CompiledProgram) -> Sides:
         """The state of a program that has just been lowered."""
         return cls(Side(lowered, lowered.circuit.held()))
 
@@ -141,7 +141,7 @@ class Sides:
         twin = "cpu" if self.twin is None else self.twin.circuit.backend.name
         return name, twin if twin != name else f"{twin} twin"
 
-    def lowered_as(self, lowered: Lowered) -> Sides:
+    def lowered_as(self, lowered: CompiledProgram) -> Sides:
         """The same rows under another lowering; what it does not share is left behind, the twin too."""
         if lowered is self.primary.lowered:
             return self
