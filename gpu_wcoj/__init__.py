@@ -1,4 +1,4 @@
-"""Keep the answers of multi-way, cyclic join queries up to date while their relations change.
+"""Incremental maintenance of multi-way, cyclic join queries over changing relations.
 
 Incremental (insertions, deletions, exact weights), worst-case optimal, columnar.
 
@@ -49,7 +49,7 @@ _HOME = {
     "view": "views",
 }
 _MODULES = ("datasets", "datoms", "spark", "streams")
-"""Public modules; they, and what `_HOME` has, are loaded when they are first asked for."""
+"""Public modules; they and the names in `_HOME` are imported on first use."""
 
 
 def __getattr__(name: str) -> object:

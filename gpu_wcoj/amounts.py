@@ -12,7 +12,7 @@ _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%|(0?\.\d{1,6})|(1\.0{0,6})")
 
 
 def parse_bytes(text: str) -> int:
-    """The number of bytes that a text such as ``"2GB"``, ``"512MiB"`` or ``"1000000"`` stands for.
+    """Return the number of bytes in a text such as ``"2GB"``, ``"512MiB"`` or ``"1000000"``.
 
     Examples
     --------
@@ -21,12 +21,16 @@ def parse_bytes(text: str) -> int:
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or int(match[1]) == 0:
-        raise UsageError(f"'{text}' is not an amount of memory.\n  Give bytes, or a number with KB, MB, GB, MiB, GiB.")
+        raise UsageError.with_parts(
+            f"'{text}' is not an amount of memory",
+            got=text,
+            remedy="Give bytes, or a number with KB, MB, GB, MiB, GiB.",
+        )
     return int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 
 def shown_bytes(count: int) -> str:
-    """A number of bytes as a person reads it.
+    """Format a number of bytes for people.
 
     Examples
     --------
@@ -42,7 +46,7 @@ def shown_bytes(count: int) -> str:
 
 
 def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") -> int:
-    """How many bytes of `total` an amount or a share of it is: 2000000, ``"2GB"``, 0.5, ``"0.5"`` or ``"50%"``.
+    """Return the bytes of an amount (2000000, ``"2GB"``) or share (0.5, ``"50%"``) of `total`.
 
     Raises
     ------
@@ -66,10 +70,17 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
     if isinstance(meant, float):
         meant = int(total * meant) if 0 < meant <= 1 else None
     if meant is None or isinstance(meant, bool) or meant < 1:
-        raise UsageError(
-            f"{option}={amount!r} is no amount of memory.\n"
-            f"  Give bytes (8000000000, '8GB', '8GiB') or a share of the {whose}'s memory (0.5, '50%')."
+        raise UsageError.invalid_value(
+            option,
+            amount,
+            "an amount of memory",
+            f"Give bytes (8000000000, '8GB', '8GiB') or a share of the {whose}'s memory (0.5, '50%').",
         )
     if meant > total:
-        raise UsageError(f"{option}={amount!r} is {shown_bytes(meant)}, and there are {shown_bytes(total)}.")
+        raise UsageError.with_parts(
+            f"{option}={amount!r} is {shown_bytes(meant)}, more than the {whose} has",
+            subject=option,
+            got=amount,
+            expected=f"at most {shown_bytes(total)}",
+        )
     return meant

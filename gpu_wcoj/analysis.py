@@ -1,4 +1,4 @@
-"""A program explained by what is in files: rows, a checkpoint, or statistics."""
+"""Explain a program on the content of files: rows, a checkpoint, or statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explained(
     bounds: bool,
     form: Format,
 ) -> str:
-    """The program's plan after the job's files.
+    """Return the program's plan after the files of the job were read.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def explained(
     CheckpointError, SchemaError, InputFileError
         If a file is not what it should be.
     """
-    if form == "datalog":  # of the files, no more than the columns that a language asks for
+    if form == "datalog":  # reads only the column names that a language needs
         if stats is not None or save_stats is not None:
-            raise UsageError("the program as Datalog has no statistics.\n  Leave out --stats and --save-stats.")
+            raise UsageError.conflict("--format datalog", "statistics", "Leave out --stats and --save-stats.")
         return program.explain(analyze=analyze, bounds=bounds, format=form)
     has_files = bool(job.inputs or job.changes)
     has_statistics = stats is not None and (stats / FILE).is_file()
@@ -57,17 +57,20 @@ def explained(
             instead = "Statistics have no rows: leave out --stats, and give --input RELATION=PATH."
         elif stats is not None:
             instead = "Give --changes RELATION=PATH, for a tick behind those of the checkpoint."
-        raise UsageError(f"--analyze explains the last tick, and there is none.\n  {instead}")
+        raise UsageError.missing("--analyze", "a tick to explain", instead)
     if stats is not None and has_statistics:
         if has_files or save_stats is not None:
-            raise UsageError(
-                f"'{stats}' has statistics without rows, so there is no state to go on from.\n"
-                "  Leave out --stats, or else --input, --changes and --save-stats."
+            raise UsageError.with_parts(
+                f"'{stats}' has statistics without rows, so no state can continue from it",
+                subject=str(stats),
+                remedy="Leave out --stats, or else --input, --changes and --save-stats.",
             )
         return program.explain(statistics=stats, bounds=bounds, format=form)
     if stats is not None:
         if job.inputs:
-            raise UsageError(f"the state comes from '{stats}', so --input cannot be its first tick.\n  Use --changes.")
+            raise UsageError.conflict(
+                f"--stats '{stats}'", "--input", "Use --changes.", why="the first tick is part of the stored state"
+            )
         program = _restored(_stored(program), stats)
     if has_files or analyze:
         feed_job(program, job, analyze)
@@ -79,15 +82,14 @@ def explained(
 def _stored(program: Program | MotifProgram) -> Program:
     if isinstance(program, Program):
         return program
-    raise UsageError("the state of a motif is not stored.\n  Leave out --stats and --save-stats.")
+    raise UsageError.unsupported("a stored state of a motif", remedy="Leave out --stats and --save-stats.")
 
 
 def _restored(program: Program, folder: Path) -> Program:
-    """The same program in the state of a checkpoint, which is only read."""
+    """Return the same program in the state of a checkpoint, which is only read."""
     if not any(folder.glob("manifest-*.json")):
-        raise UsageError(
-            f"'{folder}' has no {FILE} and no checkpoint.\n"
-            "  Give a folder that --save-stats or Program.checkpoint has written."
+        raise UsageError.missing(
+            f"'{folder}'", f"{FILE} or a checkpoint", "Give a folder written by --save-stats or Program.checkpoint."
         )
     options: dict[str, Any] = {"backend": program.backend, "threads": program.threads, "strategy": program.strategy}
     restored = Program.restore(folder, **options)
@@ -96,9 +98,9 @@ def _restored(program: Program, folder: Path) -> Program:
 
 
 def _save(program: Program, folder: Path) -> None:
-    """Write what the state's relations are known to hold."""
+    """Write the statistics of the relations in the state."""
     lowered = program.subject.ledger.lowered
     if lowered is None:
-        raise UsageError("there are no rows, so there are no statistics.\n  Give --input RELATION=PATH.")
+        raise UsageError.missing("--save-stats", "a state with rows", "Give --input RELATION=PATH.")
     widths = {name: shape.width for name, shape in lowered.shapes.items()}
     Known.of_circuit(lowered.circuit, widths, program.subject.lowering.arity).write(folder)

@@ -1,4 +1,4 @@
-"""The program of a command line: a file or a text, in one of the languages."""
+"""The program of a command line: a file or a text in one of the languages."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from gpu_wcoj.query.translation import Reading, read
 
 @dataclass(frozen=True)
 class Asked:
-    """A program that a command line names.
+    """A program named on a command line.
 
     Attributes
     ----------
     path, text
         The file with its text, or the text itself.
     language
-        None for what the file's suffix says.
+        None for the language of the file's suffix.
     dialect
-        Of SQL.
+        The dialect of SQL.
     loaded, fed
-        The files of its relations and of their changes: where the language goes by names, they tell the columns'.
+        The files of its relations and of their changes; they give column names if the language needs them.
     motif
-        What is asked of the matches of a motif.
+        Options for the matches of a motif.
     budget
-        How many bytes the rows read at one time may take.
+        Maximum bytes of rows in memory at one time.
     """
 
     path: Path | None
@@ -51,12 +51,12 @@ class Asked:
     motif: MotifOptions
 
     def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
-        """The program; which of its relations have files, `gpu_wcoj.commands.files.check_files` checks.
+        """Return the program; `gpu_wcoj.commands.files.check_files` checks its files.
 
         Raises
         ------
         UsageError
-            If there is no text, or two of them, or it is no UTF-8.
+            If there is no text, or two of them, or it is not UTF-8.
         GpuWcojError
             And whatever its parser raises.
         """
@@ -69,14 +69,17 @@ class Asked:
             graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
             return MotifProgram(text, graph, self.motif, source, **options)
         if self.motif != MotifOptions():
-            raise UsageError(
-                "--where, --semantics, --show, --id, --src and --dst are for motifs, and this program is read as "
-                f"{language}.\n  Leave them out, or say --language motif."
+            raise UsageError.with_parts(
+                f"--where, --semantics, --show, --id, --src and --dst are for motifs: got a program in {language}",
+                got=language,
+                remedy="Leave them out, or pass --language motif.",
             )
         if self.dialect != "duckdb" and language != "sql":
-            raise UsageError(
-                f"--dialect {self.dialect} is for SQL, and this program is read as {language}.\n"
-                "  Leave it out, or say --language sql."
+            raise UsageError.with_parts(
+                f"--dialect {self.dialect} is for SQL: got a program in {language}",
+                subject="--dialect",
+                got=language,
+                remedy="Leave it out, or pass --language sql.",
             )
         tables = self._tables() if language in BY_NAME else None
         try:
@@ -84,7 +87,7 @@ class Asked:
         except UnknownRelationError as error:
             if not tables:
                 error.args = (
-                    f"{error}\n  They are those of files: give --input RELATION=PATH or --changes RELATION=PATH.",
+                    f"{error}\n  Give the file of the relation: --input RELATION=PATH or --changes RELATION=PATH.",
                 )
             raise
         rules = _with_facts(reading)
@@ -94,17 +97,23 @@ class Asked:
         if self.path is None and self.text is not None:
             return self.text
         if self.path is None or self.text is not None:
-            raise UsageError("a program is a file, or a text after -e.\n  Give one of the two.")
+            raise UsageError.with_parts(
+                "a program is either a file or a text after -e", remedy="Give exactly one of the two."
+            )
         with open_bytes(self.path) as file:
             try:
                 return file.read().decode()
             except UnicodeDecodeError:
-                raise UsageError(f"the program '{self.path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
+                raise UsageError.with_parts(
+                    f"the program '{self.path}' is not UTF-8 text",
+                    subject=str(self.path),
+                    remedy="Convert it to UTF-8.",
+                ) from None
 
     def _tables(
         self, expected: Mapping[str, tuple[tuple[str, str | None], ...]] = MappingProxyType({})
     ) -> dict[str, dict[str, str | None]]:
-        """The columns of the files, which tell a line of names by those that are `expected` of a relation."""
+        """Return the columns of the files; `expected` columns help to recognise a header line."""
         tables: dict[str, dict[str, str | None]] = {}
         for changes, specs in ((False, self.loaded), (True, self.fed)):
             for declared_spec in specs:
@@ -120,12 +129,14 @@ class Asked:
 
 
 def _with_facts(reading: Reading) -> Rules:
-    """The rules, and what the text gives as facts of them."""
+    """Return the rules together with the facts of the text."""
     facts = []
     for name, rows in reading.given.items():
         for row in rows:
             values = [value for value in row if value is None or isinstance(value, (bool, int, float, str, Decimal))]
             if len(values) < len(row):
-                raise UnsupportedError(f"the text gives the row {row}, which no file can say.\n  Ask from Python.")
+                raise UnsupportedError.with_parts(
+                    f"fact {row} cannot be represented in a file", got=row, remedy="Run this program from Python."
+                )
             facts.append(Rule(Atom(name, tuple(map(Constant, values))), ()))
     return replace(reading.rules, rules=(*facts, *reading.rules.rules)) if facts else reading.rules

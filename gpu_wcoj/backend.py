@@ -1,4 +1,4 @@
-"""Where arrays live and kernels run; the one file that chooses."""
+"""The choice of the backend: the place of arrays and kernels. No other file chooses."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Backend:
         return f"Backend({self.name!r}, {self.kernels.name})"
 
     def asarray(self, array: Any) -> Any:
-        """The array where this backend computes; copied only if it lives elsewhere."""
+        """Return the array in this backend's memory; it is copied only if it lives elsewhere."""
         if self.device is not None:
             return self.device.asarray(array)
         return array if isinstance(array, np.ndarray) else array.get()
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:
-        """The array as NumPy's; waits for the device if it lives on one."""
+        """Return the array as a NumPy array; waits for the device if it lives on one."""
         if self.device is not None:
             return self.device.to_host(array)
         return array if isinstance(array, np.ndarray) else array.get()
@@ -55,7 +55,7 @@ class Backend:
 
 @functools.cache
 def cpu_backend(compiled: bool | None = None) -> Backend:
-    """The CPU's backend: numba where it is installed, NumPy alone elsewhere or if `compiled` is False."""
+    """Return the CPU backend: numba if installed and `compiled` is not False, else NumPy."""
     from cpu_fallback import load_kernels
     from cpu_fallback.allocator import keep_freed
 
@@ -65,7 +65,7 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
 
 @functools.cache
 def _found_automatically() -> BackendName:
-    """``"cuda"`` if it works here, else ``"cpu"``; says in one line which, and why."""
+    """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason in one line."""
     from gpu_wcoj.kernels.cuda import finding
 
     if finding.devices_of_driver() == 0:
@@ -81,11 +81,11 @@ def _found_automatically() -> BackendName:
 
 
 _cuda_backends: dict[int, Backend] = {}
-"""The backend of each GPU that has been asked for."""
+"""The backend of each GPU that a program has used, by device index."""
 
 
 def _cuda_backend(gpu_memory: float | str | None) -> Backend:
-    """The backend of CuPy's current device; one for all programs of the process."""
+    """Return the backend of CuPy's current device; all programs of the process share it."""
     from gpu_wcoj.kernels.cuda.finding import import_cupy
 
     cupy = import_cupy()
@@ -105,22 +105,22 @@ def _cuda_backend(gpu_memory: float | str | None) -> Backend:
 
 
 def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str | None = None) -> Backend:
-    """The backend of that name; ``"auto"`` is the GPU where there is one, else the CPU.
+    """Return the backend of a name; ``"auto"`` is the GPU if there is one, else the CPU.
 
     Parameters
     ----------
     name
         ``"auto"``, ``"cpu"``, ``"cuda"``, or a backend.
     gpu_memory
-        How much of the GPU's memory the process may use, in bytes (8000000000, ``"8GB"``) or as a share (0.5,
-        ``"50%"``); None for all of it. Without a meaning on the CPU.
+        Maximum memory of the GPU for the process, in bytes (8000000000, ``"8GB"``) or as a share (0.5, ``"50%"``);
+        None for all of it. Ignored on the CPU.
 
     Raises
     ------
     BackendUnavailableError
-        If ``"cuda"`` is asked for and does not work here; the message says what was found.
+        If ``"cuda"`` is requested and does not work here; the message says what was found.
     UsageError
-        For any other name, or an amount of memory that is none.
+        For any other name, or an invalid amount of memory.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
     'cpu'
     """
     if gpu_memory is not None:
-        part_of(2**62, gpu_memory, "gpu_memory")  # says no to what is no amount, also where there is no GPU
+        part_of(2**62, gpu_memory, "gpu_memory")  # validates the amount also on machines without a GPU
     if isinstance(name, Backend):
         return name
     if name == "auto":
@@ -137,4 +137,4 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
         return cpu_backend()
     if name == "cuda":
         return _cuda_backend(gpu_memory)
-    raise UsageError(f"backend {name!r} is not known. Allowed: 'auto', 'cpu', 'cuda'.")
+    raise UsageError.invalid_value("backend", name, "one of 'auto', 'cpu', 'cuda'")

@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj``: run a program over files, explain it, generate data, run the benchmark."""
+"""The command ``gpu-wcoj``: run and explain programs, generate data, run the benchmark."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from gpu_wcoj.commands.run import run
 from gpu_wcoj.errors import GpuWcojError
 
 ERROR_STATUS: Final = 2
+"""Exit status after an error."""
 INTERRUPTED_STATUS: Final = 130
+"""Exit status after Ctrl-C: 128 + SIGINT."""
 BROKEN_PIPE_STATUS: Final = 141
-"""That of a process that SIGPIPE has ended."""
+"""Exit status if the reader of the output closed the pipe: 128 + SIGPIPE."""
 _DEBUG_VARIABLE: Final = "GPU_WCOJ_DEBUG"
+"""The environment variable with which internal errors keep their traceback."""
 
 app = App(
     name="gpu-wcoj",
@@ -43,13 +46,13 @@ app.command(generate)
 
 
 def _complain(message: str) -> None:
-    """Print an error; characters that would steer the terminal are shown, not sent."""
+    """Print an error; control characters are escaped."""
     safe = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
     sys.stderr.write(f"gpu-wcoj: {safe}\n")
 
 
 def _ensure_streams() -> None:
-    """Let there be standard streams, where they are closed; and what they cannot encode is shown escaped."""
+    """Open standard streams that are closed; stdout escapes characters it cannot encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process lives
@@ -60,7 +63,7 @@ def _ensure_streams() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 2 after an error, 130 after Ctrl-C, 141 if whoever reads the output has gone before it was done.
+    0; 2 after an error, 130 after Ctrl-C, 141 if the reader of the output closed the pipe early.
     """
     _ensure_streams()
     try:
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         _complain(f"{error}\n  See gpu-wcoj --help.")
         return ERROR_STATUS
-    except BrokenPipeError:  # the reader of the output has gone: nothing can be said any more, nor flushed at exit
+    except BrokenPipeError:  # the reader of the output has closed it: avoid a failing flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE_STATUS
     except KeyboardInterrupt:
@@ -86,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _complain(
             f"internal error, {type(error).__name__}: {error}\n"
-            f"  This is a mistake in gpu-wcoj; {_DEBUG_VARIABLE}=1 shows where. Please report it."
+            f"  This is a bug in gpu-wcoj; {_DEBUG_VARIABLE}=1 shows the traceback. Please report it."
         )
         return ERROR_STATUS
     return 0

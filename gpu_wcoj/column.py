@@ -1,4 +1,4 @@
-"""One column in the engine's form: int64 codes, and a mask where there are nulls, on the host or on a device."""
+"""A column in the engine's form: int64 codes and a null mask, on the host or a device."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 _HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned")
-"""Families whose codes are the values, or what counts them."""
+"""Families whose codes are the values themselves, or their count of units."""
 
 
 def read_only(array: Any) -> Any:
-    """Make an array of NumPy read-only, and with it the arrays that it is a view of; an array of a device stays.
+    """Make a NumPy array and its base arrays read-only; a device array is returned unchanged.
+
+    Arrays that are handed out share memory with the state, and only ticks may change the state.
 
     What is handed out shares memory with the state, which changes by ticks alone.
 
@@ -43,7 +45,7 @@ def read_only(array: Any) -> Any:
 
 
 def on_host(array: Any) -> npt.NDArray[Any]:
-    """The array as NumPy's; one of a device is copied, and waited for."""
+    """Return the array as a NumPy array; a device array is copied, which waits for the device."""
     fetched: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else array.get()
     return fetched
 
@@ -57,26 +59,26 @@ class Column:
     type
         The logical type.
     codes
-        int64, shape (n,). Codes of null rows are 0. An array of NumPy or of a device, and `valid` of the same.
+        int64, shape (n,). Codes of null rows are 0. A NumPy or a device array; `valid` lives in the same memory.
     valid
-        bool, shape (n,), False where the value is null; None if there is no null.
+        bool, shape (n,), False where the value is null; None if there are no nulls.
     dictionary
-        For text and bytes, what the codes are positions in; else None.
+        For text and bytes, the dictionary of the codes; else None.
 
     Attributes
     ----------
     stored, stored_valid
         Codes and validity where they live.
     codes, valid
-        The same as NumPy's; what lives on a device is fetched when they are first read.
+        The same as NumPy arrays; device arrays are copied when they are first read.
 
     Notes
     -----
-    Arrays of NumPy become read-only, those of which they are views too: columns are shared by all that hold the rows.
+    NumPy arrays become read-only, and so do the arrays that they are views of: all holders of the rows share columns.
 
-    A column without nulls whose codes are its values (integers, truth values, dates, times) is an array to others: it
-    has ``__dlpack__``, and ``__cuda_array_interface__`` where it lives on a device. They give read-only memory, or a
-    copy where whoever reads it could write to it.
+    A column without nulls whose codes are its values (integers, booleans, dates, times) is an array to other
+    libraries: it has ``__dlpack__``, and ``__cuda_array_interface__`` on a device. They return read-only memory, or a
+    copy if the reader could write to it.
     """
 
     type: DataType
@@ -102,17 +104,17 @@ class Column:
 
     @cached_property
     def codes(self) -> Int64Array:
-        """The codes as NumPy's."""
+        """The codes as a NumPy array."""
         return read_only(on_host(self.stored))  # type: ignore[no-any-return]
 
     @cached_property
     def valid(self) -> BoolArray | None:
-        """The validity as NumPy's."""
+        """The validity mask as a NumPy array."""
         return None if self.stored_valid is None else read_only(on_host(self.stored_valid))
 
     @property
     def is_on_host(self) -> bool:
-        """Whether the codes are NumPy's."""
+        """True if the codes are a NumPy array."""
         return isinstance(self.stored, np.ndarray)
 
     def __len__(self) -> int:
@@ -124,7 +126,7 @@ class Column:
     def __dlpack__(self, **options: Any) -> Any:
         values = self._values()
         if isinstance(values, np.ndarray):
-            with suppress(BufferError):  # of those who cannot be told that it is read-only
+            with suppress(BufferError):  # raised for readers that do not support read-only memory
                 return values.__dlpack__(**options)
         return values.copy().__dlpack__(**options)
 
@@ -134,30 +136,30 @@ class Column:
     @property
     def __cuda_array_interface__(self) -> Any:
         if isinstance(self.stored, np.ndarray):
-            raise AttributeError("this column lives in the host's memory: it has no __cuda_array_interface__.")
+            raise AttributeError("this column lives in host memory: it has no __cuda_array_interface__.")
         try:
             return self._device_copy.__cuda_array_interface__
-        except BufferError as error:  # of a property, hasattr and getattr expect no other error than this
+        except BufferError as error:  # hasattr and getattr expect an AttributeError of a property
             raise AttributeError(str(error)) from None
 
     @cached_property
     def _device_copy(self) -> Any:
-        """The stored codes once more, as arrays of a device can be written to by whoever reads them."""
+        """A copy of the stored codes: a reader of a device array could write to it."""
         return self._values().copy()
 
     def _values(self) -> Any:
-        """The stored codes, for others to read as numbers."""
+        """Return the stored codes for readers that interpret them as numbers."""
         if self.stored_valid is not None:
-            raise BufferError("a column with nulls is no plain array.\n  Use to_arrow() of its Z-set.")
+            raise BufferError("a column with nulls has no array interface.\n  Use to_arrow() of its Z-set.")
         if self.type.family not in _HOLDS_VALUES:
             raise BufferError(
-                f"a column of type '{self.type.name}' is stored as codes, which mean nothing to others.\n"
+                f"a column of type '{self.type.name}' is stored as codes, which have no meaning outside of it.\n"
                 "  Use to_arrow(), to_numpy() or to_cupy() of its Z-set."
             )
         return self.stored
 
     def take(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
-        """The rows at these positions, under this mask, or in this slice."""
+        """Return the rows at these positions, under this mask, or in this slice."""
         if isinstance(rows, slice) and not isinstance(self.stored, np.ndarray):
             valid = None if self.stored_valid is None else self.stored_valid[rows]
             return Column(self.type, self.stored[rows], valid, self.dictionary)
@@ -167,13 +169,16 @@ class Column:
         return Column(self.type, self.codes[rows], valid, self.dictionary)
 
     def unshared(self) -> Column:
-        """The column in memory of its own, that nobody else can write to; itself where it is so already."""
+        """Return the column in memory that nothing else can write to; itself if that is so already."""
         if not isinstance(self.stored, np.ndarray) or self.codes.flags.owndata:
             return self
         return Column(self.type, self.codes.copy(), self.valid, self.dictionary)
 
     def stacked(self, column: Column) -> Column:
-        """These rows, then those of `column`, whose type and dictionary are the same; in the host's memory."""
+        """Return these rows followed by those of `column`, in host memory.
+
+        `column` has the same type and dictionary.
+        """
         valid = None
         if self.valid is not None or column.valid is not None:
             masks = [np.ones(len(part), bool) if part.valid is None else part.valid for part in (self, column)]
@@ -181,7 +186,7 @@ class Column:
         return Column(self.type, np.concatenate([self.codes, column.codes]), valid, self.dictionary)
 
     def as_type(self, to: DataType) -> Column:
-        """The same values in another type of the same family; exact or an error, never rounded or wrapped.
+        """Return the same values in another type of the same family; never rounded or wrapped.
 
         Raises
         ------
@@ -197,9 +202,12 @@ class Column:
         if to == self.type:
             return self
         if self.type.family != to.family:
-            raise TypeMismatchError(
-                f"values of type '{self.type.name}' are not values of type '{to.name}'.\n"
-                "  Only integers, time units, dates and decimal scales convert; cast the column before it comes in."
+            raise TypeMismatchError.mismatch(
+                "the column",
+                "has the wrong type",
+                f"'{self.type.name}'",
+                f"'{to.name}'",
+                "Only integers, time units, dates and decimal scales convert. Cast the column before you pass it.",
             )
         up, down = (min(factor, 2**62) for factor in (self.type.factor_to(to), to.factor_to(self.type)))
         low, high = to.code_range
@@ -207,15 +215,16 @@ class Column:
         fits &= self.codes % down == 0
         if not bool(fits.all()):
             worst = int(self.codes[np.argmin(fits)])
-            raise TypeMismatchError(
-                f"the value {worst} (as '{self.type.name}' counts) is not a value of type '{to.name}'.\n"
-                "  Use the wider type for both, or convert the column before it comes in."
+            raise TypeMismatchError.with_parts(
+                f"the value {worst} (in units of '{self.type.name}') is not a value of type '{to.name}'",
+                got=worst,
+                remedy="Use the wider type for both, or convert the column before you pass it.",
             )
         codes = self.codes if up == down else self.codes // down * up
         return Column(to, codes, self.valid, self.dictionary)
 
     def recoded(self, dictionary: Dictionary) -> Column:
-        """The same texts or bytes as codes of `dictionary`, which gets those that it lacks."""
+        """Return the texts or bytes as codes of `dictionary`; missing values are added to it."""
         if self.dictionary is None or self.dictionary is dictionary:
             return self
         if self.valid is None:
@@ -232,11 +241,13 @@ class Column:
 
 
 def float_codes(values: Any, xp: Any = np) -> Int64Array:
-    """int64 codes that order as the floats do: -0.0 is just below 0.0, every NaN is one value above infinity.
+    """Return int64 codes in the order of the floats.
+
+    -0.0 is just below 0.0, and every NaN is one value above infinity.
 
     Non-negative floats keep their bits; negative ones have all bits but the sign flipped. Only bits are compared: a
-    device may take the smallest floats for 0 when it computes with them. Where values are compared, -0.0 equals 0.0:
-    there, codes go through `without_zero_signs` first.
+    device may treat subnormal floats as 0 in arithmetic. Comparisons treat -0.0 as 0.0: their codes go through
+    `without_zero_signs` first.
 
     Parameters
     ----------
@@ -260,11 +271,11 @@ def float_codes(values: Any, xp: Any = np) -> Int64Array:
 
 
 NEGATIVE_ZERO = -1
-"""The code of -0.0, of either width."""
+"""The code of -0.0, for 32-bit and 64-bit floats."""
 
 
 def without_zero_signs(codes: Any, xp: Any = np) -> Any:
-    """Codes of floats with 0.0 in the place of -0.0; of NumPy's, the array itself if it has none.
+    """Replace -0.0 by 0.0 in float codes; a NumPy array without -0.0 is returned unchanged.
 
     Examples
     --------
@@ -272,13 +283,13 @@ def without_zero_signs(codes: Any, xp: Any = np) -> Any:
     array([ True,  True])
     """
     is_negative_zero = codes == NEGATIVE_ZERO
-    if xp is np and not is_negative_zero.any():  # of a device, the answer would have to be waited for
+    if xp is np and not is_negative_zero.any():  # on a device this would synchronise
         return codes
     return xp.where(is_negative_zero, 0, codes)
 
 
 def floats_of(codes: Any, width: int, xp: Any = np) -> npt.NDArray[np.floating[Any]]:
-    """The floats of `width` bytes (4 or 8) behind their codes; undoes `float_codes`."""
+    """Return the floats of `width` bytes (4 or 8) of float codes; the inverse of `float_codes`."""
     bits = xp.where(codes < 0, codes ^ (2 ** (8 * width - 1) - 1), codes)
     floats: npt.NDArray[np.floating[Any]] = bits.astype(f"i{width}").view(f"f{width}")
     return floats

@@ -1,4 +1,4 @@
-"""The border with cuDF: its columns in and out where they lie, over their memory and cuDF's core, pylibcudf.
+"""Conversion to and from cuDF columns, without copying, through its core pylibcudf.
 
 No library is loaded before one of these functions is called. What the buffers hold is read by `gpu_wcoj.arrow.layout`,
 which the tests cover; what cuDF itself answers here (`encode`, `gather`, `from_arrow`, its Parquet reader, frames)
@@ -35,23 +35,23 @@ _KINDS = {
     "TIMESTAMP_SECONDS": "timestamp[s]", "TIMESTAMP_MILLISECONDS": "timestamp[ms]",
     "TIMESTAMP_MICROSECONDS": "timestamp[us]", "TIMESTAMP_NANOSECONDS": "timestamp[ns]",
 }  # fmt: skip
-"""cuDF's types of fixed width, and ours."""
+"""The engine's type name of each fixed-width type of cuDF."""
 _DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
 _MAX_ROWS = 2**31 - 1
-"""Rows of a column of cuDF."""
+"""Maximum rows of a column of cuDF, whose sizes are int32."""
 _DEFAULT_STREAM, _STREAM_OF_THREAD = 1, 2
 """The streams that cuDF may work in, as the CUDA array interface numbers them."""
 
 
 class _Hint(NamedTuple):
-    """What pylibcudf's types leave out: the zone of times, the digits of decimals."""
+    """Parts of a type that pylibcudf does not store: the time zone, the digits of a decimal."""
 
     zone: str | None = None
     precision: int | None = None
 
 
 class _Memory:
-    """Bytes of cuDF's that an array may share; keeps them alive."""
+    """Bytes of a cuDF buffer that an array may share; keeps them alive."""
 
     def __init__(self, span: Any, count: int) -> None:
         self.span = span
@@ -62,12 +62,12 @@ class _Memory:
 
 
 def _stream() -> int:
-    """The stream that cuDF works in; it goes by the same variable."""
+    """Return the stream that cuDF works in; cuDF reads the same variable."""
     return _STREAM_OF_THREAD if os.environ.get("CUDF_PER_THREAD_STREAM") == "1" else _DEFAULT_STREAM
 
 
 def is_installed() -> bool:
-    """Whether cuDF's core is installed; it is not loaded."""
+    """Return True if pylibcudf is installed; it is not loaded."""
     return importlib.util.find_spec("pylibcudf") is not None
 
 
@@ -75,9 +75,10 @@ def _load(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
-        raise BackendUnavailableError(
-            f"{name} cannot be loaded: {str(error).splitlines()[0]}\n"
-            f"  Install it with {extra}, or come and go over Arrow: ZSet.from_arrow, to_arrow."
+        raise BackendUnavailableError.with_parts(
+            f"{name} cannot be loaded: {str(error).splitlines()[0].rstrip('.')}",
+            subject=name,
+            remedy=f"Install it with {extra}, or convert through Arrow: ZSet.from_arrow, to_arrow.",
         ) from error
 
 
@@ -88,12 +89,12 @@ def _pylibcudf() -> Any:
 def columns_of(
     data: Any, names: Sequence[str] | None, string: Dictionary, backend: Backend
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and columns of a cuDF frame, a pylibcudf table, or what has Arrow's device interface.
+    """Return names and columns of a cuDF frame, pylibcudf table or Arrow device object.
 
     Raises
     ------
     UnsupportedTypeError, TypeMismatchError, SchemaError
-        If it is no such table, or a column has no place in the engine.
+        If it is not such a table, or the type of a column is not supported.
     """
     plc = _pylibcudf()
     table, labels, hints = _opened(plc, data)
@@ -101,13 +102,18 @@ def columns_of(
         labels = tuple(names)
     columns = list(table.columns())
     if len(labels) != len(columns):
-        raise SchemaError(f"there are {len(labels)} names ({', '.join(labels)}) for {len(columns)} columns.")
+        raise SchemaError.mismatch(
+            "the list of names",
+            "has the wrong length",
+            f"{len(labels)} ({', '.join(labels)})",
+            f"{len(columns)}, one for each column",
+        )
     parts = zip(labels, columns, hints or [_Hint()] * len(columns), strict=True)
     return labels, [_column(plc, column, hint, string, backend, f"column '{label}'") for label, column, hint in parts]
 
 
 def _opened(plc: Any, data: Any) -> tuple[Any, tuple[str, ...], list[_Hint]]:
-    """A pylibcudf table, its names, and what its types leave out where that is known."""
+    """Return a pylibcudf table, its names, and the hints for its types if there are any."""
     if hasattr(data, "to_pylibcudf") and hasattr(data, "dtypes"):
         frame = _with_plain_columns(data)
         table, metadata = frame.to_pylibcudf()
@@ -118,17 +124,19 @@ def _opened(plc: Any, data: Any) -> tuple[Any, tuple[str, ...], list[_Hint]]:
         return data.tbl, tuple(data.column_names()), []
     if not isinstance(data, plc.Table):
         if not (hasattr(data, "__arrow_c_device_array__") or hasattr(data, "__arrow_c_device_stream__")):
-            raise TypeMismatchError(
-                f"the data is of type '{type(data).__module__}.{type(data).__qualname__}', which is no frame of cuDF.\n"
-                "  Pass a cuDF DataFrame, a pylibcudf Table or what has __arrow_c_device_array__; others come in\n"
-                "  through ZSet.from_arrow, arrays through ZSet.from_device."
+            raise TypeMismatchError.mismatch(
+                "the data",
+                "has the wrong type",
+                f"'{type(data).__module__}.{type(data).__qualname__}'",
+                "a cuDF DataFrame, a pylibcudf Table or an object with __arrow_c_device_array__",
+                "Pass other tables to ZSet.from_arrow, and device arrays to ZSet.from_device.",
             )
         data = plc.Table.from_arrow(data)
     return data, tuple(f"c{i}" for i in range(data.num_columns())), []
 
 
 def _with_plain_columns(frame: Any) -> Any:
-    """The frame with its named index as columns, and categories as their values."""
+    """Return the frame with its named index as columns, and categories as their values."""
     if type(frame.index).__name__ != "RangeIndex" or frame.index.name is not None:
         if any(name is None for name in frame.index.names):
             raise SchemaError(
@@ -169,14 +177,16 @@ def _kind(plc: Any, cudf_type: Any, hint: _Hint, what: str) -> DataType:
     for name, digits in _DIGITS.items():
         if cudf_type.id() == getattr(plc.TypeId, name):
             return DataType(f"{name.lower()}({hint.precision or digits}, {-cudf_type.scale()})")
-    raise UnsupportedTypeError(
-        f"{what} has a type of cuDF's that is not supported (number {int(cudf_type.id())}).\n"
-        "  Supported are numbers, bool, dates, timestamps, text and decimals. Cast the column before it comes in."
+    raise UnsupportedTypeError.with_parts(
+        f"{what} has an unsupported cuDF type: got type id {int(cudf_type.id())}",
+        subject=what,
+        got=int(cudf_type.id()),
+        remedy="Supported are numbers, bool, dates, timestamps, text and decimals. Cast the column before you pass it.",
     )
 
 
 def _buffers(column: Any, kind: DataType | None, backend: Backend) -> Buffers:
-    """Where a column of cuDF lies; without its values if no kind is given."""
+    """Return the buffers of a cuDF column; without the values if `kind` is None."""
     rows = column.offset() + column.size()
     data = _shared(column.data(), 0 if kind is None else n_bytes(kind, rows), backend)
     mask = None if column.null_mask() is None else _shared(column.null_mask(), (rows + 7) // 8, backend)
@@ -190,12 +200,12 @@ def _shared(span: Any, count: int, backend: Backend) -> Any:
 
 
 def to_frame(names: Sequence[str], columns: Sequence[Column], backend: Backend) -> Any:
-    """The columns as a cuDF frame; categories become the values they stand for.
+    """Return the columns as a cuDF frame; categories become their values.
 
     Raises
     ------
     UnsupportedTypeError
-        If a column holds bytes, which cuDF has no type for, or has more rows than cuDF counts.
+        If a column holds bytes, which cuDF has no type for, or has more rows than a cuDF column can have.
     """
     cudf = _load("cudf", "pip install cudf-cu13")
     plc = _pylibcudf()
@@ -209,12 +219,16 @@ def to_frame(names: Sequence[str], columns: Sequence[Column], backend: Backend) 
 
 
 def column_to_cudf(plc: Any, column: Column, backend: Backend, what: str) -> Any:
-    """A column of pylibcudf; undoes `columns_of`."""
+    """Return a column of pylibcudf; the inverse of `columns_of`."""
     if len(column) > _MAX_ROWS:
-        raise UnsupportedTypeError(f"{what} has {len(column):,} rows; a column of cuDF has {_MAX_ROWS:,} at most.")
+        raise UnsupportedTypeError.mismatch(
+            what, "is too long for cuDF", f"{len(column):,} rows", f"at most {_MAX_ROWS:,}"
+        )
     kind = DataType(column.type.value_name)
     if kind.family == "binary":
-        raise UnsupportedTypeError(f"{what} holds bytes, which cuDF has no type for.\n  Use to_arrow.")
+        raise UnsupportedTypeError.with_parts(
+            f"{what} holds bytes, and cuDF has no type for bytes", subject=what, remedy="Use to_arrow()."
+        )
     if kind.family == "string":
         return _text_to_cudf(plc, column, backend)
     if kind.name.startswith("decimal256"):
@@ -230,7 +244,7 @@ def _text_to_cudf(plc: Any, column: Column, backend: Backend) -> Any:
     if not len(column):
         return plc.Column.from_arrow(pa.array([], pa.string()))
     used, places = values_in_use(column, backend)
-    if not len(used):  # nulls alone: each row's place is behind the one value
+    if not len(used):  # only nulls: each row's position is behind the single value
         used, places = pa.array([""]), backend.xp.ones(len(column), np.int64)
     _finish(backend)
     rows = plc.Column.from_cuda_array_interface(places.astype(np.int32))
@@ -248,7 +262,7 @@ def _type_of_cudf(plc: Any, kind: DataType) -> Any:
 
 
 def _finish(backend: Backend) -> None:
-    """Wait for CuPy's stream: pylibcudf reads arrays without asking whether they are done."""
+    """Wait for CuPy's stream: pylibcudf does not synchronise before it reads arrays."""
     cuda = getattr(backend.xp, "cuda", None)
     if cuda is not None:
         cuda.get_current_stream().synchronize()
@@ -257,7 +271,7 @@ def _finish(backend: Backend) -> None:
 def read_parquet(
     path: str | PathLike[str], columns: Sequence[str] | None, string: Dictionary, backend: Backend
 ) -> tuple[tuple[str, ...], list[Column]]:
-    """Names and columns of a Parquet file: by cuDF straight to the device, else by PyArrow.
+    """Return names and columns of a Parquet file: by cuDF onto the device, else by PyArrow.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Data that the package makes itself, the same on every machine: a skewed graph, and a stream of payments."""
+"""Reproducible generated data: a skewed graph and a stream of payments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from gpu_wcoj.errors import UsageError, entry_point
 Int64Array = npt.NDArray[np.int64]
 
 _ROUND_EDGES: Final = 1 << 20
-"""Edges drawn at a time. It decides which edges come out: another value makes another graph."""
+"""Edges drawn per round. A part of the definition: another value makes another graph."""
 
 
 @entry_point
 def rmat(
     scale: int = 17, edges: int = 2_000_000, seed: int = 1, *, a: float = 0.57, b: float = 0.19, c: float = 0.19
 ) -> Int64Array:
-    """Distinct directed edges of a recursive-matrix graph, no self-loops, in the order in which they are drawn.
+    """Return distinct directed edges of a recursive-matrix graph without self-loops.
+
+    The edges are in the order in which they were drawn.
 
     Every edge picks one of four quadrants `scale` times, with probabilities `a` (low, low), `b` (low, high),
     `c` (high, low) and the rest (high, high).
@@ -56,12 +58,14 @@ def rmat(
     [[1, 0], [8, 4], [4, 3], [0, 4], [12, 0]]
     """
     if not 1 <= scale <= 31:
-        raise UsageError(f"the scale is {scale}.\n  It is 1 to 31: there are 2**scale vertices.")
+        raise UsageError.invalid_value("scale", scale, "1 to 31", "The graph has 2**scale vertices.")
     vertices = 1 << scale
     if not 0 <= edges <= vertices * (vertices - 1) // 4:
-        raise UsageError(
-            f"{edges} edges do not fit {vertices} vertices.\n"
-            f"  0 to {vertices * (vertices - 1) // 4} do; raise the scale for more."
+        raise UsageError.invalid_value(
+            "edges",
+            edges,
+            f"0 to {vertices * (vertices - 1) // 4} for {vertices} vertices",
+            "Raise the scale for more edges.",
         )
     random = np.random.default_rng(seed)
     keys = np.empty(0, np.int64)
@@ -80,7 +84,7 @@ def rmat(
 
 @entry_point
 def undirected(directed: Int64Array) -> Int64Array:
-    """Each edge once, as (smaller, larger), in a random order that is the same every time.
+    """Return each edge once, as (smaller, larger), in a reproducible random order.
 
     Parameters
     ----------
@@ -104,7 +108,9 @@ def undirected(directed: Int64Array) -> Int64Array:
 def payments(
     transfers: int = 200_000, accounts: int = 20_000, seed: int = 1, *, tick_rows: int = 1000
 ) -> dict[str, Int64Array]:
-    """A stream of payments from account to account: every pair is inserted once, and a quarter is reversed later on.
+    """Return a stream of payments between accounts; a quarter of them is reversed later.
+
+    Every pair of accounts is inserted once.
 
     Six payments of ten stay within a group of some forty accounts, where rings arise; the others go to accounts of
     very unequal popularity. A reversal deletes the payment, within the time of about a tenth of the stream.
@@ -139,9 +145,9 @@ def payments(
     """
     max_transfers = min(10 * accounts, accounts * (accounts - 1) // 4)
     if not 0 <= transfers <= max_transfers:
-        raise UsageError(f"{transfers} transfers do not fit {accounts} accounts.\n  0 to {max_transfers} do.")
+        raise UsageError.invalid_value("transfers", transfers, f"0 to {max_transfers} for {accounts} accounts")
     if tick_rows < 1:
-        raise UsageError(f"tick_rows is {tick_rows}.\n  It is 1 or more.")
+        raise UsageError.invalid_value("tick_rows", tick_rows, "an integer from 1 on")
     random = np.random.default_rng(seed)
     keys = np.empty(0, np.int64)
     while len(keys) < transfers:
@@ -164,7 +170,7 @@ def payments(
 
 
 def _draw_payments(random: np.random.Generator, count: int, accounts: int) -> Int64Array:
-    """`count` payments as ``source * accounts + target``, without those from an account to itself."""
+    """Draw `count` payments as ``source * accounts + target``, without payments to oneself."""
     source = random.integers(0, accounts, count)
     popular = (accounts * random.random(count) ** 4).astype(np.int64)
     near = (source // 40) * 40 + random.integers(0, 40, count)

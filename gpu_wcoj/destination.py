@@ -1,4 +1,4 @@
-"""Files that a user names for output: replaced whole where they are plain files, written to where they are not."""
+"""Output files named by a user: plain files are replaced, others are written to."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from typing import IO, Final
 from gpu_wcoj.errors import OutputFileError
 
 _MAX_LINKS: Final = 40
-"""Symbolic links that are followed, as many as Linux follows."""
+"""Maximum number of symbolic links that are followed, the same as in Linux."""
 
 
 @contextmanager
 def replacing(path: Path, remedy: str = "Name another file.") -> Generator[IO[bytes]]:
     """Open a file whose content becomes that of `path` when the block ends without an error.
 
-    A plain file, or one that is not there yet, is replaced by a rename: a reader sees the content before or the one
-    after, and an error leaves the one before. The mode stays, and the owner where the system lets it; other hard links
-    to the file keep the content before. A symbolic link is followed, and its target replaced. A pipe, a device, a
-    socket or an open descriptor (``/dev/stdout``, ``/dev/fd/3``) is written to, when the content is complete.
+    A plain or missing file is replaced by a rename: a reader sees the old or the new content, and an error leaves the
+    old one. The mode stays, and the owner if the system allows it; other hard links to the file keep the old content.
+    The target of a symbolic link is replaced. A pipe, a device, a socket or an open descriptor (``/dev/stdout``,
+    ``/dev/fd/3``) is written to when the content is complete.
 
     Parameters
     ----------
     path
-        Its folder is made if it is not there.
+        Its folder is created if it is missing.
     remedy
-        A sentence for the error, on what to do.
+        The remedy in the error message.
 
     Raises
     ------
     OutputFileError
         If it cannot be written, or is a folder.
     BrokenPipeError
-        If `path` is a descriptor of this process, and whoever reads from it has gone.
+        If `path` is a descriptor of this process whose reader has closed it.
 
     Examples
     --------
@@ -65,11 +65,13 @@ def replacing(path: Path, remedy: str = "Name another file.") -> Generator[IO[by
         if isinstance(error, OutputFileError) or (isinstance(error, BrokenPipeError) and descriptor is not None):
             raise
         reason = error.strerror or str(error)
-        raise OutputFileError(f"'{path}' cannot be written: {reason}.\n  {remedy}") from None
+        raise OutputFileError.with_parts(
+            f"'{path}' cannot be written: {reason}", subject=str(path), remedy=remedy
+        ) from None
 
 
 def identity(path: Path) -> Hashable:
-    """Return what two paths have in common if they lead to the same file; None for the null device, which takes all.
+    """Return a value that is equal for two paths to the same file; None for the null device.
 
     Examples
     --------
@@ -86,7 +88,7 @@ def identity(path: Path) -> Hashable:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What is there at the end of all links; None if nothing is."""
+    """Return the status of the file behind all links; None if there is none."""
     try:
         return path.stat()
     except FileNotFoundError:
@@ -94,7 +96,7 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path stands for, such as ``/dev/stdout``; None if it is another path."""
+    """Return the descriptor of a path such as ``/dev/stdout``; None for other paths."""
     descriptor_folders = {
         "/dev/fd",
         "/proc/self/fd",
@@ -135,14 +137,14 @@ def _replaced(path: Path, before: os.stat_result | None) -> Generator[IO[bytes]]
 def _keep_access(handle: int, before: os.stat_result) -> None:
     status = os.fstat(handle)
     if (status.st_uid, status.st_gid) != (before.st_uid, before.st_gid):
-        with suppress(PermissionError):  # of another user: the mode is what can be kept
+        with suppress(PermissionError):  # a file of another user: only the mode can be preserved
             os.fchown(handle, before.st_uid, before.st_gid)
     os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
 @contextmanager
 def _copied(path: Path, descriptor: int | None) -> Generator[IO[bytes]]:
-    """A file that is copied to what cannot be replaced, nor sought in, once it is complete."""
+    """Yield a file that is copied, once complete, to a target that cannot be replaced or sought."""
     with tempfile.TemporaryFile() as complete:
         yield complete
         complete.seek(0)

@@ -1,4 +1,4 @@
-"""Text and bytes as int64 codes: a mapping that only grows, shared by the relations of one program.
+"""Text and bytes as int64 codes: an append-only mapping shared by a program's relations.
 
 A code is the position at which its value first arrived, so codes never change. The values live in a hash map: a batch
 costs time in its own size, however large the dictionary has become. Codes say nothing about the order of the values;
@@ -20,10 +20,10 @@ from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.turns import register_for_forks
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary all the same
+    import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary, too
 
 _MAX_PYTHON_VALUES = 512
-"""Up to so many values are handled one by one in Python; beyond it, in Arrow as far as that goes."""
+"""Maximum number of values that are encoded one by one in Python; longer arrays use Arrow."""
 
 
 def _frozen(array: Int64Array) -> Int64Array:
@@ -35,7 +35,9 @@ _EMPTY = _frozen(np.empty(0, np.int64))
 
 
 class Dictionary:
-    """A grow-only mapping between the values of one kind, ``"string"`` or ``"binary"``, and their codes 0, 1, 2, ...
+    """An append-only mapping between values of one kind and their codes 0, 1, 2, ...
+
+    The kind is ``"string"`` or ``"binary"``.
 
     Examples
     --------
@@ -69,11 +71,14 @@ class Dictionary:
         self._codes_of_values(values)
 
     def begin_anew(self) -> None:
-        """Have a lock that nobody holds: rows of one tick may be read while another thread takes the next one."""
+        """Create a new, free lock.
+
+        Rows of one tick may be read while another thread runs the next one.
+        """
         self._lock = RLock()
 
     def fresh(self) -> Dictionary:
-        """An empty dictionary of the same kind."""
+        """Return an empty dictionary of the same kind."""
         return Dictionary(self.kind)
 
     def __len__(self) -> int:
@@ -89,7 +94,7 @@ class Dictionary:
         return pa.large_string() if self.kind == "string" else pa.large_binary()
 
     def encode(self, array: pa.Array | pa.ChunkedArray) -> Int64Array:
-        """The codes of the values; those that are missing are added, in their order. Nulls get code 0.
+        """Return the codes of the values; missing values are added in order. Nulls get code 0.
 
         Raises
         ------
@@ -112,7 +117,7 @@ class Dictionary:
         return self._codes_of(encoded.dictionary)[places]
 
     def encode_one(self, value: str | bytes) -> int:
-        """The code of one value, added if it is missing.
+        """Return the code of one value, which is added if it is missing.
 
         Raises
         ------
@@ -122,7 +127,7 @@ class Dictionary:
             If a text is not valid Unicode.
         """
         if not isinstance(value, str if self.kind == "string" else bytes):
-            raise TypeMismatchError(f"the value {value!r} is not {self.kind}, the kind of this dictionary.")
+            raise TypeMismatchError.wrong_type("the value", value, f"{self.kind}, the kind of this dictionary")
         if isinstance(value, str):
             try:
                 value.encode()
@@ -131,19 +136,19 @@ class Dictionary:
         return int(self._codes_of_values([value])[0])
 
     def codes_of(self, values: list[str] | list[bytes]) -> Int64Array:
-        """The codes of values of this dictionary's kind, valid as they are; those that are missing are added."""
+        """Return the codes of valid values of this kind; missing values are added."""
         return self._codes_of_values(values)
 
     def values_of(self, codes: Int64Array) -> list[Any]:
-        """The values behind the codes."""
+        """Return the values of the codes."""
         return [self._values[code] for code in codes.tolist()]
 
     def matching(self, patterns: Int64Array, texts: Int64Array) -> list[bool | None]:
-        """Return whether each text as a whole is of the regular expression beside it; None where RE2 reads none.
+        """Match each text in full against the pattern beside it; None if RE2 rejects the pattern.
 
         Complexity
         ----------
-        Linear in the texts for each pattern, whatever the pattern is, as RE2 never goes back.
+        Linear in the texts for each pattern, as RE2 does not backtrack.
         """
         import pyarrow.compute as pc
 
@@ -159,15 +164,18 @@ class Dictionary:
         return matches
 
     def value_of(self, code: int) -> str | bytes:
-        """The value behind a code."""
+        """Return the value of a code."""
         return self._values[code]
 
     def find(self, value: str | bytes) -> int | None:
-        """The code of a value, or None if it is not there."""
+        """Return the code of a value, or None if the value is missing."""
         return self._codes.get(value)
 
     def decode(self, codes: Int64Array, valid: BoolArray | None = None) -> pa.Array:
-        """The values behind the codes, as ``large_string`` or ``large_binary``; null where `valid` is False."""
+        """Return the values of the codes as ``large_string`` or ``large_binary``.
+
+        Rows with a False `valid` are null.
+        """
         import pyarrow as pa
 
         if len(codes) * 8 < len(self):
@@ -176,7 +184,7 @@ class Dictionary:
         return self._all_values().take(pa.array(codes, mask=None if valid is None else ~valid))
 
     def _all_values(self) -> pa.Array:
-        """Every value, by code; kept, and extended when the dictionary has grown."""
+        """Return every value, by code; cached, and extended when the dictionary has grown."""
         import pyarrow as pa
 
         with self._lock:
@@ -188,7 +196,7 @@ class Dictionary:
             return self._arrow
 
     def truncate(self, size: int) -> None:
-        """Take back every value that was added after the dictionary had `size` values."""
+        """Remove every value that was added after the dictionary had `size` values."""
         with self._lock:
             for value in self._values[size:]:
                 del self._codes[value]
@@ -198,7 +206,9 @@ class Dictionary:
                 self._order = self._rank = _EMPTY
 
     def rank(self) -> Int64Array:
-        """For every code, the position of its value in the order of its (UTF-8) bytes. Read-only; kept until growth.
+        """Return for every code the rank of its value in (UTF-8) byte order.
+
+        The array is read-only and cached until the dictionary grows.
 
         Complexity
         ----------
@@ -224,11 +234,11 @@ class Dictionary:
         return self._rank
 
     def recode(self, source: Dictionary, codes: Int64Array) -> Int64Array:
-        """What these codes of `source` are here; values that are missing are added, and only those in use.
+        """Return the codes here of codes of `source`; only values in use are added.
 
         Complexity
         ----------
-        In the number of codes, not in the size of either dictionary.
+        Linear in the number of codes, independent of the size of either dictionary.
         """
         if source is self or not len(codes):
             return codes
@@ -238,20 +248,20 @@ class Dictionary:
         return self.encode(source.decode(used))[places]
 
     def translate(self, source: Dictionary) -> Int64Array:
-        """The code here of every code of `source`, adding what is missing."""
+        """Return the code here of every code of `source`; missing values are added."""
         return self.recode(source, np.arange(len(source)))
 
     def _sort_key(self, code: int) -> Any:
         return self._values[code]
 
     def _codes_of(self, array: pa.Array) -> Int64Array:
-        """The codes of values without nulls, looked up one by one."""
+        """Return the codes of values without nulls, looked up one by one."""
         try:
             values = array.to_pylist()
         except UnicodeDecodeError as error:
             raise UnsupportedTypeError(
                 f"the text {error.object!r} is not valid UTF-8.\n"
-                "  Cast the column to binary, or repair it before it comes in."
+                "  Cast the column to binary, or repair it before you pass it."
             ) from None
         return self._codes_of_values(values)
 
@@ -268,7 +278,7 @@ class Dictionary:
 
 @lru_cache(maxsize=1024)
 def whole_pattern(pattern: str) -> str | None:
-    r"""Return the regular expression that a text as a whole has to be of; None if RE2 does not read `pattern`.
+    r"""Return the pattern anchored at both ends of a text; None if RE2 rejects `pattern`.
 
     Examples
     --------

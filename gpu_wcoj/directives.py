@@ -1,11 +1,14 @@
-"""What ``.input`` and ``.output`` lines say of files, as Soufflé's users write them, for the command line."""
+"""Input and output files of ``.input`` and ``.output`` lines, for the command line.
+
+The parameters are those of Soufflé.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
 
-from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.files.whole import OutputSpec, check_apart
 from gpu_wcoj.query.rules import Directive, Rules
@@ -18,15 +21,15 @@ _TRUTH = {"true": True, "false": False}
 
 
 def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> tuple[InputSpec, ...]:
-    r"""The files of ``.input`` lines, for relations that the command line does not name.
+    r"""Return the files of ``.input`` lines, for relations the command line does not name.
 
-    Lines without parameters count only if the command line names no files at all: then ``r`` is read from
-    ``r.facts``, fields separated by tabs.
+    Lines without parameters are ignored if the command line names any file; else ``r`` is read from ``r.facts``,
+    with fields separated by tabs.
 
     Parameters
     ----------
     folder
-        Where relative names of files begin: the program's own.
+        The base of relative file names: the folder of the program.
     named_relations
         The relations that the command line names.
 
@@ -53,13 +56,13 @@ def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> t
 
 
 def outputs_of(rules: Rules, folder: Path, has_named_files: bool) -> tuple[OutputSpec, ...]:
-    r"""The files that ``.output`` lines ask for.
+    r"""Return the files of ``.output`` lines.
 
     Parameters
     ----------
     has_named_files
-        Whether the command line names files: then lines without parameters ask for none; else ``r`` is written to
-        ``r.csv``, fields separated by tabs.
+        True if the command line names files: then lines without parameters write none; else ``r`` is written to
+        ``r.csv``, with fields separated by tabs.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
 
 
 def _text_type(kind: str | None) -> str | None:
-    """As what a declared column of a text file is read, before its values are made those of the type."""
+    """Return the type in which a declared column of a text file is read, before conversion."""
     if kind is None:
         return None
     return {"integer": "int64", "float32": "float64", "float64": "float64"}.get(DataType(kind).family, "string")
@@ -110,7 +113,9 @@ def _text_type(kind: str | None) -> str | None:
 def _output(directive: Directive, folder: Path) -> OutputSpec:
     path = _path(directive, folder, f"{directive.relation}.csv")
     if path.name.endswith(_BINARY) and not path.name.endswith(".parquet"):
-        raise UsageError(f"'{directive}': '{path.name}' is no text and no Parquet.\n  Name a file with another ending.")
+        raise UsageError.unsupported(
+            f"'{directive}': output '{path.name}'", remedy="Name a file that ends in .parquet, .csv or .tsv."
+        )
     if path.name.endswith(".parquet"):
         _refuse_text_options(directive)
         return OutputSpec(directive.relation, path)
@@ -120,21 +125,25 @@ def _output(directive: Directive, folder: Path) -> OutputSpec:
 def _path(directive: Directive, folder: Path, default: str) -> Path:
     for name, value in directive.parameters:
         if name not in _PARAMETERS:
-            raise UsageError(
-                f"'{directive}' has an unknown parameter '{name}'.\n"
-                f"  The parameters are: {listed(_PARAMETERS)}.{nearest(name, _PARAMETERS)}"
-            )
+            raise UsageError.unknown_name(f"parameter in '{directive}':", name, _PARAMETERS)
         if name == "IO" and value != "file":
-            raise UsageError(
-                f"'{directive}': IO is '{value}'.\n"
-                f"  'file' is supported; the standard stream is filename=\"{_STANDARD[directive.kind]}\"."
+            raise UsageError.with_parts(
+                f"'{directive}': IO='{value}' is not allowed",
+                subject="IO",
+                got=value,
+                expected="'file'",
+                remedy=f'For the standard stream write filename="{_STANDARD[directive.kind]}".',
             )
         if name == "filename" and not value:
-            raise UsageError(f"'{directive}': filename is empty.\n  Name a file.")
+            raise UsageError.with_parts(
+                f"'{directive}': filename is empty", subject="filename", got=value, remedy="Name a file."
+            )
         if name == "filename" and value == "-":
-            raise UsageError(
-                f"'{directive}': filename cannot be '-'.\n"
-                f'  Give "{_STANDARD[directive.kind]}" for the standard stream, or "./-" for a file of that name.'
+            raise UsageError.with_parts(
+                f"'{directive}': filename cannot be '-'",
+                subject="filename",
+                got=value,
+                remedy=f'Give "{_STANDARD[directive.kind]}" for the standard stream, or "./-" for a file of that name.',
             )
     return folder / Path(dict(directive.parameters).get("filename", default)).expanduser()
 
@@ -144,18 +153,27 @@ def _separator(directive: Directive) -> str:
     if delimiter is None:
         return "," if _truth(directive, "rfc4180") else "\t"
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"\0':
-        raise UsageError(f"'{directive}': delimiter cannot be '{delimiter}'.\n  Give one ASCII character, no quote.")
+        raise UsageError.with_parts(
+            f"'{directive}': delimiter cannot be '{delimiter}'",
+            subject="delimiter",
+            got=delimiter,
+            remedy="Give one ASCII character other than a quote or a line end.",
+        )
     return delimiter
 
 
 def _truth(directive: Directive, name: str) -> bool:
     value = dict(directive.parameters).get(name, "false")
     if value not in _TRUTH:
-        raise UsageError(f"'{directive}': {name} cannot be '{value}'.\n  Give true or false.")
+        raise UsageError.with_parts(
+            f"'{directive}': {name} cannot be '{value}'", subject=name, got=value, remedy="Give true or false."
+        )
     return _TRUTH[value]
 
 
 def _refuse_text_options(directive: Directive) -> None:
     for name, _ in directive.parameters:
         if name in ("delimiter", "headers", "rfc4180"):
-            raise UsageError(f"'{directive}': '{name}' is for text files only.\n  Leave it out.")
+            raise UsageError.with_parts(
+                f"'{directive}': '{name}' is for text files only", subject=name, remedy="Leave it out."
+            )

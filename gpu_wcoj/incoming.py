@@ -1,4 +1,4 @@
-"""What a user passes for one relation of a tick, as names, columns and weights."""
+"""Rows passed by a user for one relation of a tick, as names, columns and weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows for one relation: its columns, their weights (None: all 1), and whether the rows are in order.
+    """Rows for one relation: columns, weights (None: all 1), and a flag for ordered rows.
 
     Columns and weights are where they came from, in the host's memory or on a device.
     """
@@ -32,7 +32,7 @@ class Incoming:
         return len(self.columns[0])
 
     def fetched(self) -> Incoming:
-        """The same rows in the host's memory; themselves if they are there."""
+        """Return the same rows in host memory; itself if they are there already."""
         weights = None if self.weights is None else on_host(self.weights)
         if weights is self.weights and all(column.is_on_host for column in self.columns):
             return self
@@ -52,24 +52,24 @@ def read_change(
 ) -> Incoming:
     """Read one relation's rows.
 
-    A table has the relation's columns, by name where both have names and else in order; in a change one more, called
-    ``weight``, is its weights; beside a column of that name, ``_weight``.
+    The table has the relation's columns, by name if both have names, else in order. A change may have a column more
+    for the weights: ``weight``, or ``_weight`` if the relation has a column of that name.
 
     Parameters
     ----------
     relation_names
         The names of the relation's columns; None if it has none yet.
     types
-        Of the relation's columns, for those that hold nothing but nulls.
+        The types of the relation's columns, for columns that hold only nulls.
     is_declared
-        Whether the names were declared; else they are those of an earlier table.
+        True if the names were declared, False if they come from an earlier table.
 
     Raises
     ------
     ArityError, SchemaError, ColumnError
-        If the columns are not those.
+        If the columns differ from the relation's.
     WeightError
-        If a weight is no integer.
+        If a weight is not an integer.
     """
     string, binary = dictionaries
     if isinstance(data, ZSet):
@@ -93,9 +93,11 @@ def read_change(
             )
             if weight is None or names.count(weight) != 1:
                 called = "weight" if weight is None else weight
-                raise SchemaError(
-                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}.\n"
-                    f"  A column more is allowed if it is called '{called}' and holds the weights."
+                raise SchemaError.with_parts(
+                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}",
+                    subject=f"relation '{relation}'",
+                    got=arity + 1,
+                    remedy=f"An extra column is allowed if it is called '{called}' and holds the weights.",
                 )
             columns.remove(names.index(weight))
         if len(columns) != arity:
@@ -116,12 +118,12 @@ def read_change(
 def held_to(
     relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
 ) -> tuple[Column, ...]:
-    """The columns, integers in the types that they are declared with.
+    """Return the columns, with integers in their declared types.
 
     Raises
     ------
     TypeMismatchError
-        If a value is none of its column's type.
+        If a value is not of its column's type.
 
     Examples
     --------
@@ -140,9 +142,9 @@ def held_to(
         if bool(beyond.any()):
             row = int(beyond.argmax())
             raise TypeMismatchError(
-                f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) is no "
-                f"'{kind.name}', as which the column is declared: {smallest} to {largest}.\n"
-                "  Mend the value, or declare another type."
+                f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) "
+                f"is outside the declared type '{kind.name}': expected {smallest} to {largest}.\n"
+                "  Correct the value, or declare another type."
             )
         narrowed[position] = Column(kind, column.stored, column.stored_valid, column.dictionary)
     return tuple(narrowed)
@@ -157,21 +159,23 @@ def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, .
 
 
 def wrong_number(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
-    """Return the message for rows of another number of columns."""
+    """Return the message for rows with the wrong number of columns."""
     hint = "Select the relation's columns first"
     hint += f": {', '.join(relation_names)}." if relation_names else "."
     if len(names) == arity + 1 and "weight" in names:
-        hint = "A column 'weight' is taken for weights in changes only; leave it out here."
+        hint = "A column 'weight' holds weights in changes only; leave it out here."
     name_list = ", ".join(names) or "none"
     return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {name_list}.\n  {hint}"
 
 
 _NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))
-"""Names that libraries give columns without names, by what stands before the number and the first number."""
+"""Names that libraries give to unnamed columns: the text before the number, and the first number."""
 
 
 def are_numbered(names: Sequence[str]) -> bool:
-    """Return whether names only count columns: those of rows here, of pandas, Spark, Polars, DuckDB and NumPy.
+    """Return True if the names only count columns, as libraries name unnamed columns.
+
+    These are names of rows here, of pandas, Spark, Polars, DuckDB and NumPy.
 
     Examples
     --------
@@ -184,14 +188,16 @@ def are_numbered(names: Sequence[str]) -> bool:
 def column_order(
     relation: str, names: Sequence[str], relation_names: Sequence[str] | None, is_declared: bool = True
 ) -> Sequence[int]:
-    """Return the positions of a relation's columns in a table: by name where both have names, else in order.
+    """Return the positions of a relation's columns in a table.
+
+    The order goes by name if both have names, else by position.
 
     Parameters
     ----------
     names, relation_names
-        Of the table's columns and of the relation's, as many; None if the relation has no names yet.
+        The names of the table's and of the relation's columns, equally many; None if the relation has no names yet.
     is_declared
-        Whether the relation's names were declared: then they are names even where they only count.
+        True if the relation's names were declared: then they are names even if they only count.
 
     Raises
     ------
@@ -209,7 +215,7 @@ def column_order(
     """
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise SchemaError(f"relation '{relation}' has two columns '{twice}'.\n  Give one of them another name.")
+        raise SchemaError.duplicate("column", twice, f"in relation '{relation}'", "Rename one of them.")
     if relation_names is None or list(names) == list(relation_names):
         return range(len(names))
     if is_declared and list(names) == [f"c{i}" for i in range(len(names))]:  # files without a line of names
@@ -228,7 +234,7 @@ _RENAME = "Rename the table's columns; rows without names (tuples, a NumPy array
 
 
 def named_after(names: tuple[str, ...], relation_names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the names of a relation once a table of these names has come: the first that do not only count.
+    """Return a relation's column names after a table: the first names that do not only count.
 
     Examples
     --------

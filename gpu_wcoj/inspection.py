@@ -1,4 +1,4 @@
-"""What can be asked of a program between ticks: its relations, their sizes, its plan."""
+"""Read access to a program between ticks: its relations, their sizes, its plan."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 @entry_point
 class Inspected(NotCopied):
-    """A program as it stands: nothing here changes an answer.
+    """The read-only interface of a program: nothing here changes an answer.
 
     Attributes
     ----------
     rules
-        As they were given.
+        The rules as passed in.
     inputs, heads, outputs
-        Relations that take rows, that rules define, and whose changes ticks return.
+        Relations that take rows, relations that rules define, and relations whose changes ticks return.
     bag
-        Whether weights are exact, as those of bags.
+        True if weights are exact, as in bags.
     backend
-        Where the state lives.
+        The backend of the state.
     """
 
     rules: Rules
@@ -56,7 +56,7 @@ class Inspected(NotCopied):
 
     @property
     def last_tick(self) -> TickReport:
-        """What the last tick did; its arrays are read-only."""
+        """The report of the last tick; its arrays are read-only."""
         report = self._ledger.state.report
         for paths in (path for rules in report.work.values() for path in rules.values()):
             for counted in (array for variables in paths.values() for array in variables.values()):
@@ -64,7 +64,7 @@ class Inspected(NotCopied):
         return report
 
     def arity(self, relation: str) -> int:
-        """Number of columns of a relation.
+        """Return the number of columns of a relation.
 
         Raises
         ------
@@ -76,7 +76,9 @@ class Inspected(NotCopied):
         return self._arity[relation]
 
     def relation(self, name: str) -> ZSet:
-        """All rows of a relation. A head that is neither kept nor read by a rule is joined afresh from the state.
+        """Return all rows of a relation.
+
+        A head that is neither kept nor read by a rule is joined again from the state.
 
         Raises
         ------
@@ -95,7 +97,10 @@ class Inspected(NotCopied):
         return self._ledger.turns.run(f"reading '{name}'", read)
 
     def count(self, name: str) -> int:
-        """Number of rows of a relation; in bag semantics the sum of their weights. Not enumerated where it can be."""
+        """Return the number of rows of a relation; in bag semantics the sum of their weights.
+
+        Rows are not enumerated if the count can be computed otherwise.
+        """
         self.arity(name)
 
         def counted() -> int:
@@ -105,7 +110,9 @@ class Inspected(NotCopied):
         return self._ledger.turns.run(f"counting '{name}'", counted)
 
     def empty(self, name: str) -> ZSet:
-        """No rows, with the names and types of a relation's columns; int64 where no row has shown the type yet.
+        """Return a Z-set without rows that has the names and types of a relation's columns.
+
+        A column is int64 if no row has determined its type yet.
 
         Examples
         --------
@@ -119,12 +126,12 @@ class Inspected(NotCopied):
         return self._outgoing.empty(name)
 
     def compact(self) -> None:
-        """Merge every arrangement into one batch; nothing that has cancelled is left. O(state)."""
+        """Merge every arrangement into one batch without cancelled rows. O(state)."""
         self._ledger.turns.run("merging batches", self._ledger.compact)
 
     @property
     def state_rows(self) -> dict[str, list[int]]:
-        """Per arrangement, for people, the rows of its batches."""
+        """Per arrangement, as text for people, the rows of its batches."""
         return self._ledger.turns.run("looking at the state", self._state_rows)
 
     def _state_rows(self) -> dict[str, list[int]]:
@@ -139,24 +146,28 @@ class Inspected(NotCopied):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the state takes: arrays, and what joins have made of these to search them by.
+        """Bytes of the state: arrays, and the search structures that joins derived from them.
+
+        A twin and backlogs are included; dictionaries are not.
 
         Those of a twin and of backlogs too; dictionaries are not counted.
         """
         return sum(side.nbytes + side.bytes_beside for side in self._ledger.state.sides or ())
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
-        """What each arrangement of the state holds, exactly: rows, distinct prefixes, degrees and heavy hitters.
+        """Return exact statistics of each arrangement of the state.
 
-        Counted when it is asked for, O(state) at first and then in the time of what ticks have brought since. All that
-        `explain` lists as arrangements is here, once there are rows, and the rows of inputs that no rule needs so;
-        those of recursive relations have a rank more, the iteration that first has a row, whatever rules read of them.
-        What the fields mean, `gpu_wcoj.explain.arranged` says.
+        They are rows, distinct prefixes, degrees and heavy hitters.
+
+        Computed on demand: O(state) at first, then linear in the changes of the ticks since. Every arrangement that
+        `explain` lists is here once there are rows, and also the rows of inputs that no rule needs arranged.
+        Arrangements of recursive relations have one more column, the rank: the iteration that first derived a row.
+        `gpu_wcoj.explain.arranged` documents the fields.
 
         Raises
         ------
         UnsupportedTypeError
-            If a heavy hitter is a time that Python cannot hold, such as one of nanoseconds.
+            If a heavy hitter is a time that Python cannot represent, such as one in nanoseconds.
 
         Examples
         --------
@@ -192,37 +203,35 @@ class Inspected(NotCopied):
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # the option is called --format
     ) -> str:
-        """How the program runs: per rule its delta paths, per path each variable with its extenders.
+        """Return the program's plan: per rule its delta paths, per path each variable and extenders.
 
         Parameters
         ----------
         analyze
-            Also what the last tick did, by the plan that it went by: per level the prefixes that it extended, the
-            bound on the work, proposals, survivors, bytes and time. Prefixes, bytes and times are there for ticks that
-            were measured: those behind the first call with this option, or all of a program with `analyze`. Where they
-            are not, the text says so. What each figure counts, and where it is 0, `gpu_wcoj.explain.figures.Counts`
-            says.
+            Add the work of the last tick under its plan: per level the prefixes that it extended, the bound on the
+            work, proposals, survivors, bytes and time. Prefixes, bytes and times exist for measured ticks: ticks after
+            the first call with this option, or all ticks of a program with `analyze`. If they are missing, the text
+            says so. `gpu_wcoj.explain.figures.Counts` documents each figure.
         bounds
-            Also how many prefixes each level can have for one changed row at most, by the sizes and the largest degrees
-            of the relations as they are now: a linear program each, for which SciPy is needed. Levels of recursions
-            have none.
+            Add the maximum number of prefixes of each level for one changed row, from the present sizes and largest
+            degrees of the relations. Each bound is a linear program, which needs SciPy. Levels of recursions have none.
         statistics
-            A folder with a ``statistics.json``: the plan of a program that begins with such relations.
+            A folder with a ``statistics.json``: explain the plan of a program that starts with such relations.
         format
             ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
-            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is no plan but the program as Datalog text,
-            whatever language it was written in; of a motif, a column ``_row`` numbers the rows of a table, which has
-            no such column itself.
+            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is the program as Datalog text instead of a plan,
+            whatever language it was written in. For a motif, a column ``_row`` numbers the rows of a table; the table
+            itself has no such column.
 
         Raises
         ------
         UsageError
-            For another format or a value that an option does not have, where a program as text is asked for more than
-            itself, or for `statistics` beside `analyze`.
+            For another format or an invalid value of an option, for ``format="datalog"`` together with another option,
+            or for `statistics` together with `analyze`.
         SchemaError
-            If there are no such statistics, or they are of other relations.
+            If the statistics are missing, or are of other relations.
         BackendUnavailableError
-            If there are to be bounds, and SciPy is not installed.
+            If `bounds` is True and SciPy is not installed.
 
         Examples
         --------
@@ -246,7 +255,7 @@ class Inspected(NotCopied):
         check_format(format)
         analyze, bounds = validate_flag("analyze", analyze), validate_flag("bounds", bounds)
         if statistics is not None and not isinstance(statistics, (str, PathLike)):
-            raise UsageError(f"statistics={statistics!r:.80} is not allowed; the path of a folder is, or None.")
+            raise UsageError.invalid_value("statistics", statistics, "the path of a folder, or None")
         if format == "datalog":
             return self._as_datalog(analyze or bounds or statistics is not None)
         if not bounds:
@@ -262,21 +271,27 @@ class Inspected(NotCopied):
         from gpu_wcoj.planner.known import Known
 
         if analyze and statistics is not None:
-            raise UsageError(
-                "explain shows either what statistics of elsewhere lead to, or what the last tick measured.\n"
-                "  Leave out 'statistics' or 'analyze'."
+            raise UsageError.conflict(
+                "'statistics'",
+                "'analyze'",
+                "Leave out one of them.",
+                why="the last tick was not measured under the plan of these statistics",
             )
         catalog = None if statistics is None else Known.read(statistics)
         if catalog and not {*self.inputs, *self.heads}.intersection(catalog):
-            raise SchemaError(
-                f"the statistics in '{statistics}' are of {listed(catalog)}, and the program has none of these: its "
-                f"relations are {listed([*self.inputs, *self.heads])}."
+            raise SchemaError.mismatch(
+                f"the statistics in '{statistics}'",
+                "are of other relations",
+                listed(catalog),
+                f"some of {listed([*self.inputs, *self.heads])}",
             )
         for name, columns in ({} if catalog is None else catalog.arity).items():
             if name in self.inputs and columns != self._arity[name]:
-                raise SchemaError(
-                    f"the statistics in '{statistics}' are of a relation '{name}' with {columns} columns, and the "
-                    f"program's has {self._arity[name]}."
+                raise SchemaError.mismatch(
+                    f"relation '{name}' in the statistics in '{statistics}'",
+                    "has the wrong number of columns",
+                    columns,
+                    self._arity[name],
                 )
         lowered = self._lowered if catalog is None else None
         planned = self._planned(catalog) if lowered is None else lowered.plan
@@ -303,14 +318,19 @@ class Inspected(NotCopied):
         from gpu_wcoj.query.printed import as_datalog
 
         if asks_for_more:
-            raise UsageError("the program as Datalog says nothing of its plan.\n  Ask for another format.")
+            raise UsageError.conflict(
+                "format='datalog'",
+                "'analyze', 'bounds' or 'statistics'",
+                "Use format='text', 'json', 'mermaid' or 'svg'.",
+                why="Datalog text has no plan",
+            )
         default = self.rules.outputs or unread(self.rules)
         rules = self.rules if default == self.outputs else replace(self.rules, outputs=self.outputs)
         return as_datalog(rules, bag=self.bag)
 
     @property
     def analyze(self) -> bool:
-        """Whether ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
+        """True if ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
         return self._measures
 
     @analyze.setter
@@ -324,6 +344,6 @@ class Inspected(NotCopied):
         return self._ledger.lowered
 
     def _planned(self, catalog: Known | None = None) -> Plan:
-        """The plan before any row has been seen, by what is known nevertheless."""
+        """Return the plan before any row has been seen, from the statistics if there are any."""
         types = self._ledger.state.types
         return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())

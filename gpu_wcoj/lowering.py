@@ -1,4 +1,7 @@
-"""Lowering for what has been seen: a program is planned anew, and its state moved, when types or nulls turn up."""
+"""Compilation of a program for the types and nulls seen so far.
+
+A program is planned again, and its state moved, when new types or nulls arrive.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CompiledProgram:
-    """A program lowered for the types and nulls that it has seen.
+    """A program compiled for the types and nulls that it has seen.
 
     Attributes
     ----------
     types
-        What is known of the columns' types.
+        The columns' types as far as they are known.
     shapes
         Per relation, its stored columns.
     chosen
-        Why the plan is another one than at first, for people; empty if it is not.
+        The reason for a plan that differs from the first one, as text for people; else empty.
     """
 
     types: Types
@@ -65,18 +68,18 @@ class CompiledProgram:
 
 @dataclass(frozen=True, eq=False)
 class Lowering:
-    """How a program is lowered, whatever it has seen.
+    """The compiler of a program; independent of the rows that it has seen.
 
     Attributes
     ----------
     arity
-        Columns of each relation.
+        Number of columns of each relation.
     dictionaries
-        Of text and of bytes.
+        The dictionaries of text and of bytes.
     execution
-        Makes the settings of a circuit's joins.
+        Creates the settings of a circuit's joins.
     strategy, hints
-        How rules are planned; see `gpu_wcoj.planner.draft.Setting`.
+        Planner options; see `gpu_wcoj.planner.draft.Setting`.
     """
 
     rules: Rules
@@ -92,11 +95,11 @@ class Lowering:
 
     def __post_init__(self) -> None:
         if not isinstance(self.merge_policy, (MergePolicy, NoneType)):
-            raise UsageError(f"merge_policy={self.merge_policy!r:.80} is not allowed; a MergePolicy is, or None.")
+            raise UsageError.invalid_value("merge_policy", self.merge_policy, "a MergePolicy or None")
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
-        """Columns of the facts of the text that hold nothing but null."""
+        """Columns of the facts in the text that hold nothing but null."""
         columns = (
             (fact.relation, position, values)
             for fact in self.rules.facts
@@ -112,9 +115,11 @@ class Lowering:
         declared: Mapping[str, tuple[str, ...]],
         keeps: bool = True,
     ) -> CompiledProgram:
-        """The program lowered for these rows' types and nulls: the present one if it serves, else one beside it.
+        """Return the program compiled for these rows' types and nulls.
 
-        `keeps` says whether relations may be kept for the rules.
+        That is the present one if it covers them, else a new one beside it.
+
+        `keeps` allows auxiliary relations.
         """
         if present is not None and self.serves(present, incoming):
             return present
@@ -137,7 +142,7 @@ class Lowering:
         lowered = CompiledProgram(types, shapes, planned, circuit)
         if present is not None:
             before = present
-            from gpu_wcoj.moving import migrate_state  # which few programs need
+            from gpu_wcoj.moving import migrate_state  # few programs need it
 
             migrate_state(present, lowered, lambda name, rows: self._migrate(name, rows, before, lowered))
         return lowered
@@ -145,8 +150,11 @@ class Lowering:
     def compile_as(
         self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]
     ) -> CompiledProgram:
-        """The program lowered for known types and nulls, its state empty; `sizes` are rows of relations."""
-        from gpu_wcoj.planner.known import Known  # which an import of the package has no use for
+        """Return the program compiled for known types and nulls, with an empty state.
+
+        `sizes` are the numbers of rows of relations.
+        """
+        from gpu_wcoj.planner.known import Known  # not needed to import the package
 
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Known.from_sizes(sizes))
@@ -154,7 +162,7 @@ class Lowering:
         return CompiledProgram(types, shapes, planned, circuit)
 
     def serves(self, present: CompiledProgram, incoming: Mapping[str, Incoming]) -> bool:
-        """Whether these rows have no types or nulls that the lowering does not know."""
+        """Return True if the compiled program covers all types and nulls of these rows."""
         return all(self._is_covered(name, rows, present) for name, rows in incoming.items())
 
     def _is_covered(self, name: str, rows: Incoming, present: CompiledProgram) -> bool:
@@ -169,7 +177,10 @@ class Lowering:
     def shapes(
         self, present: CompiledProgram | None, nullable: Mapping[str, tuple[bool, ...]], types: Types
     ) -> dict[str, Shape]:
-        """Stored columns of all relations: nullable are inputs that have had a null, and heads that may get one."""
+        """Return the stored columns of all relations.
+
+        Nullable are inputs that have had a null, and heads that may get one.
+        """
         nullable_columns: dict[str, tuple[bool, ...]] = {}
         for name, arity in self.arity.items():
             before = present.shapes[name].nullable if present else (False,) * arity
@@ -220,13 +231,12 @@ class Lowering:
         catalog: Known | None,
         auxiliaries: Collection[Auxiliary] | None = None,
     ) -> Plan:
-        """Plan all rules on stored columns, by what is known of relations, if anything is.
+        """Plan all rules on stored columns, with the statistics of relations if there are any.
 
         Parameters
         ----------
         auxiliaries
-            What is kept for the rules now; None if nothing is to be. Engines that share the work on every change keep
-            nothing.
+            The present auxiliary relations; None to allow none. Engines that share the work on every change have none.
         """
         if self.execution().share is not None:
             auxiliaries = None
@@ -243,7 +253,7 @@ class Lowering:
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
-        """The circuit of a plan, its state empty."""
+        """Return the circuit of a plan, with an empty state."""
         return lower(planned, self.rules, self.keep, self.outputs, execution, self.merge_policy)
 
     def _catalog(
@@ -253,7 +263,7 @@ class Lowering:
         types: Types,
         shapes: Mapping[str, Shape],
     ) -> Known:
-        """What is known before these rows are taken in: they are all that there is, or the state tells."""
+        """Return the statistics before these rows: of the state, or of the rows if there is none."""
         from gpu_wcoj.planner.known import Known
 
         if present is not None:
@@ -267,7 +277,7 @@ class Lowering:
         )
 
     def facts(self, incoming: Mapping[str, Incoming], types_before: Types) -> dict[str, Incoming]:
-        """The rows that the text gives, in the types of their columns as the first tick's other rows show them."""
+        """Return the facts of the text in the column types that the first tick's rows show."""
         types = types_before.copy()
         for name, rows in incoming.items():
             if rows.names:
@@ -299,7 +309,10 @@ class Lowering:
         return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
 
     def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
-        """The code of a constant; one that is compared, or for which nothing `keeps` the sign of a zero, has none."""
+        """Return the code of a constant.
+
+        The sign of a zero is dropped if the constant is compared, or if nothing `keeps` it.
+        """
         code = self._natural_code(kind, value, op)
         return 0 if isinstance(value, float) and value == 0.0 and (op or not keeps) else code
 
@@ -315,7 +328,7 @@ class Lowering:
         return encode_constant(value, kind, op)
 
     def _migrate(self, name: str, rows: Rows, old: CompiledProgram, new: CompiledProgram) -> Rows:
-        """Rows of a relation in its new stored columns; what stands behind the stored columns goes along."""
+        """Return rows of a relation in its new stored columns; columns behind those stay."""
         backend = new.circuit.backend
         columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])
         before, after = old.shapes[name], new.shapes[name]
@@ -327,7 +340,7 @@ class Lowering:
                 moved.append(columns[column])
             elif was.family == now.family:
                 moved.append(_rescale(columns[column], was.factor_to(now), name, column, now))
-            else:  # only constants have been there, and nulls
+            else:  # the column held only constants and nulls so far
                 codes = backend.to_host(columns[column])
                 mask = before.flag(column)
                 has_value = slice(None) if mask is None else backend.to_host(columns[mask]) == 0
@@ -340,7 +353,7 @@ class Lowering:
         return [*moved, *flags, *columns[before.width :]], weights
 
     def _recode(self, codes: Int64Array, was: DataType, now: DataType, keeps: bool) -> Int64Array:
-        """Codes of a text's constants, which were taken for values of one type, as those of another."""
+        """Return the codes of a text's constants of one type as codes of another type."""
         from gpu_wcoj.arrow.outgoing import to_python
 
         distinct, positions = np.unique(codes, return_inverse=True)
@@ -352,7 +365,10 @@ class Lowering:
 
 
 def stored_columns(name: str, rows: Incoming, lowered: CompiledProgram) -> InputChange:
-    """The rows as stored columns, where they live: codes in the common type, then flags of nulls."""
+    """Return the rows as stored columns: codes in the common type, then flags of nulls.
+
+    They stay in the memory where they live.
+    """
     return _to_stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
 
 
@@ -389,15 +405,21 @@ def _flags(column: Column) -> Int64Array:
 
 
 def _rescale(codes: Int64Array, factor: int, relation: str, column: int, kind: DataType | None) -> Int64Array:
-    """Codes in the finer unit of a type, where they live; refused if one leaves int64, or a decimal its digits."""
+    """Return codes in the finer unit of a type.
+
+    A value that leaves int64, or a decimal its digits, is an error.
+    """
     if factor == 1 or len(codes) == 0:
         return codes
     limit = (10**MOST_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
     largest, smallest = int(codes.max()), int(codes.min())
     if largest > limit or smallest < -limit:
         beyond = largest if largest > limit else smallest
-        raise SchemaError(
+        raise SchemaError.with_parts(
             f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
-            f"(times {factor}).\n  Cast both columns to the coarser unit first."
+            f"(times {factor})",
+            subject=f"relation '{relation}', column {column}",
+            got=beyond,
+            remedy="Cast both columns to the coarser unit first.",
         )
     return codes * factor

@@ -1,4 +1,4 @@
-"""Motifs for the command line: what is asked of them, and a matcher fed as a program is."""
+"""Motifs for the command line: their options, and a matcher with a program's interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.arrow.types import table_without_rows
-from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.finding import Matcher
 from gpu_wcoj.program import ChangeCount, TickReport
 from gpu_wcoj.query.motif.form import SEMANTICS, Semantics
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format
 
 MATCHES = "matches"
-"""What the answer is called."""
+"""The name of the answer."""
 TABLES = ("edges", "vertices")
 
 
 @dataclass(frozen=True)
 class MotifOptions:
-    """What is asked of the matches of a motif; see `gpu_wcoj.find`.
+    """Options for the matches of a motif; see `gpu_wcoj.find`.
 
     Attributes
     ----------
     where
-        What columns have to satisfy, such as t.amount > 900.
+        A condition on columns, such as t.amount > 900.
     semantics
-        What has to differ in a match: nothing in homomorphism, edges in edges-distinct, vertices in nodes-distinct.
+        Distinct elements of a match: none in homomorphism, edges in edges-distinct, vertices in nodes-distinct.
     show
-        What matches show, such as a.id,t.amount; by default all elements that have a name.
+        Columns of the matches, such as a.id,t.amount; by default all named elements.
     id
-        The vertices' column of names.
+        The vertices' key column.
     src
-        The edges' column of beginnings.
+        The edges' source column.
     dst
-        The edges' column of ends.
+        The edges' target column.
     """
 
     where: str | None = None
@@ -51,28 +51,28 @@ class MotifOptions:
 
 
 class MotifProgram:
-    """The matches of a motif, with what `gpu_wcoj.runner` asks of a program.
+    """The matches of a motif, with the interface that `gpu_wcoj.runner` needs of a program.
 
     Parameters
     ----------
     text
         The motif.
     tables
-        Per table, names and types of its columns, None where not known: of ``edges`` and, where vertices have
+        Per table, names and types of its columns, None for an unknown type: of ``edges`` and, if vertices have
         columns, of ``vertices``.
-    asked
-        What is asked of the matches.
+    motif_options
+        Options for the matches.
     source
-        What messages call the text.
+        The name of the text in messages.
     options
-        Those of `gpu_wcoj.program.Program`.
+        Options of `gpu_wcoj.program.Program`.
 
     Raises
     ------
     UsageError
         If there are no edges, or other tables.
     GpuWcojError
-        And as `gpu_wcoj.find`.
+        Also every error of `gpu_wcoj.find`.
     """
 
     bag = True
@@ -88,11 +88,11 @@ class MotifProgram:
     ) -> None:
         for name in tables:
             if name not in TABLES:
-                raise UsageError(f"a motif has {listed(TABLES)}, and no '{name}'.{nearest(name, TABLES)}")
+                raise UsageError.unknown_name("table of a motif", name, TABLES)
         if "edges" not in tables:
-            raise UsageError("a motif needs edges.\n  Give --input edges=PATH or --changes edges=PATH.")
+            raise UsageError.missing("a motif", "a table 'edges'", "Give --input edges=PATH or --changes edges=PATH.")
         if motif_options.semantics not in SEMANTICS:
-            raise UsageError(f"there is no semantics '{motif_options.semantics}'; there are {listed(SEMANTICS)}.")
+            raise UsageError.unknown_name("semantics", motif_options.semantics, SEMANTICS)
         empty = {name: table_without_rows(columns) for name, columns in tables.items()}
         self.inputs = tuple(tables)
         self.matcher = Matcher(
@@ -112,20 +112,20 @@ class MotifProgram:
 
     @property
     def last_tick(self) -> TickReport:
-        """What the last tick did."""
+        """The report of the last tick."""
         return self.matcher.program.last_tick
 
     def columns(self, relation: str) -> tuple[str, ...]:
-        """Names of the columns of a table."""
+        """Return the names of the columns of a table."""
         return self._names[relation]
 
     def arity(self, relation: str) -> int:
-        """Number of columns of a table."""
+        """Return the number of columns of a table."""
         return len(self._names[relation])
 
     @property
     def analyze(self) -> bool:
-        """Whether ticks are measured."""
+        """True if ticks are measured."""
         return self.matcher.program.analyze
 
     @analyze.setter
@@ -133,17 +133,17 @@ class MotifProgram:
         self.matcher.program.analyze = value
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
-        """Take a tick and count how many matches came and went."""
+        """Run a tick and count the matches that were added and removed."""
         return {MATCHES: ChangeCount(None, None, self.matcher.apply_counted(**changes))}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None]) -> dict[str, ChangeCount]:
-        """Take a tick and hand out how the matches change."""
+        """Run a tick and pass the change of the matches to `sink`."""
         matches = self.matcher.step(changes)
         sink(MATCHES, matches)
         return {MATCHES: ChangeCount(None, None, matches.net)}
 
     def load(self, changes: Mapping[str, Any]) -> None:
-        """Take a tick and do no more than the state needs."""
+        """Run a tick that only updates the state."""
         self.matcher.load(**changes)
 
     def explain(
@@ -154,5 +154,5 @@ class MotifProgram:
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # as in Program.explain
     ) -> str:
-        """How the matches are kept; see `gpu_wcoj.program.Program.explain`."""
+        """Return the plan of the motif; see `gpu_wcoj.program.Program.explain`."""
         return self.matcher.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)

@@ -1,9 +1,11 @@
-"""Move the state of a program from one lowering to another, whose columns may have other units or more flags of nulls.
+"""Migration of a program's state to another compiled program.
 
-Rules that ask for null derive nothing before there is one, and the planner leaves them out. So the other lowering may
-keep what the first one did not need: rows of heads that only such rules read, derivations of heads that had one rule,
-heads that have become a recursion. Constants of the text, too, may turn out to be of another type than their spelling
-shows: then they are in another order, and compare otherwise.
+Its columns may have other units or more flags of nulls.
+
+Rules that test for null derive nothing before there is a null, and the planner leaves them out. So the new program may
+store state that the old one did not need: rows of heads that only such rules read, derivations of heads that had one
+rule, heads that have become recursive. Constants of the text may also turn out to be of another type than their
+spelling suggests: then their order changes, and so do comparisons.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
         if isinstance(head, Head) and not _has_rules_of(name, new, old):
             head.execution.begin()
             rows = afresh(head).derived()
-        elif before.derivations is None:  # each row had one derivation
+        elif before.derivations is None:  # each row had a single derivation
             rows = migrate(name, old.circuit.whole(name))
         else:
             rows = migrate(head.derivations.name, before.derivations.rows())
@@ -68,7 +70,7 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
 
 
 def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:
-    """Whether a column that has held constants only turns out to be of another kind of type."""
+    """Return True if a column of constants only turns out to be of another family of types."""
     for name, shape in new.shapes.items():
         for column in range(len(shape.nullable)):
             was, now = old.types.assumed(name, column), new.types.of(name, column)
@@ -78,7 +80,7 @@ def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:
 
 
 def _has_heads_of(new: CompiledProgram, old: CompiledProgram) -> bool:
-    """Whether heads keep their state in the way in which they did."""
+    """Return True if heads store their state in the same way in both programs."""
     loops = [{frozenset(loop.widths) for loop in compiled.plan.loops} for compiled in (new, old)]
     heads = [
         compiled.circuit.heads.keys() - {auxiliary.name for auxiliary in compiled.plan.auxiliaries}
@@ -92,17 +94,17 @@ def _has_heads_of(new: CompiledProgram, old: CompiledProgram) -> bool:
 
 
 def _units(lowered: CompiledProgram) -> dict[str, int]:
-    """What heads that keep sums count in."""
+    """Return the scales of the sums that heads keep."""
     return {name: grouping.scale for name, grouping in lowered.plan.groupings.items() if grouping.has_totals}
 
 
 def _has_rules_of(name: str, new: CompiledProgram, old: CompiledProgram) -> bool:
-    """Whether a head has all rules that it had, each with as many derivations where no null is."""
+    """Return True if a head has all its former rules with equal derivations, nulls aside."""
     return not _bodies(name, old) - _bodies(name, new)
 
 
 def _bodies(name: str, lowered: CompiledProgram) -> Counter[tuple[str, frozenset[tuple[_Atom, int]]]]:
-    """The atoms of a head's rules, flags of nulls aside."""
+    """Return the atoms of a head's rules, without flags of nulls."""
     bodies: Counter[tuple[str, frozenset[tuple[_Atom, int]]]] = Counter()
     for query in lowered.plan.queries.get(name, ()):
         seeds = [path.seed for path in query.paths if not path.is_negated]

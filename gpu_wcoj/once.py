@@ -1,4 +1,4 @@
-"""One-call queries: the answer once, nothing kept."""
+"""One-call queries: the answer is computed once, and no state is kept."""
 
 from __future__ import annotations
 
@@ -34,24 +34,26 @@ def query(
     threads: int | None = None,
     **more: Any,
 ) -> ZSet | dict[str, ZSet]:
-    """The answer of a program over tables, lists or arrays: a ZSet, or a dict of them if there are several outputs.
+    """Return the answer of a program over tables, lists or arrays.
 
-    Every column of a table is data, also one called ``weight``. A `ZSet` keeps its weights. Relations that are not
-    given are refused. The answer's weights are left out of exports where all are 1.
+    It is a ZSet, or a dict of them if there are several outputs.
+
+    Every column of a table is data, also a column called ``weight``. A `ZSet` keeps its weights. A missing relation is
+    an error. Exports leave the answer's weights out if all are 1.
 
     Parameters
     ----------
     text
         A program in Datalog, SQL or EDN, or rules.
     relations
-        Rows by relation; they may stand as keywords as well, where no option has the relation's name.
+        Rows by relation; they may also be keywords, if no option has the relation's name.
     language
-        ``"datalog"``, ``"sql"`` or ``"edn"``; by default what the text begins with tells, see
+        ``"datalog"``, ``"sql"`` or ``"edn"``; by default detected from the beginning of the text, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
-        Of SQL: duckdb, postgres, spark, or another one of `gpu_wcoj.query.sql.parse.DIALECTS`.
+        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.parse.DIALECTS`.
     arguments
-        Of a query in EDN: what ``:in`` names beside relations, in order.
+        Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
     backend, threads
@@ -63,10 +65,12 @@ def query(
     {'a': [1], 'c': [3]}
     """
     for name, value in more.items():
-        if value is None or isinstance(value, (str, int, float)):  # which are no rows
-            raise UsageError(
-                f"query has no option '{name}', and {value!r:.80} is no table for a relation of that name.\n"
-                "  Other options are those of gpu_wcoj.Program and gpu_wcoj.view."
+        if value is None or isinstance(value, (str, int, float)):  # these cannot be rows
+            raise UsageError.with_parts(
+                f"query has no option '{name}', and {value!r:.80} is not a table for a relation of that name",
+                subject=name,
+                got=value,
+                remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
     program, changes = prepare_query(
         text, merge_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
@@ -76,22 +80,24 @@ def query(
 
 
 def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Relations of a mapping and of keywords, together.
+    """Merge the relations of a mapping and of keywords.
 
     Raises
     ------
     UsageError
-        If it is no mapping, or a relation stands in both.
+        If `relations` is not a mapping, or a relation is in both.
     """
     if relations is not None and not isinstance(relations, Mapping):
-        raise UsageError(
-            f"the relations are of type '{type(relations).__name__}'; a mapping from names to rows is allowed.\n"
-            "  Give them as keywords, or in a dict."
+        raise UsageError.wrong_type(
+            "the argument 'relations'",
+            relations,
+            "a mapping from names to rows",
+            "Give the relations as keywords, or in a dict.",
         )
     merged = dict(relations or {})
     for name, rows in more.items():
         if name in merged:
-            raise UsageError(f"the relation '{name}' is given twice.\n  Give it once.")
+            raise UsageError.duplicate("the relation", name, remedy="Give it once.")
         merged[name] = rows
     return merged
 
@@ -107,21 +113,21 @@ def prepare_query(
     may_be_empty: bool = False,
     **options: Any,
 ) -> tuple[Program, dict[str, Any]]:
-    """The program of a query, and its first tick's changes: the rows that relations begin with.
+    """Return the program of a query and the changes of its first tick: the initial rows.
 
     Parameters
     ----------
     may_be_empty
-        Whether relations that the schema names, or the text of a program in Datalog declares, may be left out.
+        True if relations that the schema names, or a program in Datalog declares, may be left out.
     options
-        Those of `Program`.
+        Options of `Program`.
 
     Raises
     ------
     UnknownRelationError
         If a relation is missing.
     GpuWcojError
-        And whatever the parser of the language and `Program` raise.
+        Also every error of the language's parser and of `Program`.
     """
     from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of
     from gpu_wcoj.query.translation import read
@@ -141,15 +147,12 @@ def prepare_query(
             raise _with_option_remedy(error, options) from None
         rules, text_relations = reading.rules, reading.given
     else:
-        raise UsageError(
-            f"a query is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
-            "  Of a file, give the text."
-        )
+        raise UsageError.wrong_type("the query", text, "query text or Rules", "To run a file, pass its contents.")
     allowed = _declared(rules, options) if may_be_empty else set()
     available = {*relations, *text_relations, *allowed}
     remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
     try:
-        check_given(rules, rules.inputs, available, remedy)  # before a relation's rows are refused as an option's value
+        check_given(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
     except UnknownRelationError as error:
         raise _with_option_remedy(error, options) from None
     program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
@@ -170,16 +173,16 @@ _NAMED = ("language", "dialect", "arguments", "bag")
 
 
 def _with_option_remedy(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
-    """The error, with what to do where the relation that is missing has the name of an option."""
+    """Extend the error by a remedy if the missing relation has the name of an option."""
     if error.relation in (*_NAMED, *options):
         mapping_text = f"{{'{error.relation}': ...}}"
-        what = f"'{error.relation}' is an option: give the relations as a mapping, the second argument: {mapping_text}."
-        error.args = (f"{error}\n  As a keyword, {what}",)
+        remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
+        error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
     return error
 
 
 def hide_unit_weights(answer: ZSet) -> ZSet:
-    """The answer, its weights left out of exports where all are 1."""
+    """Return the answer; exports leave its weights out if all are 1."""
     return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer
 
 
@@ -191,7 +194,10 @@ def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
 def _tables(
     relations: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, dict[str, str | None]]]:
-    """The relations as what can be read more than once, and their columns' names and types; a schema goes first."""
+    """Return the relations in a re-readable form, and their columns' names and types.
+
+    A schema overrides the types of the data.
+    """
     from gpu_wcoj.arrow.table import columns_by_name, type_names
 
     tables: dict[str, dict[str, str | None]] = {}
@@ -211,8 +217,9 @@ def _tables(
         elif len(tables.get(name, ())) == len(kinds):
             tables[name] = dict(zip(tables[name], map(declared_type, map(str, kinds)), strict=True))
         else:
-            raise SchemaError(
-                f"the schema gives relation '{name}' types without names, and the query goes by names.\n"
-                f"  Give both: schema={{'{name}': {{'src': 'int64', ...}}}}."
+            raise SchemaError.missing(
+                f"the schema of relation '{name}'",
+                "names of columns",
+                f"Give names and types: schema={{'{name}': {{'src': 'int64', ...}}}}.",
             )
     return columns, tables

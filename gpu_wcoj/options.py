@@ -1,4 +1,4 @@
-"""Options of a program: what may be given, and what stands in for what is not."""
+"""Options of a program: validation and defaults."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gpu_wcoj.query.terms import Aggregate, Variable
 from gpu_wcoj.schema import INT64, DataType, check_names
 
 Names = dict[str, tuple[str, ...]]
-"""Per relation, what its columns are called."""
+"""Per relation, the names of its columns."""
 
 Narrow = dict[str, tuple[DataType | None, ...]]
-"""Per input, the integer types that its columns are declared with, where those do not hold all of int64."""
+"""Per input, the declared integer types of its columns that are narrower than int64; else None."""
 
 
 def declared_columns(
@@ -30,7 +30,9 @@ def declared_columns(
     schema: Mapping[str, Sequence[str] | Mapping[str, str]],
     bag: bool,
 ) -> tuple[Types, Names, Names, Narrow]:
-    """What is known before any row: the columns' types and names, which of the names were declared, and narrow types.
+    """Return the types and names of columns before any row.
+
+    The parts are: types, names, declared names, and the narrow integer types.
 
     Parameters
     ----------
@@ -58,20 +60,25 @@ def declared_columns(
             by_declaration[name] = names[name] = tuple(column_kinds)
             column_kinds = list(column_kinds.values())
         if isinstance(column_kinds, str):
-            raise SchemaError(
-                f"schema={{{name!r}: {column_kinds!r}}} is a text; a relation's types are a list or a mapping.\n"
-                f"  Write {{{name!r}: [{column_kinds!r}, ...]}}, or {{{name!r}: {{'column': {column_kinds!r}, ...}}}}."
+            raise SchemaError.wrong_type(
+                f"schema[{name!r}]",
+                column_kinds,
+                "a list of types or a mapping from names to types",
+                f"Write {{{name!r}: [{column_kinds!r}, ...]}}, or {{{name!r}: {{'column': {column_kinds!r}, ...}}}}.",
             )
         if len(column_kinds) != arity[name]:
-            raise SchemaError(
-                f"the schema gives relation '{name}' {len(column_kinds)} columns; the program uses {arity[name]}."
+            raise SchemaError.mismatch(
+                f"the schema of relation '{name}'",
+                "has the wrong number of columns",
+                len(column_kinds),
+                f"{arity[name]}, as in the program",
             )
         types.bind(name, [_type_of(name, kind) for kind in column_kinds])
     return types, names, by_declaration, _narrow(rules, schema)
 
 
 def _narrow(rules: Rules, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Narrow:
-    """The narrow types that declarations and the schema give inputs."""
+    """Return the narrow types that declarations and the schema give inputs."""
     said = {declaration.relation: declaration.types for declaration in rules.declarations if declaration.is_binding}
     said |= {name: tuple(kinds.values() if isinstance(kinds, Mapping) else kinds) for name, kinds in schema.items()}
     narrow = {}
@@ -94,9 +101,9 @@ def _type_of(relation: str, kind: object) -> DataType:
 
 
 def validate_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """The heads that an option lists, each once."""
+    """Return the heads that an option lists, without duplicates."""
     if isinstance(names, str):
-        raise UsageError(f"{option}={names!r} is a text; a list of heads is allowed, as {option}=[{names!r}].")
+        raise UsageError.invalid_value(option, names, "a list of heads", f"Write {option}=[{names!r}].")
     for name in names:
         if name not in heads:
             raise UnknownRelationError(name, heads, "heads")
@@ -104,7 +111,7 @@ def validate_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> t
 
 
 def validate_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] | None:
-    """The input relations that an option lists, each once; None if it is left out.
+    """Return the input relations that an option lists, without duplicates; None if omitted.
 
     Raises
     ------
@@ -117,9 +124,11 @@ def validate_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...
         return None
     candidate: object = names
     if isinstance(candidate, (str, bytes, Mapping)) or not isinstance(candidate, Collection):
-        raise UsageError(
-            f"the option 'inputs' is of type '{type(candidate).__name__}': got {candidate!r:.80}, expected a list of names.\n"
-            "  Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}."
+        raise UsageError.wrong_type(
+            "the option 'inputs'",
+            candidate,
+            "a list of names",
+            "Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}.",
         )
     for name in candidate:
         if name not in rules.inputs:
@@ -128,35 +137,38 @@ def validate_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...
 
 
 def validate_strategy(strategy: str) -> Strategy:
-    """The option, if there is such a strategy."""
+    """Return the strategy of this name."""
     for name in STRATEGIES:
         if name == strategy:
             return name
-    raise UsageError(f"strategy={strategy!r} is not allowed; it is one of {listed(STRATEGIES)}.")
+    raise UsageError.invalid_value("strategy", strategy, f"one of {listed(STRATEGIES)}")
 
 
 def validate_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict[str, tuple[str, ...]]:
-    """Per head, variables in the order in which they are to be bound.
+    """Return per head the order in which variables are bound.
 
     Raises
     ------
     UsageError
-        If it is no mapping from heads to lists of variables, each once, that the positive atoms of their rules hold.
+        If it is not a mapping from heads to lists of distinct variables of positive atoms of their rules.
     UnknownRelationError
         If there is no such head.
     """
+    expected = "a mapping from heads to variables"
     if order is not None and not isinstance(order, Mapping):
-        raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
+        raise UsageError.invalid_value("order", order, expected, "Write order={'head': ['x', 'y']}.")
     validated = {}
     for head, names in (order or {}).items():
         if not isinstance(head, str):
-            raise UsageError(f"order={order!r:.80} is not allowed; it maps heads to variables: {{'head': ['x', 'y']}}.")
+            raise UsageError.invalid_value("order", order, expected, "Write order={'head': ['x', 'y']}.")
         if head not in rules.heads:
             raise UnknownRelationError(head, rules.heads, "heads")
         variables: object = names
         is_list = isinstance(variables, Sequence) and not isinstance(variables, str)
         if not is_list or not all(isinstance(name, str) for name in names):
-            raise UsageError(f"order={{{head!r}: {names!r}}} is not allowed; a list of variables is: ['x', 'y'].")
+            raise UsageError.invalid_value(
+                "order", order, f"a list of variables for '{head}'", f"Write order={{{head!r}: ['x', 'y']}}."
+            )
         bodies = [rule for rule in rules.rules if rule.head.relation == head]
         bound_names = [
             variable.name for rule in bodies for variable in _positive_variables(rule) if not variable.is_wildcard
@@ -165,20 +177,23 @@ def validate_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> d
         for name in names:
             if name not in allowed:
                 is_negated = any(variable.name == name for rule in bodies for variable in _negated_variables(rule))
-                which, why = ("only a negated", ", and it binds none") if is_negated else ("no", "")
-                raise UsageError(
+                which, why = ("only a negated", ", which does not bind it") if is_negated else ("no", "")
+                raise UsageError.with_parts(
                     f"order={{{head!r}: {list(names)!r}}}: {which} atom in a rule of '{head}' has a variable '{name}'"
-                    f"{why}.\n  Variables of atoms that are not negated are allowed: {listed(allowed)}."
+                    f"{why}",
+                    subject="order",
+                    got=name,
+                    remedy=f"Variables of atoms that are not negated are allowed: {listed(allowed)}.",
                 )
         twice = [name for name in names if list(names).count(name) > 1]
         if twice:
-            raise UsageError(f"order={{{head!r}: {list(names)!r}}} has '{twice[0]}' twice.\n  Name each variable once.")
+            raise UsageError.duplicate("variable", twice[0], f"in order[{head!r}]", "Name each variable once.")
         validated[head] = tuple(names)
     return validated
 
 
 def _positive_variables(body: Rule | Aggregate) -> Iterator[Variable]:
-    """The variables that positive atoms of a body hold, those in braces too."""
+    """Yield the variables of positive atoms of a body, those in braces included."""
     for atom in body.atoms:
         yield from atom.variables
     for inner in inner_aggregates(body):
@@ -186,7 +201,7 @@ def _positive_variables(body: Rule | Aggregate) -> Iterator[Variable]:
 
 
 def _negated_variables(body: Rule | Aggregate) -> Iterator[Variable]:
-    """The variables of negated atoms of a body, those in braces too."""
+    """Yield the variables of negated atoms of a body, those in braces included."""
     for atom in body.negated:
         yield from atom.variables
     for inner in inner_aggregates(body):
@@ -194,30 +209,34 @@ def _negated_variables(body: Rule | Aggregate) -> Iterator[Variable]:
 
 
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:
-    """Refuse changes that are no mapping from input relations.
+    """Raise unless the changes are a mapping from input relations.
 
     Raises
     ------
     UsageError, SchemaError, UnknownRelationError
-        If they are something else, name a head, or name no relation.
+        If they are not a mapping, name a head, or name an unknown relation.
     """
     if not isinstance(changes, Mapping):
-        raise UsageError(
-            f"the changes are a {type(changes).__name__}; a mapping from input relations to rows is allowed."
+        raise UsageError.mismatch(
+            "the argument 'changes'",
+            "has the wrong type",
+            type(changes).__name__,
+            "a mapping from input relations to rows",
         )
     for name in changes:
         if name in inputs:
             continue
         if name in heads:
-            raise SchemaError(
-                f"relation '{name}' is defined by rules and takes no rows.\n"
-                f"  The inputs are: {listed(inputs)}; a head that '.input {name}' names is one, too."
+            raise SchemaError.with_parts(
+                f"relation '{name}' is defined by rules and takes no rows",
+                subject=name,
+                remedy=f"The inputs are: {listed(inputs)}. A line '.input {name}' makes the head an input, too.",
             )
         raise UnknownRelationError(name, inputs, "inputs")
 
 
 def validate_flag(option: str, value: object) -> bool:
-    """An option that is True or False.
+    """Return an option that must be True or False.
 
     Raises
     ------
@@ -225,21 +244,23 @@ def validate_flag(option: str, value: object) -> bool:
         If it is anything else.
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise UsageError(f"{option}={value!r:.80} is not allowed; it must be True or False.")
+        raise UsageError.invalid_value(option, value, "True or False")
     return bool(value)
 
 
 def positive(option: str, value: object, default: int) -> int:
-    """An option that is a whole number of at least 1."""
+    """Return an option that must be an integer of at least 1; None stands for `default`."""
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise UsageError(f"{option}={value!r} is not allowed; it must be a whole number of at least 1, or None.")
+        raise UsageError.invalid_value(option, value, "an integer from 1 on, or None")
     return int(value)
 
 
 def validate_factor(option: str, value: object) -> float | None:
-    """An option that is a number above 1, or None; far below the largest, so that products with it are numbers.
+    """Return an option that must be a number between 1 and 1e300, or None.
+
+    The upper bound keeps products with it finite.
 
     Examples
     --------
@@ -249,13 +270,11 @@ def validate_factor(option: str, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
-        raise UsageError(
-            f"{option}={value!r:.80} is not allowed; it must be a number above 1 and below 1e300, or None for never."
-        )
+        raise UsageError.invalid_value(option, value, "a number above 1 and below 1e300, or None for never")
     return float(value)
 
 
 def processors() -> int:
-    """Processors that this process may use, where the system tells; else all of them."""
+    """Return the number of processors that this process may use; all if the system does not tell."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

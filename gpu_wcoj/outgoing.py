@@ -1,4 +1,4 @@
-"""Rows on their way out: stored columns as Z-sets of the columns' types and names."""
+"""Conversion of stored columns to Z-sets with the relation's types and names."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Emitter:
-    """The relations of a program as its user knows them.
+    """The relations of a program in the user's types and names.
 
     Attributes
     ----------
     arity
-        Columns of each relation.
+        Number of columns of each relation.
     dictionaries
-        Of text and of bytes.
+        The dictionaries of text and of bytes.
     evaluated
-        The lowering of the tick that runs now, if one does.
+        The compiled program of the running tick; None between ticks.
     """
 
     ledger: StateStore
@@ -46,7 +46,7 @@ class Emitter:
     evaluated: CompiledProgram | None = None
 
     def column_name(self, relation: str, column: int) -> str:
-        """What a stored column is called in an explanation."""
+        """Return the name of a stored column in an explanation."""
         lowered, arity = self.evaluated or self.ledger.lowered, self.arity[relation]
         if column >= arity and lowered is not None:
             flagged = [position for position, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
@@ -55,33 +55,39 @@ class Emitter:
         return names[column] if names is not None and relation not in self.heads else str(column)
 
     def values_of(self, relation: str, column: int, codes: Sequence[int]) -> list[Any]:
-        """What codes of a column stand for."""
+        """Return the values of codes of a column."""
         kind = self._kinds_of(relation)[column]
         stored = Column(kind, np.array(codes, np.int64), None, _dictionary_of(kind, self.dictionaries))
         return python_values(stored)
 
     def empty(self, name: str) -> ZSet:
-        """A relation without rows."""
+        """Return a relation without rows."""
         return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
 
     def as_zset(
         self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
     ) -> ZSet:
-        """Rows of a relation, distinct, as a Z-set; see the function of this name. They live where the tick ran."""
+        """Return distinct rows of a relation as a Z-set; see `as_zset`.
+
+        They live where the tick ran.
+        """
         view = self.evaluated or self.ledger.lowered
         assert view is not None
         names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
         return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
 
     def to_user_error(self, error: BaseException) -> BaseException:
-        """An error of a tick with the row's values in place of its codes, and helpers told by what they serve."""
+        """Return an error of a tick with values in place of codes.
+
+        Helper relations are replaced by the relations of the text that they serve.
+        """
         if isinstance(error, WeightOverflowError):
             relation = str(error.relation)
             row = self._values(relation, error.row)
             return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
         if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
             return error
-        from gpu_wcoj.query.told import aggregated, served, where  # which few programs need
+        from gpu_wcoj.query.told import aggregated, served, where  # few programs need it
 
         rules = self.ledger.lowering.rules
         if isinstance(error, NegativeWeightError) and error.head:
@@ -100,7 +106,7 @@ class Emitter:
         return error
 
     def _values(self, relation: str, codes: object) -> Row | None:
-        """The values of a row that a circuit tells as codes; None if they are none of a relation."""
+        """Return the values of a row that a circuit reports as codes; None if it is not a row."""
         lowered = self.evaluated or self.ledger.lowered
         if not isinstance(codes, tuple) or relation not in self.arity or lowered is None:
             return None
@@ -120,7 +126,7 @@ class Emitter:
 
 
 def pieces_of(phases: Sequence[PhaseRows], n_rows: int) -> Iterator[Piece]:
-    """Rows cut into pieces of `n_rows` at most."""
+    """Yield the rows cut into pieces of at most `n_rows`."""
     for phase in phases:
         for begin in range(0, len(phase), n_rows):
             cut = slice(begin, begin + n_rows)
@@ -137,22 +143,22 @@ def as_zset(
     backend: Backend,
     are_sorted: bool = True,
 ) -> ZSet:
-    """Stored columns of distinct rows as a Z-set, which lives where they do.
+    """Return stored columns of distinct rows as a Z-set in the same memory.
 
     Parameters
     ----------
     names, kinds
-        Of the relation's columns.
+        Names and types of the relation's columns.
     shape
-        Which of them have a stored column of null flags.
+        The columns that have a stored column of null flags.
     phases
         The rows.
     dictionaries
-        Of text and of bytes.
+        The dictionaries of text and of bytes.
     backend
-        Where the rows are.
+        The backend of the rows.
     are_sorted
-        Whether each phase is in order.
+        True if each phase is in order.
     """
     filled = [phase for phase in phases if len(phase)] or list(phases[:1])
     arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
@@ -176,7 +182,7 @@ def as_zset(
 
 
 def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tuple[Dictionary, Dictionary]) -> ZSet:
-    """The Z-set of these columns without rows."""
+    """Return the Z-set of these columns without rows."""
     nothing = np.empty(0, np.int64)
     columns = tuple(Column(kind, nothing, None, _dictionary_of(kind, dictionaries)) for kind in kinds)
     return ZSet(names, columns, nothing)

@@ -1,4 +1,4 @@
-"""Programs: rules whose answers are kept up to date, tick by tick."""
+"""Programs: rules whose answers are updated tick by tick."""
 
 from __future__ import annotations
 
@@ -49,64 +49,64 @@ __all__ = ["ChangeCount", "Program", "TickReport"]
 
 @entry_point
 class Program(Inspected):
-    """Rules over relations; `step` takes changes of the inputs and gives the changes of the answers.
+    """Rules over relations; `step` takes changes of inputs and returns changes of outputs.
 
     Parameters
     ----------
     text
-        Datalog text, or rules. Facts of the text come with the first tick, whatever else that brings.
+        Datalog text, or rules. Facts of the text are part of the first tick.
     bag
-        Exact bag weights (Z-sets as they are) instead of sets: weights of equal rows add, heads keep multiplicities.
+        Exact bag weights (Z-sets) instead of sets: weights of equal rows add, heads keep multiplicities.
     keep
-        Heads whose answer is stored between ticks, so that `relation` need not join it afresh.
+        Heads whose answer is stored between ticks, so that `relation` need not join it again.
     outputs
-        Heads whose changes `step` returns; by default those that ``.output`` lines name, else those that no other
-        rule reads, rules of one recursion with them aside.
+        Heads whose changes `step` returns; by default the heads of ``.output`` lines, else the heads that no rule
+        outside of their own recursion reads.
     backend
         ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
     gpu_memory
-        How much of the GPU's memory the process may use: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
-        default all of it. One pool serves all programs of the process. Without a meaning on the CPU.
+        Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
+        default all of it. One pool serves all programs of the process. Ignored on the CPU.
     route
-        Where ticks run if the state is on a device. ``"auto"``: on a twin of the state on the CPU where that is
-        expected to cost less, for their rows and the values that joins look at; ``"device"`` or ``"cpu"``: all on
-        one side; a number: ticks of that many changed rows or more run on the device. `explain` shows the choice.
+        The side on which ticks run if the state is on a device. ``"auto"``: on a twin of the state on the CPU if that
+        is estimated to cost less, by the changed rows and the values that joins look at; ``"device"`` or ``"cpu"``:
+        all on one side; a number: ticks of at least that many changed rows run on the device. `explain` shows the
+        choice.
     twin_memory
-        How much of the host's memory the twin may take, in the same forms; by default a quarter. A larger state has
-        no twin.
+        Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
     twin
-        The backend of the twin; by default the CPU's where the state is on a device, and no twin elsewhere.
+        The backend of the twin; by default the CPU if the state is on a device, else there is no twin.
     threads
-        Threads that share large ticks; by default the processors at hand.
+        Threads that share large ticks; by default the available processors.
     chunk_rows
-        Rows of intermediate results held at a time, per level; by default on a GPU as its free memory allows.
+        Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
     iterations
-        How many a recursion may take in one tick; by default 100,000. A tick that needs more is undone.
+        Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
     replan
-        Plan anew before a tick if the ticks so far have looked at so many times as many values as was expected, or as
-        few, and if it pays; a number above 1, or None for never. Answers do not change.
+        Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
+        and if it pays; a number above 1, or None for never. Answers do not change.
     analyze
-        Measure every tick for ``explain(analyze=True)``; that makes ticks slower.
+        Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
     strategy
-        How a change is joined with the rest of a rule: ``"wcoj"`` binds one variable at a time in all atoms that hold
-        it, ``"binary"`` joins one atom after the other, ``"auto"`` is what costs the least as far as is known. Answers
+        The join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
+        contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
         are the same.
     order
         Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
-        "a"]}``; those that the changed atom binds come first in any case. ``"auto"`` joins such rules as ``"wcoj"``.
+        "a"]}``; variables of the changed atom always come first. ``"auto"`` joins such rules as ``"wcoj"``.
     schema
         Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
-        else they are those of the first rows. Integers outside a declared type are refused. Names that are not given
-        are those of the first table that has some.
+        by default the types of the first rows. Integers outside a declared type are an error. Missing names are taken
+        from the first table that has names.
     inputs
-        Relations that may get rows later, ``["edge", "node"]``. All that rules read and none defines must be among
-        them, in `schema`, or named by a ``.decl`` or ``.input`` line. If it is left out, the first change says so as
-        well: a relation that is not in it, and that nothing names, is refused as misspelled.
+        Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
+        be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
+        them instead: a relation that neither it nor anything else names is treated as misspelled.
 
     Notes
     -----
-    Several threads may use a program; they wait for each other, so that each sees the state between two ticks. In the
-    middle of a tick, from a sink or from what rows are read of, it can be asked for nothing that needs the state.
+    Several threads may use a program; they wait for each other, so that each sees the state between two ticks. During
+    a tick, calls from a sink or from an iterator of rows that need the state are an error.
 
     Raises
     ------
@@ -152,9 +152,8 @@ class Program(Inspected):
         from gpu_wcoj.dictionary import Dictionary
 
         if not isinstance(text, (str, Rules)):
-            raise UsageError(
-                f"a program is text or Rules, and this is of type '{type(text).__name__}': {text!r:.80}.\n"
-                "  Of a file, give the text."
+            raise UsageError.wrong_type(
+                "the program", text, "program text or Rules", "To run a file, pass its contents."
             )
         self.rules = parse(text) if isinstance(text, str) else text
         self.bag = validate_flag("bag", bag)
@@ -204,29 +203,29 @@ class Program(Inspected):
         return f"Program({', '.join(self.outputs)} from {', '.join(self.inputs)}; {semantics}, {self.backend.name})"
 
     def step(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
-        """Take one tick's changes of the inputs; return the changes of the outputs.
+        """Apply one tick's changes of the inputs and return the changes of the outputs.
 
         Parameters
         ----------
         changes
             Per input relation, a `ZSet` (no order: the net weight of a row decides) or anything shaped as rows: an
-            Arrow table or whatever has ``__arrow_c_stream__``, a dict of columns, a NumPy array, a list of tuples or
-            of ``(tuple, weight)``. Rows are taken in order and the last operation on a row wins. A column ``weight``
-            beyond the relation's own (``_weight`` beside one of that name) holds weights: above 0 inserts, below 0
-            deletes. In bag semantics weights add. Columns go by name where the table and the relation have names
-            (declared, or those of an earlier table), and other names are refused; else they go by position.
+            Arrow table or any object with ``__arrow_c_stream__``, a dict of columns, a NumPy array, a list of tuples
+            or of ``(tuple, weight)``. Rows are applied in order and the last operation on a row wins. An extra column
+            ``weight`` (``_weight`` if the relation has a column of that name) holds weights: above 0 inserts, below 0
+            deletes. In bag semantics weights add. Columns go by name if the table and the relation have names
+            (declared, or of an earlier table), and other names are an error; else they go by position.
 
         Returns
         -------
-        Per output, a `ZSet`: weight 1 for rows that came, -1 for rows that went; in bag semantics their weights.
+        Per output, a `ZSet`: weight 1 for inserted rows, -1 for deleted rows; in bag semantics their weights.
 
         Raises
         ------
         UnknownRelationError
-            If a name is not that of an input; or in the first tick, if a relation that rules read is neither in
+            If a name is not the name of an input; or in the first tick, if a relation that rules read is neither in
             `changes` nor declared nor in `schema` or `inputs`.
         GpuWcojError
-            If anything is wrong with the changes. The state and the plan are as before, whatever is raised.
+            If anything is wrong with the changes. After any error, the state and the plan are as before.
         """
         answers: dict[str, ZSet] = {}
 
@@ -238,16 +237,16 @@ class Program(Inspected):
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
-        """As `step`, but only count: the last level of a join is never enumerated."""
+        """Do the same as `step`, but only count: the last level of a join is never enumerated."""
         counts = self._ticking.run_tick(changes, self.threads, frozenset())
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
-        """As `step`, but hand out the changes piece by piece, as ``sink(output, piece)``.
+        """Do the same as `step`, but pass the changes piece by piece to ``sink(output, piece)``.
 
-        Where an answer keeps every variable and has one rule, pieces come while the join runs, so memory is bounded
-        by the state and one piece a level; elsewhere they come when the tick's answer is consolidated. Pieces of one
-        output have no row in common. If `sink` raises, the tick is undone.
+        If an answer keeps every variable and has a single rule, pieces arrive while the join runs, so memory is
+        bounded by the state and one piece a level; else they arrive when the tick's answer is consolidated. Pieces of
+        one output have no row in common. If `sink` raises, the tick is undone.
         """
 
         def hand_out(name: str, piece: Piece) -> None:
@@ -262,9 +261,9 @@ class Program(Inspected):
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def load(self, changes: Mapping[str, Any]) -> None:
-        """As `step`, but do no more than the state needs: the answers' changes are not even counted.
+        """Do the same as `step`, but only update the state: the answers' changes are not even counted.
 
-        To start from a snapshot and follow what changes from there. Answers are complete all the same: `relation`
+        Use it to start from a snapshot and follow the changes from there. Answers are still complete: `relation`
         joins them from the state.
 
         Examples
@@ -277,11 +276,14 @@ class Program(Inspected):
         self._ticking.run_tick(changes, self.threads, None)
 
     def mark(self) -> Mark:
-        """The state as it stands, for `return_to`; it takes no memory of its own until ticks change what it holds."""
+        """Return the present state for `return_to`.
+
+        It uses no memory until ticks change the state.
+        """
         return Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries])
 
     def return_to(self, mark: Mark) -> None:
-        """Undo the ticks since `mark` was made, so that several programs take a change together or not at all.
+        """Undo the ticks since `mark`, so that several programs can commit together or not at all.
 
         Examples
         --------
@@ -302,10 +304,10 @@ class Program(Inspected):
         self._ledger.turns.run("undoing ticks", undo)
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Store the state in a folder, from which `restore` makes the program again. All or nothing.
+        """Store the state in a folder for `restore`; the folder gets all of it or nothing.
 
-        The first call writes the whole state, later ones to the same folder what has changed since. Rows that come
-        after it are lost with the process; a driver of batches uses `gpu_wcoj.checkpoint.Checkpoint`.
+        The first call writes the whole state, later calls with the same folder write the changes since. Rows of later
+        ticks are lost with the process; a driver of batches uses `gpu_wcoj.checkpoint.Checkpoint`.
 
         Raises
         ------
@@ -332,15 +334,15 @@ class Program(Inspected):
 
     @classmethod
     def restore(cls, path: str | PathLike[str], **options: Any) -> Program:
-        """The program that a checkpoint holds, in its state after the last batch.
+        """Return the program of a checkpoint in its state after the last batch.
 
         Parameters
         ----------
         path
             The folder.
         options
-            Those of `Program` that say how it runs: `backend`, `threads`, `route` and the like. Text, `bag`, `keep`,
-            `outputs`, `schema` and `inputs` are in the checkpoint.
+            Options of `Program` that do not change answers: `backend`, `threads`, `route` and the like. Text, `bag`,
+            `keep`, `outputs`, `schema` and `inputs` are in the checkpoint.
 
         Raises
         ------
@@ -353,29 +355,34 @@ class Program(Inspected):
 
         for name in ("bag", "keep", "outputs", "schema", "inputs"):
             if name in options:
-                raise UsageError(f"the option '{name}' is in the checkpoint and cannot be given.\n  Leave it out.")
+                raise UsageError.with_parts(
+                    f"the option '{name}' is stored in the checkpoint and cannot be passed",
+                    subject=name,
+                    got=options[name],
+                    remedy="Leave it out.",
+                )
         return restored(path, lambda rules, kept: cls(rules, inputs=rules.inputs, **kept, **options))
 
     @property
     def subject(self) -> Subject:
-        """What a checkpoint keeps of the program."""
+        """The parts of the program that a checkpoint stores."""
         from gpu_wcoj.subject import Subject
 
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
 
     def share_work(self, number: int, of: int) -> None:
-        """From the first tick on, work on one of `of` shares of every change: that with the number `number`.
+        """Process share `number` of the `of` shares of every change, from the first tick on.
 
-        For engines that hold the same state and get the same changes, each in a process of its own: the changes that
-        their steps return add up to the whole one. Their `relation` and `count` say nothing of heads.
+        For engines that hold the same state and get the same changes, each in its own process: the changes that their
+        steps return add up to the complete change. Their `relation` and `count` of heads are incomplete.
 
         Raises
         ------
         UsageError
-            If there has been a tick, or there is no such share.
+            If there has been a tick, or `number` is not below `of`.
         UnsupportedError
-            If a head has state of its own (it is kept, read by a rule, aggregates, or its derivations are counted), or
-            negates.
+            If a head has state (it is kept, read by a rule, aggregates, or its derivations are counted), or a rule uses
+            negation.
 
         Examples
         --------
@@ -387,8 +394,8 @@ class Program(Inspected):
         99
         """
         if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
-            raise UsageError("work is shared from the first tick on, and there has been one.\n  Take a new program.")
-        from gpu_wcoj.sharing import check_share, check_shareable  # which engines of one cell have no use for
+            raise UsageError.wrong_state("share_work()", "the first tick has run", "Create a new Program.")
+        from gpu_wcoj.sharing import check_share, check_shareable  # not needed by engines of a single cell
 
         check_share(number, of)
         check_shareable(self.rules, self._lowering.rules, self.keep, () if self.bag else self._planned().counted)
@@ -413,7 +420,10 @@ class Program(Inspected):
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:
-        """Which dictionary has the values of a stored column; an empty text for none, None for flags of nulls."""
+        """Return the dictionary family of a stored column.
+
+        It is empty without a dictionary, and None for flags of nulls.
+        """
         view = self._outgoing.evaluated or self._lowered
         assert view is not None
         return view.shapes[relation].family(column) if column < self._arity[relation] else None

@@ -1,4 +1,4 @@
-"""A progress bar that appears on long work only, and only where a person is looking."""
+"""A progress bar for long work, shown on terminals only."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 DELAY_SECONDS: Final = 0.5
+"""Seconds of work before the bar appears."""
 
 
 class LateBar:
-    """A bar on standard error, shown after half a second, and never where standard error is not a terminal.
+    """A bar on standard error that appears after half a second, and only on a terminal.
 
-    It shows the share that is done and the time that is left where the total is known, the speed where `unit` has a
-    name, and the time since the start.
+    It shows the finished share and the remaining time if the total is known, the speed if `unit` has a name, and the
+    time since the start.
 
     Parameters
     ----------
     unit
-        What is counted, such as ``"rows"``; empty for shares of a whole.
+        The counted unit, such as ``"rows"``; empty for a progress from 0 to 1.
     """
 
     def __init__(self, unit: str = "") -> None:
@@ -48,7 +49,7 @@ class LateBar:
         return self
 
     def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
-        """Say what is being done, and how much of all work is done; None for `done` or `total` that is not known."""
+        """Set the text and the progress; None for an unknown `done` or `total`."""
         if self._bar is None or self._task is None:
             return
         total = None if done is None else total

@@ -1,4 +1,4 @@
-"""Plan a running program anew, by what its state holds now, and change over where that pays."""
+"""Replanning of a running program from the statistics of its state."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from gpu_wcoj.routing.sides import Sides
 
 
 def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, keeps: bool = True) -> Sides:
-    """The sides under the plan that is best by now; under the present one if no other is clearly better.
+    """Return the sides under a clearly better plan, or under the present one if there is none.
 
-    The statistics are those of the state, and every path counts by what it has done so far: another one is taken to do
-    so many times as much as it is expected to cost of what the present one is. Paths that would not be clearly cheaper
-    stay. To arrange rows for the others has to cost less than they would have saved by now. The sides that are given
-    are left as they are.
+    The statistics are those of the state, and every path is weighted by its work so far: the work of a new path is
+    the work of the present path times the ratio of their estimated costs. Paths that would not be clearly cheaper
+    stay. The rearrangement of rows for the new paths must cost less than they would have saved by now. The arguments
+    stay unchanged.
 
     Parameters
     ----------
     tick
-        The number of the one that is about to begin.
+        The number of the next tick.
     keeps
-        Whether relations may be kept for the rules. Where they are others than now, the new plan is taken as it is.
+        True if auxiliary relations are allowed. If they differ from the present ones, the new plan is used unchanged.
     """
     lowered = sides.ahead.lowered
     present, catalog = lowered.plan, Known.of_circuit(sides.ahead.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, catalog, present.auxiliaries if keeps else None)
     if planned.auxiliaries != present.auxiliaries:
-        replanned_sides = sides.planned_as(lowering, planned, f"chosen anew before tick {tick}, as {_auxiliaries_text(planned)}")
+        replanned_sides = sides.planned_as(
+            lowering, planned, f"chosen anew before tick {tick}, as {_auxiliaries_text(planned)}"
+        )
         feedback.begin_anew(tick, SORTING * sides.ahead.relation_rows)
         return replanned_sides
-    there = set(present.places())  # other plans may have brought what was done: of another lowering, or since a mark
+    there = set(present.places())  # earlier plans may have done some of the work: before recompilation or since a mark
     cheaper = _cheaper(planned, present, catalog, [place for place in feedback.done if place in there])
     would_be = feedback.proposed - sum(feedback.done[place] * (1 - share) for place, share in cheaper.items())
     if would_be * CLEARLY > feedback.proposed:
@@ -59,7 +61,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, k
 
 
 def suited(sides: Sides, lowering: Lowering) -> Sides:
-    """The sides under a plan for what they hold: after it has been loaded, when sizes were all that was known."""
+    """Return the sides under a plan for their content, after a load planned by sizes only."""
     lowered = sides.primary.lowered
     present, catalog = lowered.plan, Known.of_circuit(sides.primary.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, catalog, present.auxiliaries)
@@ -72,12 +74,15 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     plan = mixed(present, planned, cheaper, catalog).expecting(catalog)
     try:
         return sides.planned_as(lowering, plan, "") if cheaper else sides.noting(plan, "")
-    except MemoryError:  # what has been loaded is there, and arranging it otherwise is not worth failing
+    except MemoryError:  # the load succeeded, and a better arrangement is not worth a failure
         return sides
 
 
 def carry_over_journal(journal: Journal | None, before: Sides, after: Sides) -> Journal | None:
-    """What a checkpoint has still to write, told of another circuit; its changes stay where both show rows alike."""
+    """Return a checkpoint's journal for another circuit.
+
+    Its changes stay valid if both circuits order rows alike.
+    """
     old, new = before.primary.circuit, after.primary.circuit
     if journal is None or old is new or journal.circuit is not old:
         return journal
@@ -86,13 +91,13 @@ def carry_over_journal(journal: Journal | None, before: Sides, after: Sides) -> 
 
 
 def _auxiliaries_text(plan: Plan) -> str:
-    """What is kept for the rules, for people."""
+    """Describe the auxiliary relations of a plan for people."""
     names = " and ".join(f"'{auxiliary.name}'" for auxiliary in plan.auxiliaries)
     return f"it pays to keep {names}" if names else "nothing is kept for the rules any more"
 
 
 def _cheaper(planned: Plan, present: Plan, catalog: Known, places: Iterable[Place]) -> dict[Place, float]:
-    """The paths of another plan that are clearly cheaper than the present ones, and what share of these they cost."""
+    """Return the clearly cheaper paths of another plan, with the ratio of their costs."""
     cheaper: dict[Place, float] = {}
     for place in places:
         old, new = (foreseen(plan.path(place), catalog) for plan in (present, planned))

@@ -1,4 +1,7 @@
-"""Rows and values of plain Python, checked before they become columns: nothing is mixed, cut or rounded."""
+"""Rows and values of plain Python, validated before they become columns.
+
+Nothing is mixed, cut or rounded.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
 def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row], list[Any] | None]:
-    """Rows, and their weights if any of them is written as a pair ``(row, weight)``; else None.
+    """Return rows, and their weights if any row is written as ``(row, weight)``, else None.
 
     Examples
     --------
@@ -42,8 +45,12 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
                 "Arrays come in as columns by name, {'src': array, 'dst': array, 'weight': array}, or as one array of "
                 "rows;\n  ZSet.from_numpy(rows, weights) takes one of rows and one of weights."
             )
-        raise TypeMismatchError(
-            f"{what}: row {row_index} is {row_text}; a row is a tuple of values, or a pair (row, weight).\n  {hint}"
+        raise TypeMismatchError.mismatch(
+            f"{what}: row {row_index}",
+            "is not a row",
+            row_text,
+            "a tuple of values, or a pair (row, weight)",
+            hint,
         )
     if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
         return listed, None
@@ -52,14 +59,16 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         if not (row and isinstance(row[0], (tuple, list))):
             row = (row, 1)
         if len(row) != 2:
-            raise ArityError(f"{what}: row {row_index} is {row!r}; a row with a weight is a pair (row, weight).")
+            raise ArityError.mismatch(
+                f"{what}: row {row_index}", "is not a row with a weight", repr(row), "a pair (row, weight)"
+            )
         plain.append(row[0])
         weights.append(row[1])
     return plain, weights
 
 
 def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
-    """One int64 array or list of checked values per column.
+    """Return one int64 array or list of checked values per column.
 
     Raises
     ------
@@ -68,7 +77,7 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
     TypeMismatchError
         If a column holds values of two types, or an integer outside int64.
     UnsupportedTypeError
-        If a value is of a type that has no place in a column.
+        If the type of a value is not supported.
 
     Examples
     --------
@@ -91,20 +100,20 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
 
 
 def as_python(value: Any) -> Any:
-    """A scalar of NumPy as the Python value that it is; whatever has none, and all else, as it is.
+    """Return a NumPy scalar as a Python value; everything else is returned unchanged.
 
     Examples
     --------
     >>> as_python(np.int8(5)), as_python(np.timedelta64(5, "ns"))
     (5, np.timedelta64(5,'ns'))
     """
-    if isinstance(value, np.timedelta64):  # which NumPy calls an integer, and of which it gives some values as int
+    if isinstance(value, np.timedelta64):  # a subclass of np.integer, and item() returns some values as int
         return value
     return value.item() if isinstance(value, _NUMPY) else value
 
 
 def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
-    """The values as an int64 array if all are integers, else as a list of None and values of one type.
+    """Return the values as an int64 array, or as a list of None and values of one type.
 
     NumPy scalars count as the Python values that they are.
     """
@@ -140,7 +149,10 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
 
 
 def _times(values: Sequence[np.datetime64 | None], what: str) -> Values:
-    """NumPy's times as an array; NumPy would bring those of several units into one, and wrap what leaves it."""
+    """Return NumPy times as an array, after a check that they have one unit.
+
+    NumPy would convert several units to one and wrap values that leave its range.
+    """
     missing = np.datetime64("NaT")
     with_unit = [None if value is None or value.dtype == missing.dtype else value for value in values]
     _refuse_mixed(with_unit, what, "units", lambda value: value.dtype)
@@ -172,6 +184,6 @@ def _refuse_mixed(values: Sequence[Any], what: str, aspect: str, describe: Any) 
 
 
 def _missing(*values: object) -> str:
-    """What to write instead of NaN where it stands for a value that is missing, as pandas has it among texts."""
+    """Return the remedy for a NaN that stands for a missing value, as pandas writes it in texts."""
     is_nan = [type(value) is float and value != value for value in values]
     return "; NaN is a float, and None a value that is missing (of a pandas column: convert_dtypes())" * any(is_nan)

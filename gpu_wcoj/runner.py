@@ -1,4 +1,4 @@
-"""One run of a program over files: its ticks, what is reported of them, and what they add up to."""
+"""One run of a program over files: its ticks, their reports, and the totals."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Runnable(Protocol):
-    """What a run asks of a program."""
+    """The interface that a run needs of a program."""
 
     @property
     def analyze(self) -> bool:
-        """Whether ticks are measured."""
+        """True if ticks are measured."""
         ...
 
     @analyze.setter
@@ -42,7 +42,7 @@ class Runnable(Protocol):
 
     @property
     def bag(self) -> bool:
-        """Whether it has exact weights."""
+        """True if it has exact weights."""
         ...
 
     @property
@@ -52,33 +52,33 @@ class Runnable(Protocol):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The relations whose changes it gives."""
+        """The relations whose changes a tick returns."""
         ...
 
     @property
     def last_tick(self) -> TickReport:
-        """What the last tick did."""
+        """The report of the last tick."""
         ...
 
     def arity(self, relation: str, /) -> int:
-        """Number of columns of a relation."""
+        """Return the number of columns of a relation."""
         ...
 
     def step_counts(self, changes: Mapping[str, Any], /) -> Mapping[str, ChangeCount]:
-        """Take a tick and count."""
+        """Run a tick and count the changes."""
         ...
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None], /) -> Mapping[str, ChangeCount]:
-        """Take a tick and hand out the changes."""
+        """Run a tick and pass the changes to `sink`."""
         ...
 
     def load(self, changes: Mapping[str, Any], /) -> None:
-        """Take a tick and do no more than the state needs."""
+        """Run a tick that only updates the state."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a program is run on, and what is to come of it.
+    """The input files of a run and the form of its results.
 
     Attributes
     ----------
@@ -87,21 +87,21 @@ class Job:
     changes
         Files that are fed tick by tick.
     tick_rows
-        Rows to a tick where the files have no tick columns; None for the default.
+        Rows per tick if the files have no tick columns; None for the default.
     counts_only
-        Whether the answer is counted without being produced.
+        True if the answer is counted without being produced.
     output
         The folder for the changes of every tick, or None.
     budget
-        How many bytes the rows read at one time may take.
+        Maximum bytes of rows in memory at one time.
     prints_json
-        Whether a line of JSON is printed for every tick and at the end; else a table at the end.
+        True to print a line of JSON for every tick and at the end; else a table at the end.
     checkpoint
-        The folder for the state after every tick, or None. Ticks that it holds already are skipped.
+        The folder for the state after every tick, or None. Ticks that it contains are skipped.
     declared
-        Types that rows of `inputs` are to have, by relation; others are as the files have them.
+        Types of the rows of `inputs`, by relation; other relations have the types of their files.
     results
-        Files for whole relations, as they are in the end.
+        Output files for complete relations after the last tick.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -118,7 +118,10 @@ class Job:
 
 @dataclass
 class _Totals:
-    """What the ticks so far add up to, by relation; None where single insertions and deletions are not counted."""
+    """Totals of the ticks so far, by relation.
+
+    None if single insertions and deletions are not counted.
+    """
 
     ticks: int = 0
     net: dict[str, int] = field(default_factory=dict)
@@ -149,7 +152,7 @@ def run_job(program: Runnable, job: Job) -> None:
     Raises
     ------
     InputFileError, UsageError, MemoryBudgetError, OutputFileError
-        And whatever `Program.step` raises. Ticks before the one that failed have been reported and written.
+        Also every error of `Program.step`. Ticks before the failed one have been reported and written.
     """
     start = time.perf_counter()
     totals = _Totals(net=dict.fromkeys(program.outputs, 0))
@@ -163,9 +166,10 @@ def run_job(program: Runnable, job: Job) -> None:
         if job.output is not None:
             run = None if replay is None else replay.name
             if resumes_at and replay is not None and not replay.extra.get("written"):
-                raise UsageError(
-                    f"{resumes_at:,} ticks have been taken in without --output, so that their changes are in no file.\n"
-                    "  Leave it out again; or begin anew, with an empty folder and an empty checkpoint."
+                raise UsageError.wrong_state(
+                    "--output",
+                    f"{resumes_at:,} ticks of the checkpoint ran without it, so their changes are in no file",
+                    "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
             writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
         bar = stack.enter_context(LateBar("rows"))
@@ -207,17 +211,17 @@ def run_job(program: Runnable, job: Job) -> None:
 
 
 def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
-    """Bring the program to the state at the end of the job's files, and say nothing.
+    """Bring the program to the state at the end of the job's files, without output.
 
     Parameters
     ----------
     analyze
-        Whether the last tick is measured and finds its answers, as in a run; all others only do what the state needs.
+        True if the last tick is measured and computes its answers, as in a run; all others only update the state.
 
     Raises
     ------
     InputFileError, UsageError, MemoryBudgetError
-        And whatever `Program.step` raises.
+        Also every error of `Program.step`.
     """
     with ExitStack() as stack:
         readers: dict[str, Reader] = {}
@@ -237,9 +241,9 @@ def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
 
 
 def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
-    """The checkpoint, its state loaded into the program."""
+    """Return the checkpoint after loading its state into the program."""
     if not isinstance(program, Program):
-        raise UsageError("the state of a motif is not stored.\n  Leave out --checkpoint.")
+        raise UsageError.unsupported("a stored state of a motif", remedy="Leave out --checkpoint.")
     from gpu_wcoj.checkpoint import Checkpoint
     from gpu_wcoj.checkpoint.replay import Replay
 
@@ -277,7 +281,7 @@ def _step(
 
 
 def _total(readers: Mapping[str, Reader], n_loaded: int) -> int | None:
-    """Rows of all ticks, of which the first has `n_loaded` rows of inputs; None as long as a file's are not known."""
+    """Return the rows of all ticks, `n_loaded` of them in the first; None while unknown."""
     counts = [reader.n_rows for reader in readers.values()]
     return n_loaded + sum(count for count in counts if count is not None) if None not in counts else None
 
@@ -331,10 +335,9 @@ def _format_count(count: int | None) -> str:
 
 
 def peak_rss_bytes() -> int:
-    """The largest memory of this process so far, without that of the processes that read files.
+    """Return the peak memory of this process, without the processes that read files.
 
-    On Linux the kernel's account of the process is asked first: what getrusage says can be the size of the process
-    that started this one.
+    On Linux VmHWM is read first: ru_maxrss can be the size of the parent process that started this one.
     """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():

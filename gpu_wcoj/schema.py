@@ -1,4 +1,4 @@
-"""Types of columns: how they are spelled, which of them join, and into which common type they widen."""
+"""Types of columns: their spelling, their families, and the common type of two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 from gpu_wcoj.errors import SchemaError, TypeMismatchError
 
 TIME_UNITS = ("s", "ms", "us", "ns")
-"""From coarse to fine; each is 1,000 of the next."""
+"""Units of time from coarse to fine; each is 1,000 of the next."""
 
 _INTEGER = re.compile(r"(u?)int(8|16|32|64)")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
@@ -20,16 +20,16 @@ _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
 MOST_DIGITS = 18
-"""Of a decimal: its codes are int64."""
+"""Maximum precision of a decimal, in digits: its codes are int64."""
 NO_DECIMAL = -(1 << 63)
-"""What no decimal has as its code."""
+"""A code that no decimal has; it stands for a constant that no value of the column equals."""
 _DAY = 86_400_000
 """Milliseconds in a day: the factor from date32 to date64."""
 
 
 @dataclass(frozen=True)
 class DataType:
-    """The type of a column, spelled as Arrow spells it (``"int64"``, ``"timestamp[us, tz=UTC]"``, ...).
+    """The type of a column in Arrow's spelling (``"int64"``, ``"timestamp[us, tz=UTC]"``, ...).
 
     Two types join if and only if they are of one `family`; the result has the wider of the two.
 
@@ -45,7 +45,10 @@ class DataType:
 
     @cached_property
     def family(self) -> str:
-        """What it joins with: ``integer bool float32 float64 date timestamp zoned string binary decimal``."""
+        """The group of types that join with each other.
+
+        One of ``integer bool float32 float64 date timestamp zoned string binary decimal``.
+        """
         name = self.value_name
         if _INTEGER.fullmatch(name):
             return "integer"
@@ -66,17 +69,17 @@ class DataType:
 
     @cached_property
     def value_name(self) -> str:
-        """The spelling of the values' type; other than `name` for dictionary-encoded columns only."""
+        """The spelling of the values' type; differs from `name` for dictionary-encoded columns."""
         match = _DICTIONARY.fullmatch(self.name)
         return match[1] if match else self.name
 
     @property
     def has_dictionary(self) -> bool:
-        """Whether codes are positions in a program's dictionary (text and bytes)."""
+        """True if codes are positions in a program's dictionary (text and bytes)."""
         return self.family in ("string", "binary")
 
     def factor_to(self, other: DataType) -> int:
-        """By how much a code of this type is multiplied to become a code of `other`, a finer type; else 1."""
+        """Return the factor from codes of this type to codes of the finer type `other`; else 1."""
         if self.family in ("timestamp", "zoned"):
             return int(1000 ** max(0, TIME_UNITS.index(_unit(other)) - TIME_UNITS.index(_unit(self))))
         if self.family == "decimal":
@@ -106,7 +109,7 @@ class DataType:
 
     @property
     def digits(self) -> tuple[int, int]:
-        """Of a decimal its precision and scale; of an integer those of the decimals that hold its values.
+        """Precision and scale of a decimal, or of the decimals that hold an integer type.
 
         Examples
         --------
@@ -119,7 +122,7 @@ class DataType:
 
     @property
     def per_day(self) -> int:
-        """How many codes of a type of points in time make a day.
+        """The number of codes in a day, for a type of points in time.
 
         Examples
         --------
@@ -136,8 +139,8 @@ class DataType:
         Parameters
         ----------
         is_worked_out
-            Whether one of them is that of results, whose values are looked at one by one: then decimals which need more
-            digits together than there are get as many as there are.
+            True if one of them is the type of calculated results, whose values are checked one by one: then decimals
+            that need more digits than the maximum get the maximum.
 
         Raises
         ------
@@ -148,9 +151,9 @@ class DataType:
             return self
         family = self.family
         if family != other.family:
-            raise TypeMismatchError(
-                f"types '{self.name}' and '{other.name}' do not join.\n"
-                "  Only integers, time units and decimal scales widen; cast one of the two columns."
+            raise TypeMismatchError.with_parts(
+                f"types '{self.name}' and '{other.name}' do not join",
+                remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
             )
         if self.value_name == other.value_name and "<" in self.name + other.name:
             return DataType(self.value_name)
@@ -167,12 +170,14 @@ class DataType:
 
 
 def check_names(names: Iterable[object], where: str) -> None:
-    r"""Refuse names of columns that are no texts, or have half a surrogate pair: no file or terminal can take those.
+    r"""Raise for column names that are not text or have an unpaired surrogate.
+
+    No file or terminal accepts an unpaired surrogate.
 
     Raises
     ------
     SchemaError
-        If one of them is such.
+        If a name is invalid.
 
     Examples
     --------
@@ -180,18 +185,20 @@ def check_names(names: Iterable[object], where: str) -> None:
     >>> check_names(["a\ud800"], "rows")
     Traceback (most recent call last):
     ...
-    gpu_wcoj.errors.SchemaError: rows: the name 'a\ud800' of a column has half a surrogate pair, which is no character.
+    gpu_wcoj.errors.SchemaError: rows: the column name 'a\ud800' contains an unpaired surrogate.
       Rename the column.
     """
     for name in names:
         if not isinstance(name, str):
-            raise SchemaError(f"{where}: the name {name!r:.80} of a column is no text.\n  Names of columns are texts.")
+            raise SchemaError.wrong_type(f"{where}: a column name", name, "a text")
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise SchemaError(
-                f"{where}: the name {name!a:.80} of a column has half a surrogate pair, which is no character.\n"
-                "  Rename the column."
+            raise SchemaError.with_parts(
+                f"{where}: the column name {name!a:.80} contains an unpaired surrogate",
+                subject=where,
+                got=name,
+                remedy="Rename the column.",
             ) from None
 
 
@@ -215,8 +222,11 @@ def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> Dat
     if is_worked_out:
         return decimal_of(digits_before + scale, scale)
     if digits_before + scale > MOST_DIGITS:
-        raise TypeMismatchError(
-            f"types '{left.name}' and '{right.name}' need {digits_before + scale} digits together; {MOST_DIGITS} are allowed."
+        raise TypeMismatchError.mismatch(
+            f"the common type of '{left.name}' and '{right.name}'",
+            "has too many digits",
+            digits_before + scale,
+            f"at most {MOST_DIGITS}",
         )
     return DataType(f"decimal128({digits_before + scale}, {scale})")
 
@@ -238,7 +248,7 @@ def _scale(kind: DataType) -> int:
 
 
 def decimal_of(precision: int, scale: int) -> DataType:
-    """The type of decimals of so many digits, of which `scale` stand behind the point; at most 18 in all."""
+    """Return the decimal type of a precision, capped at 18, and a scale."""
     return DataType(f"decimal128({min(precision, MOST_DIGITS)}, {scale})")
 
 

@@ -1,4 +1,4 @@
-"""Which programs can share the work of their ticks with others that hold the same state."""
+"""Checks for programs that share the work of ticks with copies of the same state."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from gpu_wcoj.query.rules import Rules
 
 
 def check_share(share_index: int, n_shares: int) -> None:
-    """Raise for a share that there is not."""
+    """Raise for a share index outside the number of shares."""
     if not 0 <= share_index < n_shares:
-        raise UsageError(f"there is no share {share_index} of {n_shares}; they are numbered from 0.")
+        raise UsageError.invalid_value("number", share_index, f"0 to {n_shares - 1}")
 
 
 def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: Collection[str]) -> None:
-    """Raise for a program whose shares do not add up.
+    """Raise for a program whose shares do not add up to its complete change.
 
     Parameters
     ----------
     rules, core
         The program as it is written, and in core form.
     keep
-        Heads whose answer is stored.
+        Heads whose answers are stored.
     counted
         Heads whose derivations are counted.
 
@@ -31,9 +31,9 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
     >>> from gpu_wcoj.query.core import core
     >>> from gpu_wcoj.query.datalog import parse
     >>> rules = parse("few(a) :- edge(a, b), !big(b).")
-    >>> check_shareable(rules, core(rules), (), ())
+    >>> check_shareable(rules, core(rules), (), ())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    gpu_wcoj.errors.UnsupportedError: the head 'few' negates, and what one share derives another may take back.
+    gpu_wcoj.errors.UnsupportedError: sharing the work of head 'few' is not supported: ...
       Run the program in one process.
     """
     read = {atom.relation for rule in rules.rules for atom in rule.read}
@@ -42,12 +42,14 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
     stateful += [grouping.relation for grouping in core.groupings]
     negating = [rule.head.relation for rule in core.rules if rule.negated]
     if negating and not stateful:
-        raise UnsupportedError(
-            f"the head '{negating[0]}' negates, and what one share derives another may take back.\n"
-            "  Run the program in one process."
+        raise UnsupportedError.unsupported(
+            f"sharing the work of head '{negating[0]}'",
+            "its rules use negation, so one worker could retract what another derived",
+            "Run the program in one process.",
         )
     if stateful:
-        raise UnsupportedError(
-            f"the head '{stateful[0]}' has state of its own, of which no share can tell the rest.\n"
-            "  Let it keep all variables in one rule, and combine the shares elsewhere."
+        raise UnsupportedError.unsupported(
+            f"sharing the work of head '{stateful[0]}'",
+            "it has state that depends on the changes of all workers",
+            "Let it keep all variables in one rule, and combine the shares elsewhere.",
         )

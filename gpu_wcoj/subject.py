@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a program."""
+"""The parts of a program that a checkpoint stores."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A program, as far as a checkpoint is concerned: what defines it, and where its state is.
+    """The checkpoint's view of a program: its definition and its state.
 
     Attributes
     ----------
     schema
-        The types of input columns that were asked for, beyond the text.
+        The types of input columns that were passed in addition to the text.
     lowering
-        How the program is lowered.
+        The compiler of the program.
     ledger
-        Its state.
+        The holder of its state.
     dictionaries
-        Of text and of bytes; they grow with the state.
+        The dictionaries of text and of bytes; they grow with the state.
     """
 
     schema: Mapping[str, Sequence[Any]]
@@ -36,9 +36,9 @@ class Subject:
 
 
 class Kept(Protocol):
-    """What can be kept in a checkpoint: a program."""
+    """An object that a checkpoint can store: a program."""
 
     @property
     def subject(self) -> Subject:
-        """What a checkpoint keeps of it."""
+        """The parts of it that a checkpoint stores."""
         ...

@@ -1,4 +1,4 @@
-"""What a tick moves, all at once or not at all, and what it says of itself."""
+"""The state that a tick replaces atomically, and the report of a tick."""
 
 from __future__ import annotations
 
@@ -22,38 +22,37 @@ from gpu_wcoj.turns import Turns
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
-    from gpu_wcoj.routing.journal import Journal  # which programs without a checkpoint have no use for
+    from gpu_wcoj.routing.journal import Journal  # not needed by programs without a checkpoint
 
 
 @dataclass(frozen=True)
 class TickReport:
-    """What the last tick did.
+    """The report of the last tick.
 
     Attributes
     ----------
     tick
-        Its number, from 0; -1 before the first.
+        The number of the tick, from 0; -1 before the first.
     seconds
-        How long it took, reading of the changes included.
+        Seconds of the tick, including the reading of the changes.
     ignored
-        Per input relation, the given rows that changed nothing.
+        Per input relation, the number of passed rows that changed nothing.
     work
-        Per head, rule, delta path and variable, what the kernels counted; relations that are kept for the rules are
-        heads, too.
+        Per head, rule, delta path and variable, the counts of the kernels; auxiliary relations are heads, too.
     merged_rows
-        Rows that merging batches read; a backlog that was taken in first is not counted.
+        Rows that merges of batches read; a backlog that was merged first is not counted.
     backend
-        Where it ran; empty before the first tick, and after one without changes.
+        The backend of the tick; empty before the first tick, and after a tick without changes.
     backlog_rows
-        Where the state is kept twice: per backend, the changed rows that it has still to take in.
+        If the state is stored twice: per backend, the changed rows that it has not applied yet.
     plan
-        What it went by; None before the first tick, and after one without changes.
+        The plan of the tick; None before the first tick, and after a tick without changes.
     measured
-        What was measured beside, if the program does so; see `Program.explain`.
+        Measurements of the tick, if the program makes any; see `Program.explain`.
     recounted
-        Of heads whose change was counted as the difference of whole counts, as that costs less: what it cost.
+        Costs of heads whose change was computed by full recomputation, which was cheaper.
     declined
-        Of heads whose change was followed though whole counts were thought of: why.
+        Reasons of heads whose change was computed incrementally although full recomputation was considered.
     """
 
     tick: int = -1
@@ -71,20 +70,20 @@ class TickReport:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a tick moves, immutable: a tick has happened once this is replaced, by one assignment.
+    """The immutable state of a program; a tick commits by one assignment of a new state.
 
     Attributes
     ----------
     types
-        What is known of the columns' types.
+        The columns' types as far as they are known.
     names
-        What columns are called, per relation.
+        The names of columns, per relation.
     report
-        Of the last tick.
+        The report of the last tick.
     sides
-        The rows; None before the first.
+        The rows; None before the first rows.
     journal
-        What the checkpoint that this program is kept in does not have yet; None if it is kept in none.
+        The changes that the program's checkpoint does not have yet; None without a checkpoint.
     """
 
     types: Types
@@ -96,12 +95,12 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """A state to return to.
+    """A state that the program can return to.
 
     Attributes
     ----------
     sizes
-        How many values the dictionaries had.
+        The numbers of values in the dictionaries.
     """
 
     state: State
@@ -110,25 +109,25 @@ class Mark:
 
 @dataclass(eq=False)
 class StateStore:
-    """Keeps the state, and lets the circuits hold it.
+    """The holder of the state, which makes the circuits hold it.
 
-    The state is the truth. Circuits are where it is worked on, and may hold anything while a tick runs or after one
-    that was cut short; `settled` lets them hold the state again.
+    The state is authoritative. Circuits work on it, and may hold anything while a tick runs or after an interrupted
+    tick; `settled` makes them hold the state again.
 
     Attributes
     ----------
     state
-        What the last tick left.
+        The state after the last tick.
     feedback
-        What ticks did, beside what was expected.
+        The work of ticks compared with the estimates.
     installed
-        The state that the circuits are known to hold, if any.
+        The state that the circuits hold for certain; None if unknown.
     keeps
-        Whether relations may be kept for the rules.
+        True if auxiliary relations are allowed.
     forecast
-        The values that ticks are expected to look at; used where there is a router.
+        The estimated number of values that ticks look at; used with a router.
     turns
-        Whoever calls a method here, or puts what it has read of the state back, does that in its turn.
+        The lock that a caller holds while it uses a method here or writes back a state that it has read.
     """
 
     lowering: Lowering
@@ -142,11 +141,11 @@ class StateStore:
 
     @property
     def lowered(self) -> CompiledProgram | None:
-        """The program as it is lowered now; None before the first rows."""
+        """The program as it is compiled now; None before the first rows."""
         return None if self.state.sides is None else self.state.sides.primary.lowered
 
     def settled(self) -> Sides | None:
-        """The sides, with their circuits holding what they shall hold."""
+        """Return the sides after making their circuits hold the state."""
         sides = self.state.sides
         if self.installed is not self.state:
             for side in sides or ():
@@ -155,16 +154,19 @@ class StateStore:
         return sides
 
     def replaced(self, state: State) -> None:
-        """Make this the state, which the circuits hold already."""
-        self.state = self.installed = state  # it has happened once the first is assigned, and nothing can split that
+        """Replace the state by one that the circuits hold already."""
+        self.state = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
 
     def returned(self, state: State) -> None:
-        """Hold a state of before, whatever has happened since."""
+        """Restore an earlier state, whatever the circuits hold now."""
         self.state, self.installed = state, None
         self.settled()
 
     def routed(self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]) -> tuple[Sides, Side]:
-        """The sides, lowered for these rows, and the one that is to take them in; the state does not move."""
+        """Return the sides compiled for these rows, and the side of the tick.
+
+        The state is unchanged.
+        """
         sides, present = self.settled(), self.lowered
         self.installed = None
         if sides is None or present is None or not self.lowering.serves(present, incoming):
@@ -186,17 +188,20 @@ class StateStore:
         return self.router.described(self.forecast.values_per_row)
 
     def commit(self, side: Side, circuit_state: Held, after: State, rows: Mapping[str, int]) -> None:
-        """End a tick of so many given rows that ran on `side`, whose circuit shall hold `circuit_state` then."""
-        if self.router is not None and side.rows:  # from no state, only one path of a rule runs
+        """Commit a tick that ran on `side`; its circuit then holds `circuit_state`.
+
+        `rows` are the numbers of rows that were passed in.
+        """
+        if self.router is not None and side.rows:  # from an empty state, only a single path of a rule runs
             self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(circuit_state)
         self.replaced(after)
 
     def replan(self) -> None:
-        """Before a tick: plan anew if ticks are not what they were expected to be. No answer changes.
+        """Plan again before a tick if ticks differ from the estimates. Answers stay the same.
 
-        Where there is no memory to arrange the state anew, it stays as it is.
+        Without memory to arrange the state again, it stays as it is.
         """
         try:
             self._replan()
@@ -205,7 +210,7 @@ class StateStore:
             self._replan()
 
     def without_auxiliaries(self) -> None:
-        """Keep no relations for the rules from now on, if there is memory to arrange the state anew."""
+        """Drop auxiliary relations from now on, if there is memory to arrange the state again."""
         self.keeps = False
         if self.lowered is not None and self.lowered.plan.auxiliaries:
             self._replan()
@@ -214,7 +219,7 @@ class StateStore:
         sides = self.settled()
         if sides is None:
             return
-        from gpu_wcoj.replanning import carry_over_journal, replanned  # which few programs ever need
+        from gpu_wcoj.replanning import carry_over_journal, replanned  # few programs need it
 
         tick = self.state.report.tick + 1
         self.installed = None
@@ -227,7 +232,7 @@ class StateStore:
             replanned_sides = sides.noting(
                 plan, f"kept before tick {tick}, as there was no memory to arrange the state anew"
             )
-            self.state = replace(self.state, sides=replanned_sides)  # its circuits may be in the middle of anything
+            self.state = replace(self.state, sides=replanned_sides)  # its circuits may hold anything
             return
         self.replaced(
             replace(
@@ -238,7 +243,7 @@ class StateStore:
         )
 
     def reading(self, name: str) -> Side | None:
-        """The side that shows a relation; None before there are rows."""
+        """Return the side to read a relation from; None before there are rows."""
         sides = self.settled()
         if sides is None or self.router is None:
             return None if sides is None else sides.primary
@@ -248,7 +253,7 @@ class StateStore:
         return side
 
     def compact(self) -> None:
-        """Merge every arrangement of every side into one batch; nothing that has cancelled is left."""
+        """Merge every arrangement of every side into one batch without cancelled rows."""
         sides = self.settled()
         if sides is None:
             return
@@ -260,7 +265,7 @@ class StateStore:
 
 
 def explain_memory_error(error: BaseException, backend: Backend) -> BaseException:
-    """An error of a tick as the user shall see it: a lack of memory says what to do."""
+    """Return a tick's error for the user: an out-of-memory error gets a remedy."""
     if isinstance(error, GpuWcojError):
         return error
     if backend.device is not None and isinstance(error, backend.device.out_of_memory):

@@ -1,4 +1,4 @@
-"""Take a tick: read the changes, evaluate them, commit; or leave no trace."""
+"""The run of a tick: read the changes, evaluate them, commit; or leave the state as it was."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ EmitRows = Callable[[Mapping[str, list[PhaseRows]]], None]
 
 @dataclass(eq=False)
 class TickRunner:
-    """Takes the ticks of a program.
+    """Runs the ticks of a program.
 
     Attributes
     ----------
     input_of
-        Per input, the relation that is stored of it.
+        Per input, the relation that stores it.
     heads
-        What rules define.
+        The relations that rules define.
     arity
-        Per relation, its columns.
+        Per relation, its number of columns.
     declared
-        What columns are called, where that was declared.
+        The declared names of columns.
     backend
-        Where the program was asked to run.
+        The requested backend of the program.
     narrow
-        Per input, the integer types that its columns are held to.
+        Per input, the declared integer types that are narrower than int64.
     rules
         The program as it is written.
     required
-        Inputs that nothing names, so that the first change has to.
+        Inputs that no declaration or option names, so the first change must name them.
     """
 
     input_of: Mapping[str, str]
@@ -79,19 +79,21 @@ class TickRunner:
         sink: Sink | None = None,
         emit_remaining: EmitRows | None = None,
     ) -> dict[str, ChangeCount]:
-        """Take a tick; the rows that did not go to `sink` go to `emit_remaining` while the tick can still be undone.
+        """Run a tick.
+
+        Rows that did not go to `sink` go to `emit_remaining`, while the tick can still be undone.
 
         Parameters
         ----------
         threads
-            Those that a path may have.
+            Maximum threads of a path.
         collect
-            The heads whose changed rows are wanted; None if not even their numbers are.
+            The heads whose changed rows are collected; None if not even their numbers are needed.
 
         Raises
         ------
         UsageError
-            If it is called in the middle of a tick.
+            If it is called during a tick.
         """
         return self.ledger.turns.run(
             "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
@@ -158,7 +160,7 @@ class TickRunner:
                 raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
             finally:
                 if self.ledger.state.report is was.report:
-                    self.ledger.state = was  # its plan, too: the next look at that takes more work
+                    self.ledger.state = was  # this also restores the plan: the next check needs more work first
                     self.forget(sizes)
                 self.ledger.settled()
             try:
@@ -166,20 +168,20 @@ class TickRunner:
                     raise
                 raise raised from error
             finally:
-                del raised  # a frame that its own error refers to keeps a device's arrays until the next collection
+                del raised  # a cycle of frame and error would keep device arrays until the next garbage collection
         finally:
             self.outgoing.evaluated = None
         return counts
 
     def forget(self, sizes: Sequence[int]) -> None:
-        """Leave no more than so many values in the dictionaries."""
+        """Truncate the dictionaries to these numbers of values."""
         for dictionary, size in zip(self.dictionaries, sizes, strict=True):
             dictionary.truncate(size)
 
     def _evaluate(
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
     ) -> tuple[Sides, Side, Evaluated]:
-        """The sides and the one on which the tick runs, and what it has found there."""
+        """Return the sides, the side on which the tick ran, and its result."""
         sides, side = self.ledger.routed(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered
@@ -207,5 +209,5 @@ class TickRunner:
         return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)
 
     def _by_input_name(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
-        """What is said of inputs, by the names that they have for their user."""
+        """Return counts of inputs under the names that the user knows."""
         return {name: ignored[relation] for name, relation in self.input_of.items() if relation in ignored}

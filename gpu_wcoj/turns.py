@@ -1,4 +1,4 @@
-"""Who works on a state: one thread at a time, nothing in the middle of its work, and no copy of what has it."""
+"""A non-reentrant lock on a program's state; forked children and copies may not use it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class ForkAware(Protocol):
-    """What has a lock that a thread may hold while the process is forked."""
+    """An object with a lock that a thread may hold while the process is forked."""
 
     def begin_anew(self) -> None:
-        """In the process that was forked: let nobody have the lock whose thread is not here."""
+        """Release the lock in a forked process if its thread does not exist there."""
         ...
 
 
@@ -25,20 +25,20 @@ _EVERY: WeakSet[ForkAware] = WeakSet()
 
 
 def register_for_forks(lock: ForkAware) -> None:
-    """Have `begin_anew` called in every process that is forked from now on, as long as there is the object."""
+    """Call `begin_anew` in every process that is forked while the object lives."""
     _EVERY.add(lock)
 
 
 class Turns:
-    """Lets work on one state happen one after the other.
+    """A lock that serialises the work on one state.
 
-    Other threads wait for their turn. What is called in the middle of a thread's own turn, by a sink or while rows are
-    read, and needs another one, is refused: the state is neither that of before nor that of after.
+    Other threads wait. A call that needs the lock while its thread holds it, from a sink or from an iterator of rows,
+    is an error: the state is then neither the one before nor the one after the tick.
 
     Parameters
     ----------
     what
-        Has the state, for messages.
+        The owner of the state, for messages.
 
     Examples
     --------
@@ -48,8 +48,8 @@ class Turns:
     >>> turns.run("taking a tick", lambda: turns.run("reading", lambda: 5))
     Traceback (most recent call last):
     ...
-    gpu_wcoj.errors.UsageError: reading is not possible now: the program is in the middle of taking a tick.
-      Do it when that call has returned.
+    gpu_wcoj.errors.UsageError: reading is not possible: the program is in the middle of taking a tick.
+      Call it after that call has returned.
     """
 
     def __init__(self, what: str) -> None:
@@ -60,22 +60,21 @@ class Turns:
         register_for_forks(self)
 
     def run(self, doing: str, work: Callable[[], T]) -> T:
-        """Wait for a turn, and work; what `work` returns.
+        """Wait for the lock, call `work` and return its result.
 
         Raises
         ------
         UsageError
-            If this thread has its turn already.
+            If this thread holds the lock already.
         """
         thread_id = get_ident()
-        if (
-            self._owner == thread_id and self._lock.locked()
-        ):  # an interrupt may have left the owner of a turn that is over
-            raise UsageError(
-                f"{doing} is not possible now: {self.what} is in the middle of {self._doing}.\n"
-                "  Do it when that call has returned."
+        if self._owner == thread_id and self._lock.locked():  # an interrupt may have left a stale owner
+            raise UsageError.wrong_state(
+                doing,
+                f"{self.what} is in the middle of {self._doing}",
+                "Call it after that call has returned.",
             )
-        # On one line, so that an interrupt between two lines, wherever it comes, leaves no turn taken.
+        # On a single line, so that an interrupt between two lines cannot leave the lock acquired.
         with self._lock: return self._work(thread_id, doing, work)  # fmt: skip  # noqa: E701
 
     def _work(self, thread_id: int, doing: str, work: Callable[[], T]) -> T:
@@ -86,19 +85,19 @@ class Turns:
             self._owner = 0
 
     def begin_anew(self) -> None:
-        """In a process that was forked: let nobody have the turn whose thread is not here."""
+        """Release the lock in a forked process if its thread does not exist there."""
         if self._owner != get_ident():
             self._lock = Lock()
 
 
 class NotCopied:
-    """What has a state that a copy would share, so that it can be neither copied nor pickled."""
+    """An object that can be neither copied nor pickled: a copy would share its state."""
 
     def __reduce_ex__(self, _: object) -> NoReturn:
         name = type(self).__name__
         raise TypeError(
-            f"a {name} can be neither copied nor pickled: both would work on one state.\n"
-            "  Make another one; or store the state by checkpoint, and restore it, where there are these methods."
+            f"a {name} can be neither copied nor pickled: both copies would work on the same state.\n"
+            "  Create another one; or store the state with checkpoint() and restore it, if it has these methods."
         )
 
 

@@ -1,4 +1,4 @@
-"""Views: the answers of a query in any of the languages, kept up to date."""
+"""Views: answers of a query, in any of the languages, that are kept up to date."""
 
 from __future__ import annotations
 
@@ -50,42 +50,42 @@ def view(
     order: Mapping[str, Sequence[str]] | None = None,
     **more: Any,
 ) -> View:
-    """Keep the answer of a query fresh while its relations change.
+    """Maintain the answer of a query while its relations change.
 
     Parameters
     ----------
     text
         A query in Datalog, SQL, EDN or as a motif, or rules.
     relations
-        The rows that relations begin with, by name. They may stand as keywords as well, where no option has the
-        relation's name. Every column of a table is data, also one called ``weight``; a `ZSet` keeps its weights. The
-        relations of a motif are ``vertices`` and ``edges``, or a graph that has both.
+        The initial rows of relations, by name. They may also be keywords, if no option has the relation's name. Every
+        column of a table is data, also a column called ``weight``; a `ZSet` keeps its weights. The relations of a motif
+        are ``vertices`` and ``edges``, or a graph that has both.
     language
-        ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default what the text begins with tells, see
+        ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default detected from the beginning of the text, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
-        Of SQL: duckdb, postgres, spark, or another one of `gpu_wcoj.query.sql.parse.DIALECTS`.
+        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.parse.DIALECTS`.
     arguments
-        Of a query in EDN: what ``:in`` names beside relations, in order.
+        Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
     schema
-        Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; those may begin
-        without rows. So may relations that a program in Datalog declares.
+        Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
+        may start without rows, like relations that a program in Datalog declares.
     outputs, keep, backend, gpu_memory, route, threads, chunk_rows, iterations, replan, analyze, strategy, order
         As for `Program`.
     more
-        Relations; and of a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
+        Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
         ``dst`` of `gpu_wcoj.finding.find`.
 
     Raises
     ------
     UsageError
-        If the text may be in two languages.
+        If the text is valid in two languages.
     UnknownRelationError
-        If a relation that the query reads is not given, or one that is given is not read.
+        If a relation that the query reads is missing, or an extra relation was passed.
     GpuWcojError
-        And whatever the parser of the language and `Program` raise.
+        Also every error of the language's parser and of `Program`.
 
     Examples
     --------
@@ -109,13 +109,13 @@ def view(
 
         for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
             if value is not None and value != ():
-                raise UsageError(f"the option '{option}' is not for motifs.\n  Leave it out.")
+                raise UsageError.unsupported(f"the option '{option}' for a motif", remedy="Leave it out.")
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
         return MotifView(Matcher(text, relations, **more, **options))
     program, rows = prepare_query(
-        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True, schema=schema,
-        outputs=outputs, keep=keep, **options,
+        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True,
+        schema=schema, outputs=outputs, keep=keep, **options,
     )  # fmt: skip
     program.load(rows)
     return View(program, ignores_case=resolved_language == "sql")
@@ -123,17 +123,17 @@ def view(
 
 @entry_point
 class View(NotCopied):
-    """The answer of a query that is kept up to date; what `view` makes.
+    """The answer of a query that is kept up to date; made by `view`.
 
     Attributes
     ----------
     program
-        What runs it.
+        The program that computes it.
     """
 
     def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
         self.program = program
-        self._ignores_case = ignores_case  # of names in calls, which no dialect folds
+        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
 
     def __repr__(self) -> str:
         return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
@@ -143,23 +143,25 @@ class View(NotCopied):
 
     @property
     def progress(self) -> TickReport:
-        """What the last tick did."""
+        """The report of the last tick."""
         return self.program.last_tick
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | Matches | dict[str, ZSet]:
-        """Take one tick's changes of relations; return the answer's change, or a dict of them if there are several.
+        """Apply one tick's changes of relations and return the change of the answer.
+
+        It is a dict by output if there are several.
 
         Parameters
         ----------
         changes
-            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where a column ``weight`` beyond
-            the relation's own holds weights, below 0 for deletions. Columns that have names go by these, rows of
-            tuples by position. They may stand as keywords as well.
+            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where an extra column ``weight``
+            holds weights, below 0 for deletions. Columns with names go by name, rows of tuples by position. They may
+            also be keywords.
 
         Raises
         ------
         GpuWcojError
-            As `Program.step`; the answer is as before.
+            Same as `Program.step`; the answer is as before.
 
         Examples
         --------
@@ -174,9 +176,11 @@ class View(NotCopied):
         return next(iter(answers.values())) if len(answers) == 1 else answers
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
-        """All rows of the answer, or a dict of them if there are several; of the relation `name` if that is given.
+        """Return all rows of the answer, or of the relation `name`.
 
-        Weights are left out of exports where all are 1.
+        It is a dict by output if there are several and `name` is None.
+
+        Exports leave the weights out if all are 1.
 
         Raises
         ------
@@ -186,7 +190,10 @@ class View(NotCopied):
         return self._read_outputs(name, lambda one: hide_unit_weights(self.program.relation(one)))
 
     def count(self, name: str | None = None) -> int | dict[str, int]:
-        """How many rows `snapshot` has, with their weights; not enumerated where that can be told otherwise."""
+        """Return the number of rows of `snapshot`, with their weights.
+
+        Rows are not enumerated if the count can be computed otherwise.
+        """
         return self._read_outputs(name, self.program.count)
 
     def explain(
@@ -197,7 +204,7 @@ class View(NotCopied):
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # as in Program.explain
     ) -> str:
-        """How the answer is maintained; see `Program.explain`."""
+        """Return the plan of the view; see `Program.explain`."""
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
     def _read_outputs(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
@@ -207,11 +214,14 @@ class View(NotCopied):
         return read(outputs[0]) if len(outputs) == 1 else {output: read(output) for output in outputs}
 
     def _relation_name(self, name: str) -> str:
-        """A relation's name as the program spells it: those of SQL may be spelled in another case, if one is meant."""
+        """Return a relation's name in the program's spelling.
+
+        Names of SQL may differ in case if one relation matches.
+        """
         return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
 
     def _change(self, name: str, rows: Any) -> tuple[str, Any]:
-        """A change with the names of columns as the relation has them, likewise."""
+        """Return a change with column names in the relation's spelling."""
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
         if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
@@ -231,13 +241,16 @@ class View(NotCopied):
 
 
 def _spelled(name: str, names: Sequence[str]) -> str:
-    """The one of the known names that this is; as it is where there is none, or several in another case."""
+    """Return the one of `names` that matches `name` without regard to case.
+
+    Without a match, or with several, it is `name` itself.
+    """
     matches = [candidate for candidate in names if candidate.casefold() == name.casefold()]
     return matches[0] if len(matches) == 1 and name not in names else name
 
 
 def names_in(rows: Any) -> list[str]:
-    """The names of columns of rows that can be read more than once; empty where there are none.
+    """Return the column names of rows that can be read more than once; empty without names.
 
     Examples
     --------
@@ -256,12 +269,12 @@ def names_in(rows: Any) -> list[str]:
 
 @entry_point
 class MotifView(View):
-    """The matches of a motif that are kept up to date.
+    """The matches of a motif, kept up to date.
 
     Attributes
     ----------
     matcher
-        What finds them.
+        The matcher of the motif.
 
     Examples
     --------
@@ -277,13 +290,13 @@ class MotifView(View):
         self.matcher = matcher
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
-        """Take one tick's changes of ``vertices`` and ``edges``; see `gpu_wcoj.finding.Matcher.apply`."""
+        """Apply one tick's changes of ``vertices`` and ``edges``; see `gpu_wcoj.finding.Matcher.apply`."""
         return self.matcher.step(merge_relations(changes, more))
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
-        """All matches; or all rows of a relation of the program."""
+        """Return all matches, or all rows of the relation `name`."""
         return self.matcher.matches() if name is None else super().snapshot(name)
 
     def count(self, name: str | None = None) -> int | dict[str, int]:
-        """How many there are; they are not listed."""
+        """Return the number of matches, without listing them."""
         return self.matcher.count() if name is None else super().count(name)

@@ -1,4 +1,4 @@
-"""Weights at the border: non-null integers of 64 bits, or an error that names the value."""
+"""Validation of weights: non-null integers of 64 bits, or an error that names the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpu_wcoj.errors import SchemaError, WeightError
 
 
 def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what: str = "the weights") -> Int64Array:
-    """The values as int64 weights, which share no memory with an array of NumPy.
+    """Return the values as int64 weights that share no memory with a NumPy array.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
         return values.codes
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise SchemaError(f"{what} have the shape {values.shape}; one dimension is allowed.")
+            raise SchemaError.mismatch(what, "have the wrong shape", values.shape, "a single dimension")
         if values.dtype == object:
             return as_weights(values.tolist(), what)
         if values.dtype.kind not in "iu":
@@ -51,7 +51,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
 
 
 def weight_name(names: Collection[str]) -> str:
-    """Return what weights are called beside columns of these names.
+    """Return the name of the weight column beside columns of these names.
 
     Examples
     --------
@@ -65,12 +65,12 @@ def weight_name(names: Collection[str]) -> str:
 
 
 def weight_among(names: Collection[str], relation_names: Collection[str] | None = None) -> str | None:
-    """Return which of a table's columns may hold weights; None if none is called so.
+    """Return the name of the column that may hold weights; None if there is none.
 
     Parameters
     ----------
     relation_names
-        The relation's names, where it has some; else the columns of rows are counted.
+        The relation's names, if it has any; else the columns of rows are counted.
 
     Examples
     --------
@@ -91,6 +91,6 @@ def weight_among(names: Collection[str], relation_names: Collection[str] | None 
 
 def _message(what: str, value: str) -> str:
     return (
-        f"{what} must be integers from -2^63 to 2^63-1, and one is {value}.\n"
-        "  Round or drop such rows before they come in; a row that is present once has the weight 1."
+        f"{what} contain an invalid value: got {value}, expected integers from -2^63 to 2^63-1.\n"
+        "  Round or drop such rows before you pass them; a row that is present once has the weight 1."
     )

@@ -294,7 +294,7 @@ def test_columns_become_the_type_that_is_asked_for():
     assert [column.type.name for column in columns] == ["int8", "large_string"]
     with pytest.raises(TypeMismatchError, match=r"column 'a': the value 300 .* is not a value of type 'int8'"):
         as_table({"a": [1, 300]}, types=[DataType("int8")])
-    with pytest.raises(TypeMismatchError, match="values of type 'int64' are not values of type 'double'"):
+    with pytest.raises(TypeMismatchError, match="has the wrong type: got 'int64', expected 'double'"):
         as_table({"a": [1]}, types=[DataType("double")])
 
 

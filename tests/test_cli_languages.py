@@ -167,7 +167,7 @@ def test_the_program_as_datalog(place, capfd):
         assert main(["explain", "again.dl", "--format", "datalog"]) == 0
         assert capfd.readouterr().out == printed.replace("// of bags: run it with bag=True, or --bag\n", "")
     message = complaint(capfd, "explain", "-e", DATALOG, "--as", "datalog", "--analyze")
-    assert "says nothing of its plan" in message
+    assert "Datalog text has no plan" in message
     message = complaint(capfd, "explain", "-e", DATALOG, "--as", "datalog", "--stats", "here")
     assert "has no statistics" in message
 
@@ -195,7 +195,7 @@ def test_errors_name_file_line_and_column(place, capfd, name, text, place_shown,
     [
         (("-e", DATALOG, "--where", "a.b > 1"), "--where, --semantics, --show, --id, --src and --dst are for motifs"),
         (("-e", DATALOG, "--language", "datalogs"), "datalogs"),
-        (("-e", MOTIF, "--language", "motif", "--checkpoint", "here"), "the state of a motif is not stored"),
+        (("-e", MOTIF, "--language", "motif", "--checkpoint", "here"), "a stored state of a motif is not supported"),
         (("-e", MOTIF, "--language", "motif", "--semantics", "any"), "any"),
         (("-e", SQL, "--language", "sql", "--dialect", "klingon"), "unknown dialect 'klingon'"),
         (("-e", "SELECT 1 FROM nodes", "--language", "sql"), "there is no relation 'nodes'"),
@@ -207,8 +207,10 @@ def test_options_that_do_not_fit(place, capfd, arguments, what):
 
 def test_tables_of_a_motif(place, capfd):
     arguments = ("run", "-e", MOTIF, "--language", "motif", "--input")
-    assert "a motif has 'edges', 'vertices', and no 'edge'" in complaint(capfd, *arguments, "edge=edges.csv")
-    assert "a motif needs edges" in complaint(capfd, *arguments, "vertices=edges.csv")
+    assert "unknown table of a motif 'edge': expected one of 'edges', 'vertices'" in complaint(
+        capfd, *arguments, "edge=edges.csv"
+    )
+    assert "a motif needs a table 'edges'" in complaint(capfd, *arguments, "vertices=edges.csv")
 
 
 def test_tables_of_sql_that_cannot_be_told(place, capfd):
@@ -220,4 +222,4 @@ def test_tables_of_sql_that_cannot_be_told(place, capfd):
     assert "cannot be read" in complaint(capfd, *arguments, "t=nothing.parquet")
     alone = complaint(capfd, "explain", "-e", "SELECT a FROM t", "--language", "sql")
     assert "there is no relation 't'" in alone
-    assert "They are those of files: give --input RELATION=PATH" in alone
+    assert "Give the file of the relation: --input RELATION=PATH" in alone

@@ -160,7 +160,7 @@ def test_variables_of_rules_name_no_columns():
 def test_two_columns_of_one_name_are_refused_also_in_a_first_table():
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     for program in (gw.Program(RULE), gw.Program(".decl edge(a: int64, b: int64)\n" + RULE)):
-        with pytest.raises(SchemaError, match="relation 'edge' has two columns 'a'.\n.*another name"):
+        with pytest.raises(SchemaError, match="column 'a' is given twice in relation 'edge'.\n.*Rename"):
             program.step({"edge": twice})
 
 

@@ -93,12 +93,12 @@ class TestIn:
         assert len(ZSet.from_cudf(Frame(ROWS.slice(0, 0)), backend=shim)) == 0
 
     def test_what_is_no_table(self, shim):
-        with pytest.raises(TypeMismatchError, match="of type 'builtins.list', which is no frame of cuDF"):
+        with pytest.raises(TypeMismatchError, match="got 'builtins.list', expected a cuDF DataFrame"):
             ZSet.from_cudf([1], backend=shim)
 
     def test_a_type_without_a_place(self, shim):
         lists = Frame(pa.table({"l": pa.array([[1]], pa.list_(pa.int64()))}))
-        with pytest.raises(UnsupportedTypeError, match="column 'l' has a type of cuDF's"):
+        with pytest.raises(UnsupportedTypeError, match="column 'l' has an unsupported cuDF type"):
             ZSet.from_cudf(lists, backend=shim)
 
     def test_weights_are_integers_without_nulls(self, shim):

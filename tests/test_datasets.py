@@ -73,10 +73,10 @@ def test_payments_hold_rings():
 @pytest.mark.parametrize(
     ("transfers", "accounts", "tick_rows", "match"),
     [
-        (6, 5, 1, "0 to 5 do"),
-        (-1, 5, 1, "-1 transfers"),
-        (10_001, 1000, 1, "0 to 10000 do"),
-        (1, 5, 0, "tick_rows is 0"),
+        (6, 5, 1, "0 to 5 for 5 accounts"),
+        (-1, 5, 1, "transfers=-1"),
+        (10_001, 1000, 1, "0 to 10000 for"),
+        (1, 5, 0, "tick_rows=0"),
     ],
 )
 def test_payments_refuse(transfers: int, accounts: int, tick_rows: int, match: str):

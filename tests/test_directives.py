@@ -174,14 +174,14 @@ def test_weights_are_written_in_bags(capfd: pytest.CaptureFixture[str], folder: 
     ("lines", "match"),
     [
         (".input edge(IO=stdin)", "IO is 'stdin'.\n  'file' is supported"),
-        (".input edge(file=x)", "has an unknown parameter 'file'.\n.*Did you mean 'filename'"),
+        (".input edge(file=x)", "'file': expected one of .*Did you mean 'filename'"),
         ('.input edge(delimiter="ab")', "delimiter cannot be 'ab'"),
         ('.input edge(delimiter="")', "delimiter cannot be ''"),
         (".input edge(headers=maybe)", "headers cannot be 'maybe'.\n  Give true or false"),
         ('.input edge(filename="")', "filename is empty"),
         ('.input edge(filename="e.parquet", headers=true)', "'headers' is for text files only"),
         ('.input edge(filename="none.csv")', "none.csv' cannot be read: No such file"),
-        ('.input edge\n.output h(filename="h.arrow")', "'h.arrow' is no text and no Parquet"),
+        ('.input edge\n.output h(filename="h.arrow")', "output 'h.arrow' is not supported"),
         ('.input edge\n.output h(filename="/dev/null/h.csv")', "/dev/null/h.csv' cannot be written"),
         (".decl edge(x: int8, y: number)\n.input edge(filename=large)", r"large', column 0, is declared as 'int8'"),
         (

@@ -86,7 +86,7 @@ class TestChanges:
 
     def test_weights_of_rows_that_are_no_integers(self):
         for weight in (1.5, None, True, "1"):
-            assert_refused({"edge": [((1, 2), weight)]}, WeightError, "must be integers")
+            assert_refused({"edge": [((1, 2), weight)]}, WeightError, "expected integers")
 
     def test_unknown_relations(self):
         with_nearest = "(?s)there is no relation 'egde'.*Did you mean 'edge'"

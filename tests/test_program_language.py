@@ -140,7 +140,7 @@ class TestInputsThatAreHeads:
 
     def test_other_heads_take_no_rows(self):
         with pytest.raises(
-            SchemaError, match=r"'p' is defined by rules(?s:.*)a head that '.input p' names is one, too"
+            SchemaError, match=r"'p' is defined by rules(?s:.*)A line '.input p' makes the head an input, too"
         ):
             gw.Program(self.TEXT).step({"p": [(1,)]})
 

@@ -90,9 +90,11 @@ class TestPrograms:
 
     def test_a_program_that_is_no_text(self):
         for wrong in (None, Path("rules.dl")):
-            with pytest.raises(UsageError, match="a program is text or Rules(?s:.*)Of a file, give the text"):
+            with pytest.raises(
+                UsageError, match="expected program text or Rules(?s:.*)To run a file, pass its contents"
+            ):
                 gw.Program(wrong)
-            with pytest.raises(UsageError, match="a query is text or Rules(?s:.*)Of a file, give the text"):
+            with pytest.raises(UsageError, match="expected query text or Rules(?s:.*)To run a file, pass its contents"):
                 gw.query(wrong)
 
     @pytest.mark.parametrize("option", ["keep", "outputs"])
@@ -188,7 +190,7 @@ class TestRelationsThatNothingNames:
     @pytest.mark.parametrize("wrong", ["link", b"link", {"link": ["int64"]}, 5])
     def test_inputs_that_are_no_list(self, wrong):
         with pytest.raises(
-            UsageError, match=r"the option 'inputs' is of type(?s:.*)expected a list of names(?s:.*)schema="
+            UsageError, match=r"the option 'inputs' has the wrong type(?s:.*)expected a list of names(?s:.*)schema="
         ):
             gw.Program(MISSPELT, inputs=wrong)
 
@@ -215,7 +217,7 @@ class TestRelationsThatNothingNames:
         program.step({})
         program.checkpoint(tmp_path)
         assert gw.Program.restore(tmp_path).step({"s": [(1,)]})["h"].to_dict() == {(1,): -1}
-        with pytest.raises(UsageError, match="the option 'inputs' is in the checkpoint"):
+        with pytest.raises(UsageError, match="the option 'inputs' is stored in the checkpoint"):
             gw.Program.restore(tmp_path, inputs=["r"])
         program.return_to(start)
         with pytest.raises(UnknownRelationError, match="'s'"):

@@ -93,7 +93,7 @@ def test_a_mark_can_be_made_and_returned_to_between_ticks_only(backend):
     program.step({"edge": [(1, 2), (2, 3)]})
     mark = program.mark()
     program.step({"edge": [(3, 4)]})
-    with pytest.raises(UsageError, match="undoing ticks is not possible now"):
+    with pytest.raises(UsageError, match="undoing ticks is not possible: the program"):
         program.step_pieces({"edge": [(4, 5)]}, lambda name, piece: program.return_to(mark))
     assert program.count("path") == 2
     program.return_to(mark)

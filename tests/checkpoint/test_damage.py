@@ -174,5 +174,5 @@ def test_folders_without_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoint, but 'thesis.txt'"):
         new_program().checkpoint(tmp_path)
     for option in ("bag", "keep", "outputs", "schema"):
-        with pytest.raises(UsageError, match=f"'{option}' is in the checkpoint"):
+        with pytest.raises(UsageError, match=f"'{option}' is stored in the checkpoint"):
             Program.restore(tmp_path, **{option: True})

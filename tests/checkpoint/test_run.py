@@ -122,7 +122,7 @@ def test_another_folder_of_output_is_refused(stream: Path, tmp_path: Path, capfd
     pq.write_table(table.slice(0, 20 * 31), short)
     run(capfd, short, place)
     said = refused(capfd, arguments(stream, place, tmp_path / "output"))
-    assert "31 ticks have been taken in without --output" in said
+    assert "31 ticks of the checkpoint ran without it" in said
 
 
 def test_a_checkpoint_of_a_program_is_none_of_a_run(

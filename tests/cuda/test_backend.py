@@ -58,7 +58,7 @@ class TestWithoutDevice:
         assert "gpu_wcoj[gpu-cuda12]" in shown
 
     def test_unknown_names_are_refused(self):
-        with pytest.raises(UsageError, match="Allowed: 'auto', 'cpu', 'cuda'"):
+        with pytest.raises(UsageError, match="expected one of 'auto', 'cpu', 'cuda'"):
             select_backend("gpu")  # type: ignore[arg-type]
 
 

@@ -27,12 +27,12 @@ def test_amounts_of_memory(amount, meant):
     "amount", [0, -5, 0.0, 1.5, -0.5, float("nan"), True, "", "lots", "200%", "0%", "-1", "1e9", None]
 )
 def test_what_is_no_amount_of_memory(amount):
-    with pytest.raises(UsageError, match="gpu_memory=.* is no amount of memory"):
+    with pytest.raises(UsageError, match="gpu_memory=.* is not allowed: expected an amount of memory"):
         part_of(10**9, amount, "gpu_memory")
 
 
 def test_more_memory_than_there_is():
-    with pytest.raises(UsageError, match=r"gpu_memory='2GB' is 2.0 GB, and there are 1.0 GB"):
+    with pytest.raises(UsageError, match=r"gpu_memory='2GB' is 2.0 GB, more than the GPU has: expected at most 1.0 GB"):
         part_of(10**9, "2GB", "gpu_memory")
 
 

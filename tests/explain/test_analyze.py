@@ -412,5 +412,5 @@ def test_rules_of_the_same_text_are_counted_once():
 def test_a_tick_is_not_shown_by_statistics_of_elsewhere(tmp_path):
     program = gw.Program("path(a, c) :- e(a, b), e(b, c).")
     program.step({"e": [(1, 2), (2, 3)]})
-    with pytest.raises(gw.errors.UsageError, match="Leave out 'statistics' or 'analyze'"):
+    with pytest.raises(gw.errors.UsageError, match="'statistics' and 'analyze' cannot be combined"):
         program.explain(statistics=tmp_path, analyze=True)

@@ -141,7 +141,9 @@ def test_a_checkpoint_is_read_and_not_written(capfd, tmp_path, graph, stream):
     other = TRIANGLE.replace("edge(a, c)", "edge(c, a)")
     assert "differs from the checkpoint" in complaint(capfd, "explain", "-e", other, "--stats", tmp_path / "state")
     both = ["--stats", tmp_path / "state", "--input", f"edge={graph}"]
-    assert "--input cannot be its first tick" in complaint(capfd, "explain", "-e", TRIANGLE, *both)
+    assert "and --input cannot be combined: the first tick is part of the stored state" in complaint(
+        capfd, "explain", "-e", TRIANGLE, *both
+    )
     alone = ["-e", TRIANGLE, "--stats", tmp_path / "state", "--analyze"]
     assert "Give --changes RELATION=PATH, for a tick behind" in complaint(capfd, "explain", *alone)
 
@@ -169,12 +171,12 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--analyze"], "--analyze explains the last tick, and there is none.\n.*Give --input"),
+        (["--analyze"], "--analyze needs a tick to explain, which is missing.\n.*Give --input"),
         (["--analyze", "--stats", "FOLDER"], "there is none.\n.*leave out --stats, and give --input"),
-        (["--stats", "nowhere"], "'nowhere' has no statistics.json and no checkpoint"),
+        (["--stats", "nowhere"], "'nowhere' needs statistics.json or a checkpoint, which is missing"),
         (["--stats", "FOLDER"], "statistics.json' cannot be read"),
         (["--stats", "FOLDER", "--input", "edge=GRAPH"], "has statistics without rows"),
-        (["--save-stats", "FOLDER"], "there are no rows, so there are no statistics"),
+        (["--save-stats", "FOLDER"], "--save-stats needs a state with rows, which is missing"),
         (["--format", "dot"], 'Choose from: "text", "json", "mermaid", "svg"'),
         (["--output", "/dev/null/x"], "'/dev/null/x' cannot be written"),
         (["--input", "egde=GRAPH"], "no relation 'egde'"),

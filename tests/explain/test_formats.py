@@ -240,7 +240,7 @@ def test_unknown_formats_and_statistics(tmp_path):
     with pytest.raises(SchemaError, match="statistics.json"):
         program.explain(statistics=tmp_path)
     for wrong in (5, b"here", ["here"]):
-        with pytest.raises(UsageError, match="statistics=.* is not allowed; the path of a folder is, or None"):
+        with pytest.raises(UsageError, match="statistics=.* is not allowed: expected the path of a folder, or None"):
             program.explain(statistics=wrong)
 
 
@@ -248,7 +248,7 @@ def test_unknown_formats_and_statistics(tmp_path):
 def test_options_that_are_true_or_false(wrong):
     program = gw.Program(text_of("path"))
     for option in ("analyze", "bounds"):
-        with pytest.raises(UsageError, match=f"{option}={wrong!r} is not allowed; it must be True or False"):
+        with pytest.raises(UsageError, match=f"{option}={wrong!r} is not allowed: expected True or False"):
             program.explain(**{option: wrong})
     with pytest.raises(UsageError, match=f"analyze={wrong!r} is not allowed"):
         program.analyze = wrong

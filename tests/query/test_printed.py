@@ -137,7 +137,7 @@ class TestExplain:
 
     @pytest.mark.parametrize("option", [{"analyze": True}, {"bounds": True}, {"statistics": "here"}])
     def test_it_says_nothing_of_a_plan(self, option):
-        with pytest.raises(UsageError, match="says nothing of its plan"):
+        with pytest.raises(UsageError, match="Datalog text has no plan"):
             gw.Program(self.TEXT).explain(format="datalog", **option)
 
 
