@@ -109,7 +109,7 @@ class TestConstantsOfATypesKind:
          (1, "date32[day]"), (1, "timestamp[us]"), ("\ud800", "date32[day]")],
     )  # fmt: skip
     def test_nothing_is_converted(self, value, kind):
-        with pytest.raises(TypeMismatchError, match="is no value of type"):
+        with pytest.raises(TypeMismatchError, match="is not a value of type"):
             encode_constant(value, DataType(kind))
 
 

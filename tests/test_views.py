@@ -212,7 +212,7 @@ class TestSql:
         assert gw.query("SELECT src FROM e", e={"src": [1, 1]}).rows() == [((1,), 2)]
 
     def test_what_is_wrong_with_tables(self):
-        with pytest.raises(SchemaError, match="relation 'e' has two columns 'a'"):
+        with pytest.raises(SchemaError, match="column 'a' is given twice in relation 'e'"):
             gw.query("SELECT a FROM e", e=pa.table([[1], [2]], names=["a", "a"]))
         with pytest.raises(SchemaError, match="types without names(?s:.*)schema={'e': {'src': 'int64'"):
             gw.view("SELECT a FROM e", schema={"e": ["int64"]})

@@ -1,9 +1,9 @@
-"""The border: columns of any Arrow producer, NumPy or plain Python to codes and back, in exactly the type that came.
+"""Conversion of columns from Arrow, NumPy or Python to codes and back, in the exact type.
 
-What a code is: integers, booleans, dates, timestamps and the unscaled digits of decimals are themselves; floats go
-through `gpu_wcoj.column.float_codes`; text and bytes are positions in a `Dictionary`. A dictionary-encoded column
-(category) is coded by its values. On the way out its dictionary holds the values in use, and its indices are wider
-than they came where more values are in use than they can count.
+Codes: integers, booleans, dates, timestamps and the unscaled digits of decimals are their own codes; floats go through
+`gpu_wcoj.column.float_codes`; text and bytes are positions in a `Dictionary`. A dictionary-encoded column (category) is
+encoded by its values. On export its dictionary holds the values in use, and its indices are wider than in the input if
+more values are in use than the index type can count.
 """
 
 from gpu_wcoj.arrow.constant import encode_constant

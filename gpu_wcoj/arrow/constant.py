@@ -14,22 +14,22 @@ from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.schema import NO_DECIMAL, DataType
 
 _FLOAT_DIGITS = 15
-"""So many digits of a decimal text are sure to come back from the float that it is read as."""
+"""Maximum decimal digits that survive a round trip through a 64-bit float."""
 
 
 def encode_constant(value: object, kind: DataType, op: str = "") -> int:
-    """The code of a literal in a column of a fixed-width type; dates and timestamps are written as text.
+    """Return the code of a literal in a fixed-width column; dates and timestamps are texts.
 
     Parameters
     ----------
     op
-        Where the literal is compared by it: then decimals and integers may be compared with numbers of more digits than
-        they have, and the code is one of which the comparison says the same.
+        The operator of a comparison with the literal, or empty. In a comparison, decimals and integers may meet numbers
+        with more digits than they have, and the code is one that gives the same result of the comparison.
 
     Raises
     ------
     TypeMismatchError
-        If the literal is no value of the type.
+        If the literal is not a value of the type.
 
     Examples
     --------
@@ -44,7 +44,11 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
         return _of_number(value, kind, op)
     literals = _LITERALS.get(kind.family)
     if literals is not None and type(value) not in literals:
-        raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}'.\n  Write one of that type.")
+        raise TypeMismatchError.with_parts(
+            f"the constant {value!r} is not a value of type '{kind.name}'",
+            got=value,
+            remedy="Write a constant of that type.",
+        )
     if kind.family == "bool":
         return int(value is True)
     try:
@@ -57,7 +61,7 @@ def encode_constant(value: object, kind: DataType, op: str = "") -> int:
     except (pa.ArrowException, OverflowError, ValueError) as error:
         if isinstance(error, TypeMismatchError):
             raise
-        raise TypeMismatchError(f"the constant {value!r} is no value of type '{kind.name}': {error}.") from None
+        raise TypeMismatchError(f"the constant {value!r} is not a value of type '{kind.name}': {error}.") from None
     return int(encode(array).codes[0])
 
 
@@ -69,61 +73,67 @@ _LITERALS: dict[str, tuple[type, ...]] = {
 
 
 def _as_float(value: object, kind: DataType) -> float:
-    """The float that a number is in a column of floats: integers exactly, and what is finite stays so.
+    """Return a number as a float of the column's type; integers exactly, finite numbers stay finite.
 
     Floats are rounded to those of 32 bits, as in any comparison of the two.
     """
-    number = float(value)  # type: ignore[arg-type]  # of an int or a float
-    if kind.family == "float32" and np.isfinite(number):
+    converted = float(value)  # type: ignore[arg-type]  # of an int or a float
+    if kind.family == "float32" and np.isfinite(converted):
         with np.errstate(over="ignore"):
-            number = float(np.float32(number))
-    if not np.isfinite(number) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
+            converted = float(np.float32(converted))
+    if not np.isfinite(converted) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
         raise TypeMismatchError(
-            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or leave it out."
+            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or remove it."
         )
-    if isinstance(value, int) and int(number) != value:
+    if isinstance(value, int) and int(converted) != value:
         raise TypeMismatchError(
             f"the constant {value} is not exactly a value of type '{kind.name}': got {value}, expected an integer that "
-            f"a float holds, such as {int(number)}.\n  Write the float that is meant: {number!r}."
+            f"a float holds, such as {int(converted)}.\n  Write the float that is meant: {converted!r}."
         )
-    return number
+    return converted
 
 
 def _of_number(value: object, kind: DataType, op: str) -> int:
-    """The code of a number beside decimals, or of a decimal beside other numbers."""
+    """Return the code of a number in a decimal column, or of a decimal in another column."""
     if kind.family in ("float32", "float64"):
-        return encode_constant(float(str(value)) + 0.0, kind)  # decimals have one zero, whatever its sign
+        return encode_constant(float(str(value)) + 0.0, kind)  # decimals have a single zero, without a sign
     if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
-        raise TypeMismatchError(f"the constant {str(value)!r} is no value of type '{kind.name}'.")
+        raise TypeMismatchError.with_parts(
+            f"the constant {str(value)!r} is not a value of type '{kind.name}'", got=value
+        )
     digits, exponent = _digits(Decimal(str(value)))
     if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
-        raise TypeMismatchError(
-            f"the constant {value!r} stands beside decimals; floats have {_FLOAT_DIGITS} digits for sure.\n"
-            f"  Write it as a decimal: {value!r}m."
+        raise TypeMismatchError.with_parts(
+            f"the constant {value!r} has too many digits for a float beside decimals",
+            got=value,
+            expected=f"at most {_FLOAT_DIGITS} digits",
+            remedy=f"Write it as a decimal: {value!r}m.",
         )
     exponent += kind.digits[1]
-    found, is_exact = digits * int(10 ** max(0, exponent)), True
+    code, is_exact = digits * int(10 ** max(0, exponent)), True
     if exponent < 0:
-        found, over = divmod(digits, int(10**-exponent))
+        code, over = divmod(digits, int(10**-exponent))
         is_exact = over == 0
         if not is_exact and op in ("<", ">="):
-            found += 1
+            code += 1
     low, high = kind.code_range
-    if is_exact and low <= found <= high:
-        return found
+    if is_exact and low <= code <= high:
+        return code
     if op in ("=", "!=") and kind.family == "decimal":
         return NO_DECIMAL
-    if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= found <= high):
-        return max(-(1 << 63), min((1 << 63) - 1, found))
+    if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= code <= high):
+        return max(-(1 << 63), min((1 << 63) - 1, code))
     what = "is not exactly a value" if not is_exact else "is outside the values"
-    raise TypeMismatchError(f"the constant {value} {what} of type '{kind.name}'.\n  Compare it by '<' or '>'.")
+    raise TypeMismatchError.with_parts(
+        f"the constant {value} {what} of type '{kind.name}'", got=value, remedy="Compare it by '<' or '>'."
+    )
 
 
 def _digits(value: Decimal) -> tuple[int, int]:
-    """The number as an integer, without zeros at its end, times a power of 10."""
+    """Return the number as an integer without trailing zeros, and a power of 10."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    number = int("".join(map(str, digits)))
-    while number and number % 10 == 0:
-        number, exponent = number // 10, exponent + 1
-    return (-number if sign else number), (exponent if number else 0)
+    integer = int("".join(map(str, digits)))
+    while integer and integer % 10 == 0:
+        integer, exponent = integer // 10, exponent + 1
+    return (-integer if sign else integer), (exponent if integer else 0)

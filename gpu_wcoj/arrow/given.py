@@ -1,4 +1,4 @@
-"""Tables as they are given, whole or as changes, in Arrow's form or as a DataFrame of Spark."""
+"""Tables as passed in, complete or as changes: Arrow tables or Spark DataFrames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpu_wcoj.weights import as_weights, weight_name
 
 
 def as_given(data: Any, what: str) -> Any:
-    """Anything that is shaped as a table as one of Arrow, or a DataFrame of Spark as it is, which is not read yet.
+    """Return a table-like object as an Arrow table; a Spark DataFrame is returned unread.
 
     Examples
     --------
@@ -29,14 +29,18 @@ def as_given(data: Any, what: str) -> Any:
     """
     if is_of_spark(data):
         if data.isStreaming:
-            raise UsageError(f"{what} are a stream.\n  Collect its batches, and pass each to apply.")
+            raise UsageError.unsupported(
+                f"a stream as {what}", remedy="Collect its batches, and pass each batch to apply()."
+            )
         return data
     arrays = columns_by_name(data, what)
     return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
 
 
 def kinds_of(data: Any) -> dict[str, str]:
-    """The columns of a table as `as_given` gives it, and the families of their types; empty where there is none.
+    """Return the columns of a table of `as_given` and their type families.
+
+    The family is empty for types that rules cannot read.
 
     Examples
     --------
@@ -44,12 +48,12 @@ def kinds_of(data: Any) -> dict[str, str]:
     {'n': 'integer', 'tags': ''}
     """
     if is_of_spark(data):
-        return {one.name: _SPARK_KINDS.get(one.dataType.typeName(), "") for one in data.schema.fields}
-    return {one.name: _kind(one.type) for one in data.schema}
+        return {column.name: _SPARK_KINDS.get(column.dataType.typeName(), "") for column in data.schema.fields}
+    return {column.name: _kind(column.type) for column in data.schema}
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """The type in which rows can be taken: views of texts and bytes are copied."""
+    """Return the type without views of texts and bytes, whose rows cannot be gathered."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -57,7 +61,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_without_views(one.type)) for one in kind])
+        return pa.struct([child.with_type(_without_views(child.type)) for child in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
     if pa.types.is_large_list(kind):
@@ -73,25 +77,25 @@ _SPARK_KINDS = {
 }  # fmt: skip
 
 
-def _kind(given: pa.DataType) -> str:
+def _kind(arrow_type: pa.DataType) -> str:
     try:
-        return type_of(given).family
+        return type_of(arrow_type).family
     except UnsupportedTypeError:
         return ""
 
 
 def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
-    """These columns of a table as `as_given` gives it; what is Spark's is collected.
+    """Return these columns of a table of `as_given`; a Spark DataFrame is collected.
 
     Raises
     ------
     ColumnError
         If a column is missing.
     """
-    known = list(kinds_of(data))
+    available = list(kinds_of(data))
     for name in columns:
-        if name not in known:
-            raise ColumnError(what.removeprefix("the "), name, known)
+        if name not in available:
+            raise ColumnError(what.removeprefix("the "), name, available)
     if is_of_spark(data):
         quoted = [f"`{name.replace('`', '``')}`" for name in columns]
         return as_given(data.select(*quoted).toArrow(), what)
@@ -99,7 +103,7 @@ def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
 
 
 def _array(values: Any, what: str) -> pa.ChunkedArray:
-    """One column in Arrow's form, as strictly as everywhere; what is only carried along may be nested as well."""
+    """Return one column in Arrow's form; columns that no rule reads may be nested."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == object:
         values = values.tolist()
     if isinstance(values, list) and (set(map(type, values)) - {type(None)}) & set(_CARRIED):
@@ -117,22 +121,22 @@ _CARRIED = (list, dict, dt.timedelta, dt.time)
 
 
 def _carried(values: list[Any], what: str) -> pa.Array:
-    """Values that no rule reads, if Arrow gives them back as they are."""
+    """Return values that no rule reads, if Arrow returns them unchanged."""
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise UnsupportedTypeError(f"{what}: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
-    for row, (value, shown) in enumerate(zip(values, array.to_pylist(), strict=True)):
-        if not _is_same(value, shown):
+    for row, (value, converted) in enumerate(zip(values, array.to_pylist(), strict=True)):
+        if not _is_same(value, converted):
             raise TypeMismatchError(
-                f"{what} mixes types: the value {value!r:.80} (row {row}) would become {shown!r:.80}.\n"
-                "  Write all values of a column, and all that stands at one place in them, as one type."
+                f"{what} mixes types: the value {value!r:.80} (row {row}) would become {converted!r:.80}.\n"
+                "  Write all values of a column, and all nested values at the same place, as one type."
             )
     return array
 
 
 def _is_same(left: Any, right: Any) -> bool:
-    """Compare two values, and the types of all that they are made of."""
+    """Compare two values, including the types of all their parts."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -143,23 +147,23 @@ def _is_same(left: Any, right: Any) -> bool:
 
 
 def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:
-    """The rows of a change and their weights, each row once; those of no weight are left out.
+    """Return the distinct rows of a change and their non-zero weights.
 
     Parameters
     ----------
     data
-        A table as `as_given` gives it, with the columns `names` and, where it has one more, weights: ``weight``, or
-        ``_weight`` where the table has a column of that name.
+        A table of `as_given` with the columns `names` and optionally weights: ``weight``, or ``_weight`` if the table
+        has a column of that name.
     columns
-        Which of them are needed.
+        The columns to return.
     """
-    given = list(kinds_of(data))
+    available = list(kinds_of(data))
     weight = weight_name(names)
-    for name in given:
+    for name in available:
         if name not in (*names, weight):
             raise ColumnError(what.removeprefix("the "), name, (*names, weight))
     rows = read_rows(data, what, columns)
-    if weight not in given:
+    if weight not in available:
         return rows, np.ones(len(rows), np.int64)
     column = encode_all(read_rows(data, what, [weight]), what, *dictionaries())[0]
     weights = as_weights(column, f"{what}: the weights")
@@ -169,8 +173,8 @@ def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[s
     _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     exact = np.zeros(len(first), object)
     np.add.at(exact, place.ravel(), weights.astype(object))
-    kept = np.flatnonzero(exact != 0)
-    return rows.take(first[kept]), as_weights(exact[kept].tolist(), f"{what}: the weights")
+    nonzero = np.flatnonzero(exact != 0)
+    return rows.take(first[nonzero]), as_weights(exact[nonzero].tolist(), f"{what}: the weights")
 
 
 def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
@@ -179,12 +183,12 @@ def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
         if rows.column(name).null_count:
             row = rows.column(name).is_null().to_pylist().index(True)
             raise SchemaError(
-                f"{what}, column '{name}': row {row} is null.\n  Leave such rows out before they come in."
+                f"{what}, column '{name}': row {row} is null.\n  Leave out such rows before you pass them."
             )
 
 
 def distinct_values(values: Any, what: str) -> pa.Table:
-    """A table of one column: values, each once, without nulls.
+    """Return a table of one column with distinct values, without nulls.
 
     Parameters
     ----------
@@ -200,6 +204,6 @@ def distinct_values(values: Any, what: str) -> pa.Table:
         if is_of_spark(table):
             table = read_rows(table, what, table.columns)
         if table.num_columns != 1:
-            raise SchemaError(f"{what} are a table of {table.num_columns} columns; one is allowed.")
+            raise SchemaError.mismatch(what, "have the wrong number of columns", table.num_columns, 1)
         array = table.column(0)
     return pa.table({"id": pc.unique(array.drop_null())})

@@ -1,4 +1,4 @@
-"""Tables that change: rows with numbers of their own."""
+"""Changing tables whose rows have stable numbers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gpu_wcoj.errors import TypeMismatchError
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows that came one after the other, in one piece.
+    """Consecutive rows of a table, in one piece.
 
     Attributes
     ----------
     rows
-        The rows, also some that are gone.
+        The rows, including some that are deleted.
     numbers
-        int64, theirs, ascending.
+        int64, their row numbers, ascending.
     is_there
-        Which of the rows are there.
+        bool, True for rows that exist, False for deleted rows.
     """
 
     rows: pa.Table
@@ -34,14 +34,14 @@ class Block:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def joined(self, other: Block) -> Block:
-        """These rows, then those of `other`, without what is gone."""
-        parts = [one.rows.filter(pa.array(one.is_there)) for one in (self, other)]
-        numbers = np.concatenate([one.numbers[one.is_there] for one in (self, other)])
+    def joined(self, next_block: Block) -> Block:
+        """Return these rows followed by those of `next_block`, without deleted rows."""
+        parts = [block.rows.filter(pa.array(block.is_there)) for block in (self, next_block)]
+        numbers = np.concatenate([block.numbers[block.is_there] for block in (self, next_block)])
         return Block(pa.concat_tables(parts).combine_chunks(), numbers, np.ones(len(numbers), bool))
 
     def without(self, numbers: Int64Array) -> Block:
-        """Without these rows; where most are gone, their memory is."""
+        """Return the block without these rows; memory is freed once most rows are deleted."""
         is_there = self.is_there.copy()
         is_there[np.searchsorted(self.numbers, numbers)] = False
         left = Block(self.rows, self.numbers, is_there)
@@ -52,16 +52,16 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Rows of a table with numbers, which they keep as long as they are there. Immutable.
+    """Rows of a table with numbers that stay the same while the rows exist. Immutable.
 
-    A change costs what it brings, and a copy of a bit a row: rows stand in blocks of growing sizes.
+    A change costs its own size plus a copy of one bit per row: rows are stored in blocks of growing sizes.
 
     Attributes
     ----------
     what
-        What to call the table in messages.
+        The name of the table in messages.
     blocks
-        The rows, in the order in which they came; one block at least.
+        The rows in order of arrival; at least one block.
     next
         The number of the next new row.
 
@@ -79,9 +79,9 @@ class Held:
 
     @staticmethod
     def of(what: str, rows: pa.Table) -> Held:
-        """The rows of a table, numbered from 0."""
-        whole = Block(_unshared(rows), np.arange(len(rows)), np.ones(len(rows), bool))
-        return Held(what, (whole,), len(rows))
+        """Return the rows of a table, numbered from 0."""
+        block = Block(_unshared(rows), np.arange(len(rows)), np.ones(len(rows), bool))
+        return Held(what, (block,), len(rows))
 
     @property
     def schema(self) -> pa.Schema:
@@ -90,132 +90,142 @@ class Held:
 
     @property
     def nothing(self) -> pa.Table:
-        """No rows."""
+        """An empty table with the same columns."""
         return self.blocks[0].rows.slice(0, 0)
 
     def plus(self, rows: pa.Table) -> tuple[Held, Int64Array]:
-        """With more rows, and their numbers.
+        """Return the table with more rows, and the numbers of these rows.
 
         Raises
         ------
         TypeMismatchError
-            If values are none of a column's type.
+            If values are not of a column's type.
         """
-        own, given = self.alike(rows)
-        numbers = np.arange(self.next, self.next + len(given))
-        if not len(given):
-            return own, numbers
-        blocks = [*own.blocks, Block(_unshared(given), numbers, np.ones(len(given), bool))]
+        table, new_rows = self.alike(rows)
+        numbers = np.arange(self.next, self.next + len(new_rows))
+        if not len(new_rows):
+            return table, numbers
+        blocks = [*table.blocks, Block(_unshared(new_rows), numbers, np.ones(len(new_rows), bool))]
         while len(blocks) > 1 and len(blocks[-2]) <= 2 * len(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] = blocks[-1].joined(last)
-        return Held(self.what, tuple(blocks), self.next + len(given)), numbers
+            last_block = blocks.pop()
+            blocks[-1] = blocks[-1].joined(last_block)
+        return Held(self.what, tuple(blocks), self.next + len(new_rows)), numbers
 
     def alike(self, rows: pa.Table) -> tuple[Held, pa.Table]:
-        """The own rows and others, in the types of the own ones; where no row has shown a type yet, in the others'.
+        """Return this table and the new rows in common types.
+
+        The types are those of this table; a column without a type yet gets the type of the new rows.
 
         Raises
         ------
         TypeMismatchError
-            If values are none of a column's type.
+            If values are not of a column's type.
         """
-        kinds, other = list(self.schema.types), rows.select(self.schema.names)
-        for at, (known, given) in enumerate(zip(self.schema.types, other.schema.types, strict=True)):
-            if known == given:
+        kinds, new_rows = list(self.schema.types), rows.select(self.schema.names)
+        for position, (column_type, new_type) in enumerate(zip(self.schema.types, new_rows.schema.types, strict=True)):
+            if column_type == new_type:
                 continue
-            if pa.types.is_null(known) or (self.next == 0 and not pa.types.is_null(given)):
-                kinds[at] = given
+            if pa.types.is_null(column_type) or (self.next == 0 and not pa.types.is_null(new_type)):
+                kinds[position] = new_type
                 continue
-            name = self.schema.names[at]
-            if not (pa.types.is_null(given) or _widen(known, given)):
-                raise TypeMismatchError(
-                    f"{self.what}, column '{name}', are of type '{given}', and have been so far of type '{known}'.\n"
-                    "  Nothing was changed. Only integers, time units and decimal scales widen; cast the column."
+            name = self.schema.names[position]
+            if not (pa.types.is_null(new_type) or _widen(column_type, new_type)):
+                raise TypeMismatchError.mismatch(
+                    f"{self.what}, column '{name}',",
+                    "have the wrong type",
+                    f"'{new_type}'",
+                    f"'{column_type}', the type of earlier rows",
+                    "Nothing was changed. Only integers, time units and decimal scales widen. Cast the column.",
                 )
             try:
-                other = other.set_column(at, name, other.column(at).cast(known))
+                new_rows = new_rows.set_column(position, name, new_rows.column(position).cast(column_type))
             except pa.ArrowException as error:
                 raise TypeMismatchError(
-                    f"{self.what}, column '{name}', have been so far of type '{known}': {str(error).rstrip('.')}.\n"
-                    "  Nothing was changed. Cast the column, or begin anew with a type that holds all values."
+                    f"{self.what}, column '{name}', do not fit type '{column_type}' of earlier rows: "
+                    f"{str(error).rstrip('.')}.\n"
+                    "  Nothing was changed. Cast the column, or start over with a type that holds all values."
                 ) from None
         if kinds == list(self.schema.types):
-            return self, other
+            return self, new_rows
         schema = pa.schema(list(zip(self.schema.names, kinds, strict=True)))
-        blocks = tuple(Block(one.rows.cast(schema), one.numbers, one.is_there) for one in self.blocks)
-        return Held(self.what, blocks, self.next), other
+        blocks = tuple(Block(block.rows.cast(schema), block.numbers, block.is_there) for block in self.blocks)
+        return Held(self.what, blocks, self.next), new_rows
 
     def minus(self, numbers: Int64Array) -> Held:
-        """Without these rows."""
-        own = self._block_of(numbers)
+        """Return the table without these rows."""
+        block_of_row = self._block_of(numbers)
         blocks = [
-            block.without(numbers[own == at]) if (own == at).any() else block for at, block in enumerate(self.blocks)
+            block.without(numbers[block_of_row == position]) if (block_of_row == position).any() else block
+            for position, block in enumerate(self.blocks)
         ]
-        return Held(self.what, (*blocks[:1], *(one for one in blocks[1:] if len(one))), self.next)
+        return Held(self.what, (*blocks[:1], *(block for block in blocks[1:] if len(block))), self.next)
 
     def are_there(self, numbers: Int64Array) -> BoolArray:
-        """Which rows of these numbers are there."""
-        found = np.zeros(len(numbers), bool)
-        own = self._block_of(numbers)
-        for at, block in enumerate(self.blocks):
-            (mine,) = np.nonzero(own == at)
-            places = np.searchsorted(block.numbers, numbers[mine])
+        """Return a mask of the row numbers that exist."""
+        is_there = np.zeros(len(numbers), bool)
+        block_of_row = self._block_of(numbers)
+        for position, block in enumerate(self.blocks):
+            (in_block,) = np.nonzero(block_of_row == position)
+            places = np.searchsorted(block.numbers, numbers[in_block])
             inside = places < len(block)
-            mine, places = mine[inside], places[inside]
-            found[mine] = (block.numbers[places] == numbers[mine]) & block.is_there[places]
-        return found
+            in_block, places = in_block[inside], places[inside]
+            is_there[in_block] = (block.numbers[places] == numbers[in_block]) & block.is_there[places]
+        return is_there
 
     def take(self, numbers: Int64Array, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these numbers, also of some that are gone."""
-        own = self._block_of(numbers)
+        """Return the rows of these numbers, also of deleted rows that are still stored."""
+        block_of_row = self._block_of(numbers)
         parts, order = [], []
-        for at, block in enumerate(self.blocks):
-            (mine,) = np.nonzero(own == at)
-            if len(mine) or (at == 0 and not len(numbers)):
+        for position, block in enumerate(self.blocks):
+            (in_block,) = np.nonzero(block_of_row == position)
+            if len(in_block) or (position == 0 and not len(numbers)):
                 chosen = block.rows if columns is None else block.rows.select(columns)
-                parts.append(chosen.take(np.searchsorted(block.numbers, numbers[mine])))
-                order.append(mine)
+                parts.append(chosen.take(np.searchsorted(block.numbers, numbers[in_block])))
+                order.append(in_block)
         if len(parts) == 1:
             return parts[0]
         return pa.concat_tables(parts).combine_chunks().take(np.argsort(np.concatenate(order), kind="stable"))
 
     def present(self) -> tuple[pa.Table, Int64Array]:
-        """All rows that are there, and their numbers."""
-        whole = self.blocks[0]
+        """Return all rows that exist, and their numbers."""
+        merged = self.blocks[0]
         for block in self.blocks[1:]:
-            whole = whole.joined(block)
-        if not bool(whole.is_there.all()):
-            whole = whole.joined(Block(self.nothing, whole.numbers[:0], whole.is_there[:0]))
-        return whole.rows, whole.numbers
+            merged = merged.joined(block)
+        if not bool(merged.is_there.all()):
+            merged = merged.joined(Block(self.nothing, merged.numbers[:0], merged.is_there[:0]))
+        return merged.rows, merged.numbers
 
-    def since(self, number: int) -> tuple[pa.Table, Int64Array]:
-        """The rows from this number on, and their numbers; also some that are gone."""
-        parts = [(block, int(np.searchsorted(block.numbers, number))) for block in self.blocks]
+    def since(self, first_number: int) -> tuple[pa.Table, Int64Array]:
+        """Return the rows from this number on, and their numbers; deleted rows included."""
+        parts = [(block, int(np.searchsorted(block.numbers, first_number))) for block in self.blocks]
         rows = pa.concat_tables([block.rows.slice(begin) for block, begin in parts])
         return rows, np.concatenate([block.numbers[begin:] for block, begin in parts])
 
     def _block_of(self, numbers: Int64Array) -> Int64Array:
-        """The block in which each of the numbers would stand."""
+        """Return the block in which each of the numbers would be stored."""
         begins = [int(block.numbers[0]) for block in self.blocks[1:]]
         return np.searchsorted(np.array(begins, np.int64), numbers, "right")
 
 
 def _unshared(rows: pa.Table) -> pa.Table:
-    """The rows in one piece, in memory of their own: a table may lie over arrays that its owner still writes to."""
-    return pa.concat_tables([rows.slice(0, 0), rows]).combine_chunks()  # which copies, as there are two chunks
+    """Return the rows in one piece of new memory.
+
+    The input may lie over arrays that its owner still writes to.
+    """
+    return pa.concat_tables([rows.slice(0, 0), rows]).combine_chunks()  # copies, as there are two chunks
 
 
-def _widen(known: pa.DataType, given: pa.DataType) -> bool:
-    """Whether values of the one type may be values of the other, as anywhere: see `gpu_wcoj.schema.DataType.family`."""
+def _widen(column_type: pa.DataType, new_type: pa.DataType) -> bool:
+    """Return True if both types are of one family; see `gpu_wcoj.schema.DataType.family`."""
     try:
-        return type_of(known).family == type_of(given).family
-    except TypeMismatchError:  # only carried along
-        return bool(known.id == given.id)
+        return type_of(column_type).family == type_of(new_type).family
+    except TypeMismatchError:  # of a column that no rule reads
+        return bool(column_type.id == new_type.id)
 
 
-def numbered(held: Held, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:
-    """Rows of these numbers, of these columns; the column `row` has the numbers."""
-    rows = held.take(numbers, [name for name in columns if name != row])
+def numbered(table: Held, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:
+    """Return rows of these numbers and columns; the column `row` contains the numbers."""
+    rows = table.take(numbers, [name for name in columns if name != row])
     if row in columns:
         rows = rows.append_column(row, pa.array(numbers)).select(list(columns))
     return rows

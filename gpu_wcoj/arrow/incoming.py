@@ -1,4 +1,4 @@
-"""One column in: an Arrow array, a NumPy array or Python values to codes."""
+"""Encoding of one column: an Arrow array, a NumPy array or Python values to codes."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ def encode(
     binary: Dictionary | None = None,
     what: str = "the column",
 ) -> Column:
-    """An Arrow array as a column of its own type, or of `kind` where that holds all of its values.
+    """Encode an Arrow array as a column of its own type, or of `kind`.
+
+    `kind` must hold all of its values.
 
     Integers of 64 bits without nulls are not copied: see `Column.unshared`.
 
     Parameters
     ----------
     string, binary
-        The dictionaries that text and bytes are added to; fresh ones if None.
+        The dictionaries that text and bytes are added to; new ones if None.
     what
-        What to call the column in messages.
+        The name of the column in messages.
 
     Raises
     ------
     UnsupportedTypeError
-        If the type, or a value of it, has no place in the engine.
+        If the type, or a value of it, is not supported.
     TypeMismatchError
         If a value is not one of `kind`.
 
@@ -76,7 +78,9 @@ def encode_numpy(
     binary: Dictionary | None = None,
     what: str = "the column",
 ) -> Column:
-    """A one-dimensional NumPy array, masked where null, as a column that shares no memory with it; see `encode`.
+    """Encode a one-dimensional NumPy array, masked where null; see `encode`.
+
+    The column shares no memory with it.
 
     Examples
     --------
@@ -96,7 +100,9 @@ def encode_values(
     binary: Dictionary | None = None,
     what: str = "the column",
 ) -> Column:
-    """Python values of one type, None where null, as a column; see `encode` and `gpu_wcoj.rows.checked_values`.
+    """Encode Python values of one type, None where null; see `encode`.
+
+    `gpu_wcoj.rows.checked_values` validates them.
 
     Examples
     --------
@@ -110,20 +116,20 @@ def encode_values(
 
 
 def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArray:
-    """One column as Arrow's: every value as it came, in its type, or an error that names it.
+    """Return one column as an Arrow array in its exact type, or raise an error that names it.
 
     Parameters
     ----------
     values
-        An array of Arrow, which is returned as it is, an array of NumPy, or a sequence of Python values. The last two
-        share no memory with what is returned.
+        An Arrow array, which is returned unchanged, a NumPy array, or a sequence of Python values. The result shares no
+        memory with the last two.
     what
-        What to call the column in messages.
+        The name of the column in messages.
 
     Raises
     ------
     TypeMismatchError, UnsupportedTypeError, SchemaError
-        If values are of several types, or a value or the array has no place in a column.
+        If values are of several types, or the type of a value or of the array is not supported.
 
     Examples
     --------
@@ -136,8 +142,8 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
         checked = checked_values(values, what)
         return as_arrow(checked, what) if isinstance(checked, np.ndarray) else _of_checked(checked, what)
     if values.ndim != 1:
-        raise SchemaError(
-            f"{what} is an array of shape {values.shape}; one dimension is allowed.\n  Pass an array per column."
+        raise SchemaError.mismatch(
+            what, "has the wrong shape", values.shape, "a single dimension", "Pass an array per column."
         )
     if values.dtype.kind in "OTSU":  # PyArrow would infer types, and end text at its first NUL
         return as_arrow(values.tolist(), what)
@@ -154,16 +160,19 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
 
 
 _ARROW_UNITS = ("D", "s", "ms", "us", "ns")
-"""Units of NumPy's times that Arrow has as well."""
+"""Units of NumPy times that Arrow supports."""
 
 
 def _check_unit(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> None:
-    """Refuse times that Arrow would take for others: PyArrow skips multiples of units, and wraps days to 32 bits."""
+    """Refuse times that Arrow would misread.
+
+    PyArrow ignores multiples of units, and wraps days to 32 bits.
+    """
     unit, multiple = np.datetime_data(times.dtype)
     if unit not in _ARROW_UNITS or multiple != 1:
         raise UnsupportedTypeError(
-            f"{what}: an array of type '{times.dtype}' is not supported; units are {', '.join(_ARROW_UNITS)}.\n"
-            "  Cast it to one of these before it comes in: values.astype('M8[s]')."
+            f"{what}: an array of type '{times.dtype}' is not supported: expected unit {', '.join(_ARROW_UNITS)}.\n"
+            "  Cast it before you pass it: values.astype('M8[s]')."
         )
     if unit == "D" and len(times):
         counts = times.view(np.int64)
@@ -174,23 +183,25 @@ def _check_unit(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> N
             row = int(beyond.argmax())
             raise UnsupportedTypeError(
                 f"{what}: the value {times[row]!r} (row {row}) is outside dates, days of 32 bits from 1970 on.\n"
-                "  Cast the array to 'M8[s]', or leave the row out, before it comes in."
+                "  Cast the array to 'M8[s]', or leave out the row, before you pass it."
             )
 
 
 def _of_checked(values: list[Any], what: str) -> pa.Array | pa.ChunkedArray:
-    """Values of one type, as `checked_values` gives them, as Arrow's."""
+    """Convert values of one type, as `checked_values` returns them, to Arrow."""
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, ValueError) as error:
         row = next((row for row, value in enumerate(values) if not _has_place(value)), None)
-        shown = "the values" if row is None else f"the value {values[row]!r:.80} (row {row})"
+        subject = "the values" if row is None else f"the value {values[row]!r:.80} (row {row})"
         if isinstance(error, UnicodeEncodeError):
             raise UnsupportedTypeError(
                 f"{what}: the text {values[row or 0]!r:.80} is not valid Unicode: {error.reason} (row {row}).\n"
                 "  Repair it, or pass it as bytes."
             ) from None
-        raise UnsupportedTypeError(f"{what}: {shown} cannot be held: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
+        raise UnsupportedTypeError(
+            f"{what}: {subject} cannot be stored: {str(error).rstrip('.')}.\n{SUPPORTED}"
+        ) from None
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         _check_zones(values, array, what)
     return array
@@ -208,7 +219,7 @@ _FIRST, _LAST = (np.datetime64(text, "us").astype(np.int64) for text in ("0001-0
 
 
 def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
-    """Refuse zones that have no name, and instants that are outside Python's years in UTC."""
+    """Refuse zones without a name, and instants outside Python's years in UTC."""
     zones = dict.fromkeys(value.tzinfo for value in values if value is not None)
     for zone in zones:
         try:
@@ -216,7 +227,7 @@ def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
         except (pa.ArrowException, LookupError, ValueError):
             row = next(row for row, value in enumerate(values) if value is not None and value.tzinfo is zone)
             raise UnsupportedTypeError(
-                f"{what}: the value {values[row]!r:.120} (row {row}) has a zone without a name that others know.\n"
+                f"{what}: the value {values[row]!r:.120} (row {row}) has a zone without a standard name.\n"
                 "  Use a zoneinfo.ZoneInfo or datetime.UTC: value.astimezone(datetime.UTC)."
             ) from None
     instants = array.cast(pa.int64()).fill_null(0).to_numpy()
@@ -225,12 +236,12 @@ def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
         row = int(beyond.argmax())
         raise UnsupportedTypeError(
             f"{what}: the value {values[row]!r:.120} (row {row}) is outside the years 1 to 9999 in UTC.\n"
-            "  Leave the zone away in the whole column, or use a later or an earlier time."
+            "  Leave the zone out in the complete column, or use a time within these years."
         )
 
 
 def as_kind(column: Column, kind: DataType | None, what: str) -> Column:
-    """The column as `Column.as_type` gives it, with `what` before the message; as it is if `kind` is None."""
+    """Return the column as `kind`, if that is not None; errors begin with `what`."""
     if kind is None:
         return column
     try:
@@ -263,7 +274,7 @@ def _all_null(
     if kind is None and size:
         raise UnsupportedTypeError(
             f"{what} holds nothing but nulls, so it has no type ('null').\n"
-            "  Give the column a type where it is made, or declare the relation's types."
+            "  Give the column a type where it is created, or declare the relation's types."
         )
     kind = kind or INT64
     valid = np.zeros(size, bool) if size else None
@@ -271,7 +282,7 @@ def _all_null(
 
 
 def _dictionary_for(kind: DataType, string: Dictionary | None, binary: Dictionary | None) -> Dictionary | None:
-    # An empty dictionary is a falsy one: `or` would replace it.
+    # An empty dictionary is falsy: `or` would replace it.
     if kind.family == "string":
         return Dictionary("string") if string is None else string
     if kind.family == "binary":
@@ -301,18 +312,21 @@ def _encode_categories(
     string: Dictionary | None,
     binary: Dictionary | None,
 ) -> Column:
-    """Codes of a dictionary-encoded array, by the values in use: its dictionary may be far longer than the array."""
-    valid = _mask(array.indices)  # of the indices: a valid one may still point at a null among the values
-    shown = array.indices.drop_null().to_numpy().astype(np.int64)
+    """Encode a dictionary-encoded array by the values in use.
+
+    Its dictionary may be much longer than the array.
+    """
+    valid = _mask(array.indices)  # of the indices: a valid index may still point at a null value
+    used_indices = array.indices.drop_null().to_numpy().astype(np.int64)
     values = _without_views(array.dictionary)
-    if len(shown) and not 0 <= int(shown.min()) <= int(shown.max()) < len(values):
+    if len(used_indices) and not 0 <= int(used_indices.min()) <= int(used_indices.max()) < len(values):
         raise UnsupportedTypeError(f"type '{array.type}': an index is outside the dictionary; the data is damaged.")
-    if len(values) <= len(shown):
+    if len(values) <= len(used_indices):
         in_use = np.zeros(len(values), bool)
-        in_use[shown] = True
-        used, places = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[shown]
+        in_use[used_indices] = True
+        used, places = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[used_indices]
     else:
-        used, places = np.unique(shown, return_inverse=True)
+        used, places = np.unique(used_indices, return_inverse=True)
     values = values if len(used) == len(values) else values.take(pa.array(used))
     coded = _encode(values, DataType(kind.value_name), string, binary)
     codes = np.zeros(len(array), np.int64)
@@ -330,7 +344,7 @@ def _without_views(array: pa.Array) -> pa.Array:
 
 
 def _fixed_width_codes(array: pa.Array, kind: DataType, valid: BoolArray | None) -> Int64Array:
-    """Codes of numbers, booleans and times; what stands in null rows is not defined."""
+    """Return codes of numbers, booleans and times; codes of null rows are undefined."""
     if kind.family == "bool":
         array = array.cast(pa.uint8())
     storage, words = storage_of(kind)
@@ -363,5 +377,5 @@ def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, va
         row = int(np.argmin(fits))
         raise UnsupportedTypeError(
             f"the value {values[row]} (row {row}) of type '{kind.name}' {why}.\n"
-            "  Cast the column to text, or repair it before it comes in."
+            "  Cast the column to text, or repair it before you pass it."
         )

@@ -1,7 +1,8 @@
-"""One column in Arrow's layout on a device, to codes and back: buffers, offsets and masks of bits, and no library.
+"""Conversion between codes and Arrow's device layout: buffers, offsets and bit masks.
 
-What differs from Arrow in the host's memory is what cuDF does otherwise: a truth value takes a byte, and a mask is
-padded to 64 bytes.
+No library is needed.
+
+Two details differ from Arrow in host memory, as in cuDF: a boolean takes a byte, and a mask is padded to 64 bytes.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
 
 MASK_PADDING = 64
-"""Bytes of which a mask has a multiple."""
+"""The size of a mask is a multiple of this number of bytes."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffers:
-    """Where the values of a column and its mask lie.
+    """The memory of a column's values and its mask.
 
     Attributes
     ----------
     size, offset
-        Rows, and how many there are before them in both buffers.
+        Number of rows, and number of rows before them in both buffers.
     data
         uint8, at least the values up to the last row.
     mask
-        uint8, a bit for each row, the lowest bit of a byte first, set where there is a value; None if there is no null.
+        uint8, a bit for each row, the lowest bit of a byte first, set for rows with a value; None without nulls.
     null_count
         Rows without a value.
     """
@@ -50,20 +51,20 @@ class Buffers:
 
 
 def n_bytes(kind: DataType, rows: int) -> int:
-    """How many bytes so many values take."""
+    """Return the number of bytes of `rows` values."""
     storage, words = storage_of(kind)
     return rows * words * storage.itemsize
 
 
 def validity(buffers: Buffers, backend: Backend) -> Any:
-    """Whether each row has a value, or None if there is no null."""
+    """Return a bool mask of the rows with a value, or None without nulls."""
     if buffers.mask is None or buffers.null_count == 0:
         return None
     return unpacked(buffers.mask, buffers.offset, buffers.size, backend.xp)
 
 
 def unpacked(bits: Any, offset: int, size: int, xp: Any) -> Any:
-    """`size` bits from number `offset` on, as bool.
+    """Return `size` bits from bit `offset` on, as bool.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def unpacked(bits: Any, offset: int, size: int, xp: Any) -> Any:
 
 
 def packed(valid: Any, xp: Any) -> Any:
-    """A mask of bits for bools; undoes `unpacked`.
+    """Return bools as a mask of bits; the inverse of `unpacked`.
 
     Examples
     --------
@@ -94,12 +95,14 @@ def packed(valid: Any, xp: Any) -> Any:
 
 
 def fixed_width(kind: DataType, buffers: Buffers, backend: Backend, what: str) -> Column:
-    """A column of numbers, truth values, dates, times or decimals; 64-bit integers without nulls are not copied.
+    """Return a column of numbers, booleans, dates, times or decimals.
+
+    64-bit integers without nulls are not copied.
 
     Raises
     ------
     UnsupportedTypeError
-        If a value has no place here: an unsigned integer of 2^63 or more, a decimal of more than 18 digits.
+        If a value is not supported: an unsigned integer of 2^63 or more, a decimal of more than 18 digits.
     """
     xp = backend.xp
     valid = validity(buffers, backend)
@@ -130,20 +133,25 @@ def _refuse_outside(fits: Any, valid: Any, what: str) -> None:
         fits = fits | ~valid
     if len(fits) and not bool(fits.all()):
         row = int(fits.argmin())
-        raise UnsupportedTypeError(f"{what} (row {row}).\n  Cast the column to text, or repair it before it comes in.")
+        raise UnsupportedTypeError(f"{what} (row {row}).\n  Cast the column to text, or repair it before you pass it.")
 
 
 def text(kind: DataType, places: Any, keys: pa.Array, valid: Any, dictionary: Dictionary, backend: Backend) -> Column:
-    """A column of text by where in `keys`, its distinct values, each row's stands; only those pass through the host."""
+    """Return a column of text from distinct values `keys` and each row's position in them.
+
+    Only `keys` pass through the host.
+    """
     codes = backend.asarray(np.concatenate([dictionary.encode(keys), np.zeros(1, np.int64)]))
-    found = codes[places.astype(np.int64)]
-    return Column(kind, found if valid is None else backend.xp.where(valid, found, 0), valid, dictionary)
+    row_codes = codes[places.astype(np.int64)]
+    return Column(kind, row_codes if valid is None else backend.xp.where(valid, row_codes, 0), valid, dictionary)
 
 
 def values_in_use(column: Column, backend: Backend) -> tuple[pa.Array, Any]:
-    """The distinct values of a column of text, on the host, and which of them each row has; undoes `text`.
+    """Return the distinct values of a text column and each row's position; inverts `text`.
 
-    Rows that are null have the place behind the last.
+    The values are on the host.
+
+    Null rows have the position behind the last value.
     """
     xp = backend.xp
     dictionary = column.dictionary
@@ -160,7 +168,7 @@ def values_in_use(column: Column, backend: Backend) -> tuple[pa.Array, Any]:
 
 
 def buffers_of(column: Column, backend: Backend) -> Buffers:
-    """A column of fixed width in its type's layout; undoes `fixed_width`."""
+    """Return a fixed-width column in its type's layout; the inverse of `fixed_width`."""
     xp, kind = backend.xp, column.type
     codes = backend.asarray(column.stored)
     storage, words = storage_of(kind)

@@ -1,4 +1,4 @@
-"""One column out: codes to an Arrow or NumPy array."""
+"""Decoding of one column: codes to an Arrow or NumPy array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_wcoj.schema import DataType
 
 
 def decode(column: Column) -> pa.Array:
-    """The column as an Arrow array of its type.
+    """Return the column as an Arrow array of its type.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def _natural(codes: Int64Array, storage: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _decode_categories(column: Column, out: pa.DictionaryType) -> pa.DictionaryArray:
-    shown = column.codes if column.valid is None else column.codes[column.valid]
-    used, places = np.unique(shown, return_inverse=True)
+    present_codes = column.codes if column.valid is None else column.codes[column.valid]
+    used, places = np.unique(present_codes, return_inverse=True)
     values = decode(Column(DataType(column.type.value_name), used, None, column.dictionary))
     bits = next(bits for bits in (8, 16, 32, 64) if bits >= out.index_type.bit_width and len(used) <= 2 ** (bits - 1))
     index_name = f"int{bits}" if pa.types.is_signed_integer(out.index_type) else f"uint{bits}"
@@ -63,14 +63,14 @@ def _decode_categories(column: Column, out: pa.DictionaryType) -> pa.DictionaryA
 
 
 def to_numpy(column: Column) -> npt.NDArray[Any]:
-    """The values as NumPy holds them; a masked array where there are nulls.
+    """Return the values as a NumPy array; a masked array if there are nulls.
 
     Text, bytes and decimals are Python objects; a timestamp with a zone is its instant in UTC.
 
     Raises
     ------
     UnsupportedTypeError
-        If a time is the one that NumPy takes for no time.
+        If a time is the value that NumPy uses for NaT.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
         plain = Column(kind, column.codes, column.valid, column.dictionary)
         values = np.empty(len(column), object)
         values[:] = decode(plain).to_pylist()
-        if column.valid is not None:  # below the mask, a value that compares with the others
+        if column.valid is not None:  # values below the mask must be comparable
             values[~column.valid] = {"string": "", "binary": b""}.get(kind.family, Decimal(0))
     elif kind.family == "bool":
         values = column.codes.astype(bool)
@@ -101,7 +101,7 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
 
 
 def to_python(column: Column) -> list[Any]:
-    """The values as Python holds them, None where null.
+    """Return the values as Python objects, None where null.
 
     Raises
     ------
@@ -126,18 +126,18 @@ def to_python(column: Column) -> list[Any]:
         column = Column(kind, column.codes // 1000, column.valid)
     try:
         return list(decode(Column(kind, column.codes, column.valid, column.dictionary)).to_pylist())
-    except (OverflowError, ValueError, LookupError):  # the last of zones
+    except (OverflowError, ValueError, LookupError):  # LookupError: an unknown zone
         raise UnsupportedTypeError(_BEYOND_PYTHON.format(kind.name)) from None
 
 
 _BEYOND_PYTHON = (
     "a column of type '{}' holds a time that Python's datetime cannot: outside the years 1 to 9999, finer than\n"
-    "  microseconds, or in a zone that is not known here. Use to_arrow() or to_numpy() instead."
+    "  microseconds, or in an unknown zone. Use to_arrow() or to_numpy() instead."
 )
 
 
 def to_text(column: Column) -> list[str]:
-    """The values as text for people: every value has one, also times that Python's datetime cannot hold.
+    """Return the values as text for people, also times that Python's datetime cannot hold.
 
     Examples
     --------
@@ -152,13 +152,13 @@ def to_text(column: Column) -> list[str]:
     else:
         try:
             texts = array.cast(pa.large_string()).to_pylist()
-        except pa.ArrowInvalid:  # a zone that is not known here: the instant in UTC
+        except pa.ArrowInvalid:  # an unknown zone: the instant in UTC
             texts = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.large_string()).to_pylist()
     return ["null" if text is None else text for text in texts]
 
 
 def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
-    """The columns as an Arrow table.
+    """Return the columns as an Arrow table.
 
     Examples
     --------
@@ -170,14 +170,16 @@ def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
 
 
 def to_pandas(table: pa.Table) -> Any:
-    """The table as a pandas frame; integers and booleans with nulls get pandas' nullable types, so none is rounded.
+    """Return the table as a pandas frame.
 
-    Structs are dictionaries of Python's values.
+    Integers and booleans with nulls get pandas' nullable types, so no value is rounded.
+
+    Structs become dictionaries of Python values.
 
     Raises
     ------
     UnsupportedTypeError
-        If pandas has no place for a value.
+        If pandas cannot hold a value.
 
     Examples
     --------
@@ -208,12 +210,12 @@ def _nullable_name(kind: pa.DataType) -> str:
 
 
 def to_polars(table: pa.Table) -> Any:
-    """The table as a Polars frame; Polars knows one decimal type, so narrower and wider ones become it.
+    """Return the table as a Polars frame; all decimals become Polars' single decimal type.
 
     Raises
     ------
     UnsupportedTypeError
-        If Polars has no place for a value.
+        If Polars cannot hold a value.
     """
     import polars as pl
 
@@ -227,7 +229,7 @@ def to_polars(table: pa.Table) -> Any:
 
 
 def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) -> Any:
-    """The table as a frame of another library, whose errors say which column it has no place for."""
+    """Export the table to another library; an error names the column that it cannot hold."""
     try:
         return export(table)
     except MemoryError:
@@ -238,10 +240,10 @@ def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) 
                 export(table.select([name]))
             except Exception as reason:
                 raise UnsupportedTypeError(
-                    f"column '{name}' has no place in {library}: got values of type '{table.schema.field(name).type}', "
-                    f"expected such as {library} holds ({str(reason).splitlines()[0].rstrip('.')}).\n  Use to_arrow()."
+                    f"column '{name}' cannot be exported to {library}: got type '{table.schema.field(name).type}', "
+                    f"expected a type of {library} ({str(reason).splitlines()[0].rstrip('.')}).\n  Use to_arrow()."
                 ) from error
         raise
 
 
-_NO_TIME = "a column of type '{}' holds the time -2^63, which is no time but NaT in {}.\n  Use to_arrow() instead."
+_NO_TIME = "a column of type '{}' holds the time -2^63, which is NaT in {}.\n  Use to_arrow() instead."

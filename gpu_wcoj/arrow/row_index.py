@@ -1,4 +1,4 @@
-"""Rows found by what they hold."""
+"""An index of rows by the values of some columns."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def dictionaries() -> tuple[Dictionary, Dictionary]:
-    """Fresh ones, of texts and of bytes."""
+    """Return new dictionaries of texts and of bytes."""
     return Dictionary("string"), Dictionary("binary")
 
 
 def encode_all(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary) -> list[Any]:
-    """The table's columns as codes."""
+    """Return the table's columns as codes."""
     return as_table(rows, what, string=string, binary=binary)[1]
 
 
 def key_matrix(
     rows: pa.Table, what: str, string: Dictionary, binary: Dictionary, joined: Collection[str] = ()
 ) -> Int64Array:
-    """What rows hold, as integers: a column per row, equal where rows are. Nulls are equal to nulls.
+    """Return rows as columns of integers that are equal for equal rows; nulls are equal.
 
-    Zeros are told apart by their sign, but in the columns that are `joined`, where -0.0 equals 0.0.
+    -0.0 and 0.0 differ, except in the columns `joined`, where they are equal.
     """
     lines: list[Any] = []
     for name in rows.column_names:
@@ -44,7 +44,7 @@ def key_matrix(
             continue
         try:
             (code,) = encode_all(rows.select([name]), what, string, binary)
-        except UnsupportedTypeError:  # lists and the like are told apart by how they are written
+        except UnsupportedTypeError:  # lists and the like are compared by their repr
             texts = [None if value is None else repr(value) for value in column.to_pylist()]
             (code,) = encode_all(pa.table({name: pa.array(texts, pa.string())}), what, string, binary)
         codes = code.codes
@@ -55,10 +55,10 @@ def key_matrix(
 
 
 class RowIndex:
-    """Finds rows by what some of their columns hold.
+    """Finds rows by the values of some of their columns.
 
-    Hashes are sorted once; those of later rows stand beside until they are many. What is found is compared, and has to
-    be there: rows that are gone do no harm.
+    Hashes are sorted once; hashes of later rows are kept separately until there are many. Candidates are compared in
+    full and must exist: deleted rows in the index do no harm.
     """
 
     def __init__(self, columns: Sequence[str], what: str, joined: Collection[str] = ()) -> None:
@@ -72,47 +72,47 @@ class RowIndex:
         self._n_recent = 0
         self._next = 0
 
-    def catch_up(self, held: Held) -> None:
-        """Take in the rows that have come since; of a change that may be undone, none."""
-        if self._next < held.next:
-            self._add(*held.since(self._next))
-            self._next = held.next
+    def catch_up(self, table: Held) -> None:
+        """Add the rows that are new since the last call; not rows of a change that may be undone."""
+        if self._next < table.next:
+            self._add(*table.since(self._next))
+            self._next = table.next
 
     def _add(self, rows: pa.Table, numbers: Int64Array) -> None:
-        """Take in rows."""
+        """Add rows."""
         hashes = self._hashed(self._keys(rows))
         if self._n_recent + len(rows) > max(1024, len(self._hashes) // 4):
-            recent = [(one, number) for one, found in self._recent.items() for number in found]
-            more = np.array([one for one, _ in recent], np.uint64)
-            own = np.array([number for _, number in recent], np.int64)
+            recent = [(value, row_number) for value, row_numbers in self._recent.items() for row_number in row_numbers]
+            more = np.array([hash_value for hash_value, _ in recent], np.uint64)
+            recent_numbers = np.array([row_number for _, row_number in recent], np.int64)
             every = np.concatenate([self._hashes, more, hashes])
             order = np.argsort(every, kind="stable")
-            self._hashes, self._numbers = every[order], np.concatenate([self._numbers, own, numbers])[order]
+            self._hashes, self._numbers = every[order], np.concatenate([self._numbers, recent_numbers, numbers])[order]
             self._recent, self._n_recent = {}, 0
             return
-        for one, number in zip(hashes.tolist(), numbers.tolist(), strict=True):
-            self._recent.setdefault(one, []).append(number)
+        for new_hash, new_number in zip(hashes.tolist(), numbers.tolist(), strict=True):
+            self._recent.setdefault(new_hash, []).append(new_number)
         self._n_recent += len(rows)
 
-    def find(self, held: Held, rows: pa.Table, wanted: Sequence[int]) -> list[list[int]]:
-        """Per row, the numbers of up to `wanted` rows of `held` that hold the same in the index' columns."""
+    def find(self, table: Held, rows: pa.Table, limits: Sequence[int]) -> list[list[int]]:
+        """Return per row the numbers of rows of `table` with equal values, at most `limits`."""
         keys = self._keys(rows)
         hashes = self._hashed(keys)
         begins = np.searchsorted(self._hashes, hashes, "left")
         ends = np.searchsorted(self._hashes, hashes, "right")
         candidates: list[tuple[int, int]] = []
-        for at, one in enumerate(hashes.tolist()):
-            own = [*self._numbers[begins[at] : ends[at]].tolist(), *self._recent.get(one, ())]
-            candidates += [(at, number) for number in own]
-        numbers = np.array([number for _, number in candidates], np.int64)
-        (alive,) = np.nonzero(held.are_there(numbers))
-        found: list[list[int]] = [[] for _ in range(len(rows))]
-        own_keys = self._keys(held.take(numbers[alive]))
+        for row, hash_value in enumerate(hashes.tolist()):
+            row_numbers = [*self._numbers[begins[row] : ends[row]].tolist(), *self._recent.get(hash_value, ())]
+            candidates += [(row, row_number) for row_number in row_numbers]
+        numbers = np.array([row_number for _, row_number in candidates], np.int64)
+        (alive,) = np.nonzero(table.are_there(numbers))
+        matches: list[list[int]] = [[] for _ in range(len(rows))]
+        candidate_keys = self._keys(table.take(numbers[alive]))
         for column, place in enumerate(alive.tolist()):
-            at, number = candidates[place]
-            if len(found[at]) < wanted[at] and bool((own_keys[:, column] == keys[:, at]).all()):
-                found[at].append(number)
-        return found
+            row, row_number = candidates[place]
+            if len(matches[row]) < limits[row] and bool((candidate_keys[:, column] == keys[:, row]).all()):
+                matches[row].append(row_number)
+        return matches
 
     def _keys(self, rows: pa.Table) -> Int64Array:
         return key_matrix(rows.select(self.columns), self.what, *self.dictionaries, self.joined)

@@ -1,4 +1,4 @@
-"""Types by name: Arrow's to ours and back, and how values of fixed width lie in memory."""
+"""Types by name: Arrow's to the engine's and back, and the memory layout of values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 SUPPORTED = (
     "  Supported are integers, bool, float32, float64, dates, timestamps, text, binary, decimals of up to 18 digits,\n"
-    "  and unordered dictionaries of these. Cast the column before it comes in."
+    "  and unordered dictionaries of these. Cast the column before you pass it."
 )
 
 
 @lru_cache(maxsize=1024)
 def type_of(kind: pa.DataType) -> DataType:
-    """The type of columns of this Arrow type.
+    """Return the engine's type for an Arrow type.
 
     Raises
     ------
@@ -41,17 +41,17 @@ def type_of(kind: pa.DataType) -> DataType:
     >>> type_of(pa.timestamp("us", tz="UTC"))
     DataType(name='timestamp[us, tz=UTC]')
     """
-    found = DataType(str(kind))
+    data_type = DataType(str(kind))
     try:
-        _ = found.family
+        _ = data_type.family
     except TypeMismatchError:
         raise UnsupportedTypeError(f"type '{kind}' is not supported.\n{SUPPORTED}") from None
-    return found
+    return data_type
 
 
 @lru_cache(maxsize=1024)
 def to_pyarrow(kind: DataType) -> pa.DataType:
-    """The Arrow type of that name.
+    """Return the Arrow type of that name.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def to_pyarrow(kind: DataType) -> pa.DataType:
 
 
 def table_without_rows(columns: Mapping[str, str | None]) -> pa.Table:
-    """A table of columns of these types; of Arrow's ``null`` where the type is None, not known.
+    """Return an empty table of these types; type None becomes Arrow's ``null``.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def table_without_rows(columns: Mapping[str, str | None]) -> pa.Table:
 
 
 def storage_of(kind: DataType) -> tuple[np.dtype[Any], int]:
-    """How values of fixed width lie in memory: the type of a word, and the words per value."""
+    """Return the dtype of a word and the words per value of a fixed-width type."""
     name, family = kind.value_name, kind.family
     if family == "decimal":
         bits = int(name.removeprefix("decimal").partition("(")[0])

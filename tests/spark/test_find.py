@@ -90,5 +90,5 @@ def test_what_frames_of_spark_do_not_do(spark: SparkSession, graph: Graph):
     with pytest.raises(ColumnError, match="relation 'edges' has no column 'kind'"):
         gw.find("(a)-[e]->(b)", graph, columns=["e.kind"])
     stream = spark.readStream.format("rate").load().selectExpr("value AS src", "value AS dst")
-    with pytest.raises(UsageError, match="the edges are a stream"):
+    with pytest.raises(UsageError, match="a stream as the edges is not supported"):
         gw.find("(a)-[e]->(b)", edges=stream)
