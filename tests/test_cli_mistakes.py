@@ -51,7 +51,7 @@ def test_a_pipe_is_named_once(capfd: pytest.CaptureFixture[str], tmp_path: Path)
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?tick=0"], "--input is one tick"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?columns=0"], "relation 'edge' has 2 columns"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH?weight=0"], "relation 'edge' has 2 columns"),
-        (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows is 0"),
+        (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows=0 is not allowed"),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--tick-rows", "5"], "--input is one tick"),
         (["run", "-e", TRIANGLE, "--changes", "edge=GRAPH", "--tick-rows", "x"], '"x" into int'),
         (["run", "-e", TRIANGLE, "--input", "edge=GRAPH", "--backend", "gpu"], 'Choose from: "auto", "cpu", "cuda"'),

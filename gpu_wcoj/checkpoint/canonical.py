@@ -1,4 +1,4 @@
-"""JSON in one spelling, sealed by a checksum: whatever is changed in it, even a space, is noticed."""
+"""Canonical JSON with a checksum, which detects every change, even of a space."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _SEAL = "sha256"
 
 
 def checksum(data: bytes) -> str:
-    """SHA-256, in hexadecimal digits."""
+    """Return SHA-256 in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sealed(content: Mapping[str, Any]) -> bytes:
-    """The content as JSON: keys in order, no blanks, ASCII only; its checksum as the first key.
+    """Return sorted ASCII JSON without blanks; the first key is its checksum.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def sealed(content: Mapping[str, Any]) -> bytes:
 
 
 def opened(data: bytes, path: object) -> dict[str, Any]:
-    """The content of a sealed file.
+    """Return the content of a sealed file.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def opened(data: bytes, path: object) -> dict[str, Any]:
     try:
         content = json.loads(data.decode("ascii"), parse_constant=_refuse)
         if not isinstance(content, dict):
-            raise ValueError("it is no object")
+            raise ValueError("expected a JSON object")
         content.pop(_SEAL)
         intact = sealed(content) == data
     except (ValueError, KeyError, RecursionError):

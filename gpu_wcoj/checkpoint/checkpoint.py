@@ -1,4 +1,4 @@
-"""A checkpoint: one folder, one writer, one manifest for each version of a program's state."""
+"""A checkpoint: a folder with one writer and a manifest for each version of a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Self
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.folder import Folder
 from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained
-from gpu_wcoj.checkpoint.merging import MOST_RUNS
+from gpu_wcoj.checkpoint.merging import MAX_RUNS
 from gpu_wcoj.checkpoint.reading import LEASE, folder_at, holder
 from gpu_wcoj.checkpoint.stored import load, mark_stored, store
 from gpu_wcoj.checkpoint.versions import Versions
@@ -25,7 +25,7 @@ from gpu_wcoj.subject import Kept, Subject
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """How a checkpoint is written.
+    """Options for writing a checkpoint.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class CheckpointOptions:
         Open it also while another process that is alive has it open. That one stops at its next commit.
     """
 
-    most_runs: int = MOST_RUNS
+    most_runs: int = MAX_RUNS
     layout: str = "one"
     takeover: bool = False
 
@@ -48,7 +48,7 @@ _DEFAULTS = CheckpointOptions()
 @dataclass(eq=False)
 @entry_point
 class Checkpoint:
-    """A folder that holds a program's state after its last committed batch. Use `open`.
+    """A folder with a program's state after its last committed batch; made by `open`.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Checkpoint:
         owner: str | None = None,
         options: CheckpointOptions = _DEFAULTS,
     ) -> Checkpoint:
-        """Open a folder for writing; it is made if it is not there.
+        """Open a folder for writing; it is created if it is missing.
 
         The program's state is not touched: `restore` loads it, and `commit` refuses one that comes from elsewhere.
 
@@ -94,10 +94,10 @@ class Checkpoint:
         CheckpointError
             If another process has it open, or the folder holds something else.
         UsageError
-            If the path is no path of a file system.
+            If the path is not a path of a file system.
         """
         if options.most_runs < 2:
-            raise UsageError(f"most_runs={options.most_runs!r} is not allowed; it must be at least 2.")
+            raise UsageError.invalid_value("most_runs", options.most_runs, "an integer from 2 on")
         folder = WatchedFolder(folder_at(path))
         folder.prepare()
         is_locked = folder.lock(LEASE)
@@ -125,17 +125,17 @@ class Checkpoint:
 
     @property
     def manifests(self) -> list[Manifest]:
-        """Those that are kept, the newest last; of each of the last two versions one."""
+        """The stored manifests, the newest last: one of each of the last two versions."""
         return self.versions.manifests
 
     @property
     def folder(self) -> WatchedFolder:
-        """Where they are."""
+        """The folder of the manifests."""
         return self.versions.folder
 
     @property
     def owner(self) -> str:
-        """Who has opened it."""
+        """The name of the process that opened it."""
         return self.versions.owner
 
     @property
@@ -145,11 +145,13 @@ class Checkpoint:
 
     @property
     def fence(self) -> int:
-        """How often the checkpoint has been opened for writing, this time included."""
+        """The number of openings for writing so far, including this one."""
         return self.versions.newest.fence
 
     def restore(self, program: Kept) -> None:
-        """Load the state after the last batch into a program that has not ticked yet; nothing before the first batch.
+        """Load the state after the last batch into a program that has not ticked yet.
+
+        Before the first batch there is nothing to load.
 
         The program then is the one whose state is committed.
 
@@ -168,7 +170,7 @@ class Checkpoint:
         self.subject = program.subject
 
     def has(self, batch: int, *, query: str = "", rows: int = 0, digest: str = "") -> bool:
-        """Whether a batch has been committed: then it must not be taken in again. False if it is the next one.
+        """Return True if a batch has been committed and must not run again; False for the next one.
 
         Raises
         ------
@@ -187,7 +189,7 @@ class Checkpoint:
         outputs: Sequence[OutputFile] = (),
         extra: Mapping[str, Any] | None = None,
     ) -> Manifest:
-        """Store the program's state as that after a batch; whatever happens, afterwards it is stored whole or not.
+        """Store the program's state after a batch, atomically.
 
         What is written follows what has changed since the last commit. A batch that is committed already is not
         committed again, if it is the same to its digest.
@@ -257,7 +259,7 @@ class Checkpoint:
         return manifest
 
     def close(self) -> None:
-        """Let others open it. What is committed stays; closing twice is no error."""
+        """Let others open it. Commits stay; it may be closed twice."""
         if self._is_open:
             self._is_open = False
             self.folder.unlock()
@@ -270,8 +272,6 @@ class Checkpoint:
     ) -> None:
         self.close()
 
-    # How.
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise CheckpointError("this checkpoint is closed.\n  Open it again.")
@@ -279,12 +279,12 @@ class Checkpoint:
 
 
 def _checked(batch: Batch) -> Batch:
-    allowed: dict[str, tuple[type, str]] = {"batch": (int, "a whole number"), "rows": (int, "a whole number")}
+    allowed: dict[str, tuple[type, str]] = {"batch": (int, "an integer"), "rows": (int, "an integer")}
     allowed |= {"query": (str, "a text"), "digest": (str, "a text")}
     for name, value in vars(batch).items():
         kind, words = allowed[name]
         if type(value) is not kind:
-            raise UsageError(f"{name}={value!r} is not allowed; it must be {words}.")
+            raise UsageError.invalid_value(name, value, words)
     if batch.batch < -1 or batch.rows < 0:
         raise UsageError(f"{batch} is not allowed: ids begin at -1, and numbers of rows at 0.")
     return batch

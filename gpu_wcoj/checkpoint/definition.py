@@ -1,4 +1,4 @@
-"""The definition of a program as a checkpoint stores it: what must be the same for its state to mean the same."""
+"""The definition of a program in a checkpoint: the parts that give its state a meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpu_wcoj.subject import Subject
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """What defines a program, and how its state is laid out.
+    """The definition of a program and the layout of its state.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Definition:
 
     @classmethod
     def of(cls, subject: Subject, layout: str = "one") -> Definition:
-        """The definition of a program."""
+        """Return the definition of a program."""
         rules = subject.lowering.rules
         parts = {
             "program": str(replace(rules, directives=())),  # which files are read is no part of what they mean
@@ -43,15 +43,15 @@ class Definition:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Definition:
-        """The definition that `to_json` gave."""
+        """Return the definition in the result of `to_json`."""
         return cls(str(content["text"]), dict(content["parts"]))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values for JSON."""
         return {"text": self.text, "parts": dict(self.parts)}
 
     def options(self) -> dict[str, Any]:
-        """What to make the program with, beside its text."""
+        """Return the options to create the program with, in addition to its text."""
         schema = {
             name: dict(map(tuple, columns)) if columns and isinstance(columns[0], list) else columns
             for name, columns in self.parts["schema"].items()
@@ -63,18 +63,18 @@ class Definition:
             "schema": schema,
         }
 
-    def check(self, given: Definition, path: object) -> None:
+    def check(self, current: Definition, path: object) -> None:
         """Raise `CheckpointMismatchError` for the first part that differs."""
-        for what in dict.fromkeys([*given.parts, *self.parts]):
-            stored, other = self.parts.get(what), given.parts.get(what)
-            if stored != other:
-                raise CheckpointMismatchError(path, what, _shown(stored), _shown(other))
+        for what in dict.fromkeys([*current.parts, *self.parts]):
+            stored, current_part = self.parts.get(what), current.parts.get(what)
+            if stored != current_part:
+                raise CheckpointMismatchError(path, what, _format_part(stored), _format_part(current_part))
 
 
 def _plain(columns: Any) -> list[Any]:
     return [list(column) if isinstance(column, tuple) else str(column) for column in columns]
 
 
-def _shown(part: Any) -> str:
+def _format_part(part: Any) -> str:
     text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
     return text if len(text) < 2000 else f"{text[:2000]}..."

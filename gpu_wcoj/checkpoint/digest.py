@@ -1,4 +1,4 @@
-"""A checksum of rows as they come in: the same for the same tables, however they are cut into chunks and buffers."""
+"""A checksum of incoming rows that is independent of chunks and buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 
 def rows_digest(tables: Mapping[str, pa.Table]) -> str:
-    """SHA-256 of names, types, nulls and values, in order; 32 hexadecimal digits of it.
+    """Return 32 hexadecimal digits of SHA-256 over names, types, nulls and values, in order.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def rows_digest(tables: Mapping[str, pa.Table]) -> str:
 
 
 def _pieces(column: pa.Array) -> Iterable[bytes | memoryview]:
-    """What tells a column from others, as bytes: where it has values, then those."""
+    """Yield the content of a column as bytes: its validity mask, then its values."""
     if isinstance(column, pa.ChunkedArray):  # what combine_chunks gives of a column without chunks
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     kind = column.type

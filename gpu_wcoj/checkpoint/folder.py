@@ -1,4 +1,4 @@
-"""One folder of files, through which every operation of a checkpoint on the disk goes.
+"""The folder of a checkpoint; every disk operation goes through it.
 
 Tests put other folders in its place: one that fails or kills at the n-th operation, and one in memory that loses what
 was not forced to the disk.
@@ -22,6 +22,7 @@ from gpu_wcoj.errors import CheckpointError
 _CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _RENAME_NOREPLACE = 1
+"""Flag of the system call renameat2."""
 
 
 class NewFile(Protocol):
@@ -32,11 +33,11 @@ class NewFile(Protocol):
         ...
 
     def sync(self) -> None:
-        """Force what was written to the disk. After an error nothing is known of the file; it is not tried again."""
+        """Force the data to the disk. After an error the file's content is unknown; do not retry."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         ...
 
 
@@ -44,19 +45,19 @@ class Folder(Protocol):
     """Files in one folder, by plain names."""
 
     def prepare(self) -> None:
-        """Make the folder, and force the names of what was made to the disk."""
+        """Create the folder, and force the new names to the disk."""
         ...
 
     def create(self, name: str) -> NewFile:
-        """A new file. `FileExistsError` if the name is taken."""
+        """Create a file. `FileExistsError` if the name is taken."""
         ...
 
     def publish(self, temporary: str, name: str) -> None:
-        """Give a file a second name, all at once. `FileExistsError` if that name is taken: nothing is replaced."""
+        """Give a file a second name atomically. `FileExistsError` if it is taken."""
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file; a missing file is accepted."""
         ...
 
     def sync(self) -> None:
@@ -64,32 +65,32 @@ class Folder(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """What is in the folder, sorted; nothing if it is not there."""
+        """Return the names in the folder, sorted; none if the folder is missing."""
         ...
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         ...
 
     def lock(self, name: str) -> bool:
-        """Take a file for this process until `unlock` or its end; False if another one has it. Made if need be."""
+        """Lock a file, created if missing, until `unlock` or the process ends; False if locked."""
         ...
 
     def note(self, data: bytes) -> None:
-        """Replace the content of the file that is locked; a hint, which may be lost or torn."""
+        """Replace the content of the locked file; a hint that may be lost or torn."""
         ...
 
     def unlock(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         ...
 
     def shown(self, name: str) -> str:
-        """The name of a file as messages show it."""
+        """Return the name of a file for messages."""
         ...
 
 
 def write_whole(file: NewFile, data: bytes) -> None:
-    """Write all that a new file is to hold, force it to the disk, and let go of the file."""
+    """Write the complete content of a new file, force it to the disk, and close the file."""
     try:
         file.write(data)
         file.sync()
@@ -103,9 +104,9 @@ class _OsFile:
 
     def write(self, data: bytes) -> None:
         """See `NewFile.write`."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._handle, rest) :]
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[os.write(self._handle, remaining) :]
 
     def sync(self) -> None:
         """See `NewFile.sync`."""
@@ -153,7 +154,7 @@ class OsFolder:
             return _OsFile(os.open(name, _CREATE, 0o600, dir_fd=folder))
 
     def publish(self, temporary: str, name: str) -> None:
-        """See `Folder.publish`; where the file system has no links, by a rename that does not replace."""
+        """See `Folder.publish`; without hard links it uses a rename that does not replace."""
         with _opened(self.path) as folder:
             try:
                 os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -190,7 +191,7 @@ class OsFolder:
             return file.read()
 
     def lock(self, name: str) -> bool:
-        """See `Folder.lock`. The system gives the lock back when the process ends, however it ends."""
+        """See `Folder.lock`. The system releases the lock when the process ends."""
         flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         with _opened(self.path) as folder:
             handle = os.open(name, flags, 0o600, dir_fd=folder)
@@ -246,5 +247,5 @@ def _rename_without_replacing(folder: int, source: str, target: str) -> None:
     if not hasattr(library, "renameat2"):
         raise OSError(errno.ENOTSUP, "this file system has neither links nor a rename that does not replace", target)
     if library.renameat2(folder, os.fsencode(source), folder, os.fsencode(target), _RENAME_NOREPLACE) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), target)  # of EEXIST it is a FileExistsError
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number), target)  # of EEXIST it is a FileExistsError

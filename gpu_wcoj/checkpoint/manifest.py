@@ -1,4 +1,4 @@
-"""Manifests: one small sealed file for each version of a checkpoint, created only if its number is free."""
+"""Manifests: one small sealed file per version, created only if its number is free."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpu_wcoj.checkpoint.stored import StoredState
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, CheckpointError
 
 FORMAT = 1
-"""Of manifests and of the files that they name; another one is not read."""
+"""Format version of manifests and of the files that they name. Files with another version are rejected."""
 
 REMEMBERED = 16
-"""So many of the last batches can be told apart one by one."""
+"""Number of last batches that a manifest lists one by one."""
 
 _NAME = re.compile(r"manifest-(\d{12})\.json")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What was taken in as one batch.
+    """The identity of a committed batch.
 
     Attributes
     ----------
@@ -108,15 +108,15 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the file."""
         return manifest_name(self.number)
 
     @property
     def version_name(self) -> str:
-        """Of the state, in all the world."""
+        """The globally unique name of the state."""
         runs = [] if self.state is None else sorted(run.sha256 for run in self.state.runs)
-        held = checksum("".join((self.chain, *runs)).encode())  # copies of a checkpoint may go on apart
-        return f"{self.checkpoint}-{self.version}-{held[:16]}"
+        content = checksum("".join((self.chain, *runs)).encode())  # copies of a checkpoint may go on apart
+        return f"{self.checkpoint}-{self.version}-{content[:16]}"
 
     @property
     def last(self) -> Batch | None:
@@ -156,7 +156,7 @@ class Manifest:
 
     @cached_property
     def data(self) -> bytes:
-        """The file, as it is written or was read, whatever becomes of `extra` afterwards."""
+        """The bytes of the file as written or read, independent of later changes of `extra`."""
         return sealed(
             {
                 "format": FORMAT,
@@ -177,7 +177,7 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: object) -> Manifest:
-        """The manifest whose file this is; see `opened` for what is raised."""
+        """Return the manifest in the bytes of a file; raises the errors of `opened`."""
         content = opened(data, path)
         if content.pop("format", None) != FORMAT:
             raise CheckpointError(f"checkpoint file '{path}' is not of format {FORMAT}, the one that is known here.")
@@ -197,55 +197,55 @@ class Manifest:
             raise CheckpointDamagedError(path, "has not the parts of a manifest") from None
 
     def has(self, batch: Batch, path: object) -> bool:
-        """Whether a batch is in this version; False if it is the next one.
+        """Return True if a batch is in this version; False if it is the next one.
 
         Raises
         ------
         BatchMismatchError
             If it is neither: another batch of the same id, or not the one after the last.
         """
-        last = self.last
-        if last is None:
+        last_batch = self.last
+        if last_batch is None:
             return False
-        if batch.batch <= last.batch:
-            for known in self.batches:
-                if known.batch == batch.batch:
-                    if known == batch:
+        if batch.batch <= last_batch.batch:
+            for committed in self.batches:
+                if committed.batch == batch.batch:
+                    if committed == batch:
                         return True
                     raise BatchMismatchError(
-                        f"the checkpoint '{path}' holds {known};\n  what was given is {batch}.\n"
+                        f"the checkpoint '{path}' holds {committed};\n  what was given is {batch}.\n"
                         "  This is another source, or one that has changed: it cannot go on from this checkpoint."
                     )
             raise BatchMismatchError(
                 f"{batch} is older than the batches that the checkpoint '{path}' can tell apart, "
-                f"{self.batches[0].batch} to {last.batch}.\n  The source has been started anew, or is another one."
+                f"{self.batches[0].batch} to {last_batch.batch}.\n  The source was restarted, or is another one."
             )
-        if last.query and batch.query != last.query:
+        if last_batch.query and batch.query != last_batch.query:
             raise BatchMismatchError(
-                f"the last batch of the checkpoint '{path}' is {last};\n  what was given is {batch}.\n"
+                f"the last batch of the checkpoint '{path}' is {last_batch};\n  what was given is {batch}.\n"
                 "  Batches of another query do not follow it: begin a new checkpoint."
             )
-        if batch.batch != last.batch + 1:
+        if batch.batch != last_batch.batch + 1:
             raise BatchMismatchError(
-                f"the last batch of the checkpoint '{path}' is {last.batch}, and what was given is {batch}.\n"
-                f"  The next one must be {last.batch + 1}: batches in between have been lost."
+                f"the last batch of the checkpoint '{path}' is {last_batch.batch}, and what was given is {batch}.\n"
+                f"  The next one must be {last_batch.batch + 1}: batches in between have been lost."
             )
         return False
 
 
-def manifest_name(number: int) -> str:
-    """Name of the file of a manifest."""
-    return f"manifest-{number:012}.json"
+def manifest_name(manifest_number: int) -> str:
+    """Return the file name of a manifest."""
+    return f"manifest-{manifest_number:012}.json"
 
 
 def number_of(name: str) -> int | None:
-    """The number of a manifest by its name; None for other files."""
+    """Return the number in the name of a manifest; None for other files."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def chained(chain: str, batch: Batch) -> str:
-    """The checksum over all batches when one more is added: of the one before and the batch.
+    """Return the checksum over all batches after one more batch.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def chained(chain: str, batch: Batch) -> str:
 
 
 def read_file(folder: Folder, name: str) -> bytes:
-    """The content of a file that must be there."""
+    """Return the content of a file that must exist."""
     try:
         return folder.read(name)
     except FileNotFoundError:
@@ -264,27 +264,27 @@ def read_file(folder: Folder, name: str) -> bytes:
 
 
 def read_manifests(folder: Folder, names: Sequence[str]) -> list[Manifest]:
-    """All manifests among these files, the newest last.
+    """Return all manifests among these files, the newest last.
 
     Raises
     ------
     CheckpointDamagedError
         If one of them is not what was written, or what the newest one names is not there.
     """
-    numbers = sorted(number for number in map(number_of, names) if number is not None)
+    numbers = sorted(manifest_number for manifest_number in map(number_of, names) if manifest_number is not None)
     manifests: list[Manifest] = []
     seals: dict[int, str] = {}
     for number in numbers:
         name = manifest_name(number)
-        shown = folder.shown(name)
+        path = folder.shown(name)
         data = read_file(folder, name)
-        manifest = Manifest.from_bytes(data, shown)
+        manifest = Manifest.from_bytes(data, path)
         if manifest.number != number:
-            raise CheckpointDamagedError(shown, f"is manifest {manifest.number}, under another's name")
+            raise CheckpointDamagedError(path, f"is manifest {manifest.number}, under another's name")
         if seals.get(number - 1, manifest.previous) != manifest.previous:
-            raise CheckpointDamagedError(shown, "does not follow the manifest before it")
+            raise CheckpointDamagedError(path, "does not follow the manifest before it")
         if manifests and manifests[-1].checkpoint != manifest.checkpoint:
-            raise CheckpointDamagedError(shown, "is of another checkpoint")
+            raise CheckpointDamagedError(path, "is of another checkpoint")
         seals[number] = manifest.seal
         manifests.append(manifest)
     if manifests:

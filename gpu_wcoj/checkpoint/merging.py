@@ -1,14 +1,15 @@
-"""When runs on the disk are merged: so that they stay few, and what is written follows what has changed."""
+"""The merge policy of runs on the disk: few runs, and writes in proportion to changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-MOST_RUNS = 16
+MAX_RUNS = 16
+"""Default maximum number of runs of one relation."""
 
 
-def first_to_merge(sizes: Sequence[int], most_runs: int = MOST_RUNS) -> int:
-    """From which run on all are to become one; ``len(sizes) - 1`` if none are to be merged.
+def first_to_merge(sizes: Sequence[int], most_runs: int = MAX_RUNS) -> int:
+    """Return the first of the runs to merge into one; ``len(sizes) - 1`` for no merge.
 
     Parameters
     ----------
@@ -30,14 +31,14 @@ def first_to_merge(sizes: Sequence[int], most_runs: int = MOST_RUNS) -> int:
     >>> first_to_merge([1000, 80, 10, 10, 10], most_runs=4)
     2
     """
-    last = len(sizes) - 1
-    if last > 0 and sum(sizes[1:]) > sizes[0]:
+    newest = len(sizes) - 1
+    if newest > 0 and sum(sizes[1:]) > sizes[0]:
         return 0
     if len(sizes) <= most_runs:
-        return last
-    start, total = last, sizes[last]
+        return newest
+    start, total = newest, sizes[newest]
     at_least = max(2, most_runs // 2)
-    while start > 1 and (last - start + 1 < at_least or sizes[start - 1] < 2 * total):
+    while start > 1 and (newest - start + 1 < at_least or sizes[start - 1] < 2 * total):
         start -= 1
         total += sizes[start]
     return start

@@ -1,4 +1,7 @@
-"""Reading a checkpoint without opening it for writing: any number of readers, also beside a writer."""
+"""Reading a checkpoint without opening it for writing.
+
+Any number of readers may run beside a writer.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,14 @@ OURS = re.compile(r"(?:run|definition|manifest)-(\d{6})-(\d{8})\.(?:parquet|json
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 
 _ATTEMPTS = 10
+"""Maximum attempts to read a version that a writer may remove meanwhile."""
 
 P = TypeVar("P", bound=Kept)
 T = TypeVar("T")
 
 
 def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]], P]) -> P:
-    """The program that a checkpoint holds, in its state after the last batch.
+    """Return the program of a checkpoint in its state after the last batch.
 
     Parameters
     ----------
@@ -54,7 +58,10 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]
 
 
 def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Manifest, Definition], T]) -> T:
-    """What `read` makes of the newest manifest; again with a newer one if files went while it was at work."""
+    """Return the result of `read` on the newest manifest.
+
+    It is repeated with a newer manifest if a writer removed files meanwhile.
+    """
     folder = WatchedFolder(folder_at(path))
     for attempt in range(_ATTEMPTS):
         manifest = None
@@ -69,12 +76,12 @@ def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Mani
 
 
 def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
-    """The folder of that path."""
+    """Return the folder of a path."""
     if not isinstance(path, (str, os.PathLike)):
         return path
     text = os.fspath(path)
     if not text:
-        raise UsageError(f"a checkpoint is a folder, and {path!r} is no path of one.")
+        raise UsageError.invalid_value("path", path, "the path of a folder")
     if _SCHEME.match(text):
         raise UsageError(
             f"the checkpoint '{text}' is not a path of a local or mounted file system.\n"
@@ -85,7 +92,10 @@ def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
 
 
 def read_all(folder: Folder, names: Sequence[str]) -> list[Manifest]:
-    """All manifests of a folder, the newest last; see `read_manifests`. The newest must be the one last noted."""
+    """Return all manifests of a folder, the newest last; see `read_manifests`.
+
+    The newest must be the one noted in the lease.
+    """
     manifests = read_manifests(folder, names)
     newest = manifests[-1].number if manifests else -1
     if newest < 0 and any(name.startswith("run-") and OURS.fullmatch(name) for name in names):
@@ -96,7 +106,7 @@ def read_all(folder: Folder, names: Sequence[str]) -> list[Manifest]:
 
 
 def read_definition(folder: Folder, manifest: Manifest) -> Definition:
-    """The definition of the program that a manifest is of."""
+    """Return the definition of the program of a manifest."""
     name, digest = manifest.definition
     data = read_file(folder, name)
     if checksum(data) != digest:
@@ -105,7 +115,7 @@ def read_definition(folder: Folder, manifest: Manifest) -> Definition:
 
 
 def read_newest(folder: Folder) -> tuple[Manifest, Definition]:
-    """The newest manifest of a checkpoint and its definition, for a reader, which takes no lease.
+    """Return the newest manifest and its definition, without taking the lease.
 
     Raises
     ------
@@ -119,12 +129,15 @@ def read_newest(folder: Folder) -> tuple[Manifest, Definition]:
 
 
 def holder(folder: Folder) -> str:
-    """Who has the checkpoint open, as far as the lease says."""
+    """Return the process that has the checkpoint open, according to the lease."""
     return str(_noted(folder).get("owner", "by a process that has not said its name"))
 
 
 def _noted(folder: Folder) -> dict[str, Any]:
-    """What the lease says; nothing if it cannot be read: it is a hint, which a loss of power may tear."""
+    """Return the content of the lease; empty if unreadable.
+
+    It is a hint that a loss of power may tear.
+    """
     try:
         return opened(folder.read(LEASE), LEASE)
     except (OSError, CheckpointError):

@@ -1,4 +1,4 @@
-"""Going on where a run over files was stopped: ticks that are done are told from those that are not, and compared."""
+"""Resuming a stopped run over files: finished ticks are skipped after a comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY = "gpu-wcoj run"
 
 
 class Replay:
-    """The ticks of a run, numbered from 0, beside those that its checkpoint holds.
+    """The ticks of a run, numbered from 0, compared with those of its checkpoint.
 
     Attributes
     ----------
@@ -41,11 +41,11 @@ class Replay:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What was stored beside the last tick; a copy."""
+        """A copy of the extra data stored with the last tick."""
         return {} if self._last is None else deepcopy(dict(self._last.extra))
 
     def is_done(self, tables: Mapping[str, pa.Table]) -> bool:
-        """Whether the next tick, which has these rows, is in the checkpoint.
+        """Return True if the next tick, which has these rows, is in the checkpoint.
 
         Raises
         ------
@@ -55,13 +55,13 @@ class Replay:
         rows = sum(table.num_rows for table in tables.values())
         batch = self._batch = Batch(self._seen, QUERY, rows, rows_digest(tables))
         self._seen += 1
-        last = self._last
-        if last is None or batch.batch > last.batch:
+        last_manifest = self._last
+        if last_manifest is None or batch.batch > last_manifest.batch:
             return False
-        if batch.batch >= last.batches[0].batch:
+        if batch.batch >= last_manifest.batches[0].batch:
             self._checkpoint.has(batch.batch, query=QUERY, rows=rows, digest=batch.digest)
         self._chain = chained(self._chain, batch)
-        if batch.batch == last.batch and self._chain != last.chain:
+        if batch.batch == last_manifest.batch and self._chain != last_manifest.chain:
             raise BatchMismatchError(
                 f"the checkpoint '{self._checkpoint.path}' was made from other rows: the first {self._seen:,} ticks "
                 "differ from those it holds.\n  Give the same files and options, or begin a new checkpoint."
@@ -70,21 +70,21 @@ class Replay:
 
     @property
     def name(self) -> str:
-        """The checkpoint's, whatever folder it is in."""
+        """The checkpoint's name, independent of its folder."""
         return self._checkpoint.versions.newest.checkpoint
 
     @property
     def is_resumed(self) -> bool:
-        """Whether the checkpoint was there before, with or without a tick."""
+        """True if the checkpoint existed before, with or without a tick."""
         return self._checkpoint.fence > 1
 
     def commit(self, extra: Mapping[str, Any]) -> None:
-        """Store the state after the tick that `is_done` was asked for last."""
+        """Store the state after the tick of the last call of `is_done`."""
         batch = self._batch
         self._checkpoint.commit(batch.batch, query=QUERY, rows=batch.rows, digest=batch.digest, extra=extra)
 
     def finish(self) -> None:
-        """Raise if the files have ended before the ticks that are done."""
+        """Raise if the files ended before the finished ticks."""
         if self._seen < self.done:
             raise BatchMismatchError(
                 f"the checkpoint '{self._checkpoint.path}' holds {self.done:,} ticks, and the files have "

@@ -1,4 +1,4 @@
-"""Runs on the disk: sorted rows, or values of a dictionary, as one immutable Parquet file each.
+"""Runs on the disk: immutable Parquet files of sorted rows or of dictionary values.
 
 Every page has a checksum, and so has the whole file; the latter is kept by whoever refers to the file.
 """
@@ -21,7 +21,9 @@ from gpu_wcoj.errors import CheckpointDamagedError
 from gpu_wcoj.kernels.protocol import Int64Array
 
 GROUP_ROWS: Final = 1 << 20
+"""Rows of a Parquet row group."""
 _BUFFER: Final = 1 << 20
+"""Bytes that are gathered before a write."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ class Run:
     first: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values for JSON."""
         return vars(self)
 
 
 class _Checked(io.RawIOBase):
-    """What Parquet is written to: gathers small pieces, and takes the checksum on the way."""
+    """A buffered sink for Parquet that computes the checksum."""
 
     def __init__(self, file: NewFile) -> None:
         super().__init__()
@@ -77,14 +79,16 @@ class _Checked(io.RawIOBase):
         return len(piece)
 
     def pour(self) -> None:
-        """Hand on what is waiting."""
+        """Write the buffered data."""
         waiting, self._waiting, self._n_waiting = b"".join(self._waiting), [], 0
         if waiting:
             self._file.write(waiting)
 
 
 def write_rows(folder: Folder, name: str, columns: Sequence[Int64Array], weights: Int64Array) -> Run:
-    """Write sorted distinct rows of a relation; the file is on the disk when this returns, its name need not be.
+    """Write sorted distinct rows of a relation and force the file to the disk.
+
+    Its name need not be on the disk yet.
 
     Weights are left out where all are 1.
     """
@@ -95,7 +99,7 @@ def write_rows(folder: Folder, name: str, columns: Sequence[Int64Array], weights
 
 
 def read_rows(folder: Folder, run: Run, width: int) -> tuple[list[Int64Array], Int64Array]:
-    """The columns and weights of a run.
+    """Return the columns and weights of a run.
 
     Raises
     ------
@@ -116,10 +120,10 @@ def write_values(folder: Folder, name: str, values: pa.Array, first: int) -> Run
 
 
 def read_values(folder: Folder, run: Run, kind: Literal["string", "binary"]) -> pa.ChunkedArray:
-    """The values of a run of a dictionary; see `read_rows`."""
+    """Return the values of a dictionary run; see `read_rows`."""
     table = _read(folder, run)
-    wanted = pa.schema([("value", pa.large_string() if kind == "string" else pa.large_binary())])
-    if not table.schema.equals(wanted):
+    expected = pa.schema([("value", pa.large_string() if kind == "string" else pa.large_binary())])
+    if not table.schema.equals(expected):
         raise CheckpointDamagedError(folder.shown(run.file), f"does not hold {kind} values")
     return table.column(0)
 
@@ -149,25 +153,25 @@ def _write(folder: Folder, name: str, table: pa.Table, first: int = 0) -> Run:
 
 
 def checked_bytes(folder: Folder, run: Run) -> bytes:
-    """The file of a run, which is to the last byte what was written; else see `read_rows`."""
-    shown = folder.shown(run.file)
+    """Return the verified bytes of a run; raises the errors of `read_rows`."""
+    path = folder.shown(run.file)
     try:
         data = folder.read(run.file)
     except FileNotFoundError:
-        raise CheckpointDamagedError(shown, "is missing") from None
+        raise CheckpointDamagedError(path, "is missing") from None
     if len(data) != run.bytes:
-        raise CheckpointDamagedError(shown, f"has {len(data):,} bytes, and was written with {run.bytes:,}")
+        raise CheckpointDamagedError(path, f"has {len(data):,} bytes, and was written with {run.bytes:,}")
     if checksum(data) != run.sha256:
-        raise CheckpointDamagedError(shown, "does not have the checksum that it was written with")
+        raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
     return data
 
 
 def _read(folder: Folder, run: Run) -> pa.Table:
-    data, shown = checked_bytes(folder, run), folder.shown(run.file)
+    data, path = checked_bytes(folder, run), folder.shown(run.file)
     try:
         table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
-        raise CheckpointDamagedError(shown, f"cannot be read ({error})") from None
+        raise CheckpointDamagedError(path, f"cannot be read ({error})") from None
     if table.num_rows != run.rows:
-        raise CheckpointDamagedError(shown, f"has {table.num_rows:,} rows, and was written with {run.rows:,}")
+        raise CheckpointDamagedError(path, f"has {table.num_rows:,} rows, and was written with {run.rows:,}")
     return table

@@ -1,4 +1,4 @@
-"""The state of a program as files, and back.
+"""Storing the state of a program as files, and loading it.
 
 Of every relation that has state, only the rows in the relation's own column order are stored; its arrangements are
 built again from them. What a tick has changed is one more run; see `gpu_wcoj.checkpoint.merging` for when runs are
@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.merging import MOST_RUNS, first_to_merge
+from gpu_wcoj.checkpoint.merging import MAX_RUNS, first_to_merge
 from gpu_wcoj.checkpoint.runs import Run, read_rows, read_values, write_rows, write_values
 from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
 from gpu_wcoj.circuit.circuit import Circuit
@@ -41,7 +41,7 @@ Rows = tuple[Sequence[Int64Array], Int64Array]
 
 @dataclass(frozen=True)
 class StoredRuns:
-    """The runs of one relation's rows, whose sum they are, or of one dictionary.
+    """The runs of one relation, whose sum are its rows, or of one dictionary.
 
     Attributes
     ----------
@@ -55,17 +55,17 @@ class StoredRuns:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StoredRuns:
-        """What `to_json` gave."""
+        """Return the object of a result of `to_json`."""
         return cls(tuple(Run(**run) for run in content["runs"]), int(content["content"]))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values for JSON."""
         return {"runs": [run.to_json() for run in self.runs], "content": self.content}
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """All of a program's state: the files that hold it, and the small rest.
+    """The complete state of a program: its files and the small parts beside them.
 
     Attributes
     ----------
@@ -97,11 +97,16 @@ class StoredState:
     @property
     def runs(self) -> list[Run]:
         """All files."""
-        return [run for part in (self.relations, self.dictionaries) for one in part.values() for run in one.runs]
+        return [
+            run
+            for part in (self.relations, self.dictionaries)
+            for stored_runs in part.values()
+            for run in stored_runs.runs
+        ]
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StoredState:
-        """What `to_json` gave."""
+        """Return the object of a result of `to_json`."""
         return cls(
             int(content["tick"]),
             tuple((str(relation), int(column), str(kind)) for relation, column, kind in content["types"]),
@@ -114,10 +119,10 @@ class StoredState:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values for JSON."""
         return {
             "tick": self.tick,
-            "types": [list(one) for one in self.types],
+            "types": [list(entry) for entry in self.types],
             "names": {name: list(columns) for name, columns in self.names.items()},
             "nullable": {name: list(flags) for name, flags in self.nullable.items()},
             "bounds": dict(self.bounds),
@@ -128,22 +133,19 @@ class StoredState:
 
 
 def indices_of(circuit: Circuit) -> dict[str, RelationIndex]:
-    """What has state, by a name of its own, in the order of `Circuit.indices`."""
-    found = {f"input {name}": index for name, index in circuit.sources.items()}
+    """Return the relations with state by a unique name, in the order of `Circuit.indices`."""
+    indices = {f"input {name}": index for name, index in circuit.sources.items()}
     for name, head in circuit.heads.items():
         if head.derivations is not None:
-            found[f"derivations {name}"] = head.derivations
+            indices[f"derivations {name}"] = head.derivations
         if head.relation is not None:
-            found[f"{'auxiliary' if isinstance(head, AuxiliaryHead) else 'head'} {name}"] = head.relation
-    return found
+            indices[f"{'auxiliary' if isinstance(head, AuxiliaryHead) else 'head'} {name}"] = head.relation
+    return indices
 
 
 def _is_stored(name: str) -> bool:
-    """Whether files hold it: auxiliary relations are joined again."""
+    """Return True if files hold it: auxiliary relations are joined again."""
     return not name.startswith("auxiliary ")
-
-
-# To the disk.
 
 
 def store(
@@ -151,9 +153,9 @@ def store(
     before: StoredState | None,
     folder: Folder,
     new_name: Callable[[], str],
-    most_runs: int = MOST_RUNS,
+    most_runs: int = MAX_RUNS,
 ) -> StoredState:
-    """Write what `before` has not: what the journal says has changed since, or all where there is no such journal.
+    """Write the changes of the journal since `before`, or the complete state without a journal.
 
     Files of `before` are used again; new ones get a name each. They are on the disk when this returns, their names
     need not be.
@@ -169,23 +171,30 @@ def store(
         nullable = {name: shape.nullable for name, shape in sides.primary.lowered.shapes.items()}
         heads = {name: head for name, head in circuit.heads.items() if not isinstance(head, AuxiliaryHead)}
         bounds = {name: head.weight_bound for name, head in heads.items() if head.weight_bound}
-        for number, (name, index) in enumerate(indices_of(circuit).items()):
+        for position, (name, index) in enumerate(indices_of(circuit).items()):
             if not _is_stored(name):
                 continue
-            known = None if before is None or changes is None else before.relations.get(name)
-            if known is None or changes is None:
+            runs_before = None if before is None or changes is None else before.relations.get(name)
+            if runs_before is None or changes is None:
                 relations[name] = _write_whole(index, folder, new_name)
             else:
-                change = _summed(changes, number, index)
-                relations[name] = _write_change(known, index, change, folder, new_name, most_runs)
+                change = _summed(changes, position, index)
+                relations[name] = _write_change(runs_before, index, change, folder, new_name, most_runs)
     dictionaries: dict[str, StoredRuns] = {}
     for dictionary in subject.dictionaries:
-        known = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
-        dictionaries[dictionary.kind] = _write_growth(known, dictionary, folder, new_name, most_runs)
-    shown = _types(state, sides)
-    types = tuple((relation, column, kind.name) for relation, column, kind in shown.shown())
+        runs_before = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
+        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, most_runs)
+    known_types = _types(state, sides)
+    types = tuple((relation, column, kind.name) for relation, column, kind in known_types.shown())
     return StoredState(
-        state.report.tick, types, dict(state.names), nullable, bounds, relations, dictionaries, shown.tells_zeros_apart
+        state.report.tick,
+        types,
+        dict(state.names),
+        nullable,
+        bounds,
+        relations,
+        dictionaries,
+        known_types.tells_zeros_apart,
     )
 
 
@@ -194,16 +203,16 @@ def _types(state: State, sides: Sides | None) -> Types:
 
 
 def _changes(state: State) -> Backlog | None:
-    """What has changed, by the journal; None where only the whole state tells."""
+    """Return the changes in the journal; None if the complete state has to be written."""
     journal, sides = state.journal, state.sides
     if journal is None or (sides is not None and sides.primary.circuit is not journal.circuit):
         return None
     return journal.changes
 
 
-def _summed(changes: Backlog, number: int, index: RelationIndex) -> Rows:
-    """The change of one relation over all ticks of the journal, in the host's memory."""
-    batches = [batch for tick in changes.ticks for batch in tick[number]]
+def _summed(changes: Backlog, position: int, index: RelationIndex) -> Rows:
+    """Return the change of one relation over all ticks of the journal, in host memory."""
+    batches = [batch for tick in changes.ticks for batch in tick[position]]
     if not batches:
         return [np.empty(0, np.int64)] * index.width, np.empty(0, np.int64)
     places = [index.canonical.order.index(column) for column in range(index.width)]
@@ -215,7 +224,7 @@ def _summed(changes: Backlog, number: int, index: RelationIndex) -> Rows:
 
 
 def _merged(parts: Sequence[Rows]) -> Rows:
-    """The sum of runs, each of sorted distinct rows: they are merged, and not sorted again. O(n) a run that is read.
+    """Return the sum of runs of sorted distinct rows by merging. O(n) per run that is read.
 
     Examples
     --------
@@ -239,7 +248,7 @@ def _consolidated(parts: Sequence[Rows]) -> Rows:
     return cpu_backend().kernels.consolidate(columns, np.concatenate([weights for _, weights in parts]))
 
 
-def _whole(index: RelationIndex) -> Rows:
+def _all_rows(index: RelationIndex) -> Rows:
     columns, weights = index.rows()
     return [index.backend.to_host(column) for column in columns], index.backend.to_host(weights)
 
@@ -252,46 +261,43 @@ def _content(rows: Rows) -> int:
 
 
 def _write_whole(index: RelationIndex, folder: Folder, new_name: Callable[[], str]) -> StoredRuns:
-    rows = _whole(index)
+    rows = _all_rows(index)
     return StoredRuns((write_rows(folder, new_name(), *rows),) if len(rows[1]) else (), _content(rows))
 
 
 def _write_change(
-    known: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], most_runs: int
 ) -> StoredRuns:
     if not len(change[1]):
-        return known
-    content = (known.content + _content(change)) % (1 << 64)
-    sizes = [*(run.rows for run in known.runs), len(change[1])]
+        return before
+    content = (before.content + _content(change)) % (1 << 64)
+    sizes = [*(run.rows for run in before.runs), len(change[1])]
     start = first_to_merge(sizes, most_runs)
     rows = change
-    if start == 0 and known.runs:
-        rows = _whole(index)
-    elif start < len(known.runs):
-        rows = _merged([*(read_rows(folder, run, index.width) for run in known.runs[start:]), change])
+    if start == 0 and before.runs:
+        rows = _all_rows(index)
+    elif start < len(before.runs):
+        rows = _merged([*(read_rows(folder, run, index.width) for run in before.runs[start:]), change])
     run = (write_rows(folder, new_name(), *rows),) if len(rows[1]) else ()
-    return StoredRuns((*known.runs[:start], *run), content)
+    return StoredRuns((*before.runs[:start], *run), content)
 
 
 def _write_growth(
-    known: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], most_runs: int
 ) -> StoredRuns:
-    size, grown = known.content, len(dictionary)
+    size, grown = before.content, len(dictionary)
     if grown < size:
         raise CheckpointError(f"the dictionary of {dictionary.kind} values has shrunk from {size:,} to {grown:,}.")
     if grown == size:
-        return known
-    start = first_to_merge([*(run.rows for run in known.runs), grown - size], most_runs)
-    first = known.runs[start].first if start < len(known.runs) else size
+        return before
+    start = first_to_merge([*(run.rows for run in before.runs), grown - size], most_runs)
+    first = before.runs[start].first if start < len(before.runs) else size
     values = dictionary.decode(np.arange(first, grown))
-    return StoredRuns((*known.runs[:start], write_values(folder, new_name(), values, first)), grown)
-
-
-# And back.
+    return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)
 
 
 def load(subject: Subject, stored: StoredState, folder: Folder, version: str) -> None:
-    """Make the stored state that of a program that has not ticked yet, whose definition is the same.
+    """Load the stored state into a program of the same definition that has not ticked yet.
 
     Raises
     ------
@@ -331,7 +337,7 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
 
 
 def mark_stored(subject: Subject, version: str) -> None:
-    """Let the program's journal begin anew: what it has now is stored as that version."""
+    """Start the program's journal again: the present state is stored as that version."""
     state = subject.ledger.state
     circuit = None if state.sides is None else state.sides.primary.circuit
     subject.ledger.replaced(replace(state, journal=Journal(version, circuit)))
@@ -343,13 +349,13 @@ def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> No
         has, needs = sorted(stored.relations), sorted(indices)
         raise CheckpointError(f"the checkpoint has the state of {has}, and the program keeps that of {needs}.")
     for name, index in indices.items():
-        kept = stored.relations[name]
-        if not kept.runs:
+        stored_runs = stored.relations[name]
+        if not stored_runs.runs:
             continue
-        rows = _merged([read_rows(folder, run, index.width) for run in kept.runs])
-        if _content(rows) != kept.content:
-            shown = ", ".join(run.file for run in kept.runs)
-            raise CheckpointDamagedError(folder.shown(shown), f"together are not the rows of '{name}'")
+        rows = _merged([read_rows(folder, run, index.width) for run in stored_runs.runs])
+        if _content(rows) != stored_runs.content:
+            file_names = ", ".join(run.file for run in stored_runs.runs)
+            raise CheckpointDamagedError(folder.shown(file_names), f"together are not the rows of '{name}'")
         if len(rows[1]):
             backend = index.backend
             index.load([backend.asarray(column) for column in rows[0]], backend.asarray(rows[1]))
@@ -357,13 +363,13 @@ def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> No
         circuit.heads[name].weight_bound = bound
 
 
-def _load_values(dictionary: Dictionary, kept: StoredRuns, folder: Folder) -> None:
+def _load_values(dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder) -> None:
     dictionary.truncate(0)
-    for run in kept.runs:
+    for run in stored_runs.runs:
         if run.first != len(dictionary):
             raise CheckpointDamagedError(folder.shown(run.file), f"does not begin at value {len(dictionary):,}")
         codes = dictionary.encode(read_values(folder, run, dictionary.kind))
         if len(dictionary) != run.first + run.rows or bool((np.diff(codes) != 1).any()):
             raise CheckpointDamagedError(folder.shown(run.file), "has a value that was there before")
-    if len(dictionary) != kept.content:
+    if len(dictionary) != stored_runs.content:
         raise CheckpointError(f"the dictionary of {dictionary.kind} values is not whole: {len(dictionary):,} values.")

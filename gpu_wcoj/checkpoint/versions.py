@@ -1,4 +1,4 @@
-"""The versions of a folder that one writer publishes, one after the other, until another one takes over."""
+"""The versions that one writer publishes in a folder, until another one takes over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 @dataclass(eq=False)
 class Versions:
-    """A folder's manifests, of which this process writes the next.
+    """A folder's manifests; this process writes the next one.
 
     Every opening publishes a manifest with the next fencing number, and the name of a manifest is taken only if it is
     free: a writer that was taken over finds its next name taken.
@@ -45,7 +45,7 @@ class Versions:
 
     @property
     def newest(self) -> Manifest:
-        """The last one that this process knows of."""
+        """The last manifest that this process knows."""
         return self.manifests[-1]
 
     @property
@@ -53,13 +53,13 @@ class Versions:
         """The folder, for messages."""
         return self.folder.shown(".")
 
-    def begin(self, given: Definition) -> None:
-        """Read what is there, compare, and publish that it is open with a higher fencing number."""
+    def begin(self, definition: Definition) -> None:
+        """Read the folder, compare the definition, and publish a higher fencing number."""
         names = self.folder.names()
         self.manifests = read_all(self.folder, names)
         if self.manifests:
             newest = self.newest
-            read_definition(self.folder, newest).check(given, self.path)
+            read_definition(self.folder, newest).check(definition, self.path)
             opening = replace(
                 newest,
                 number=newest.number + 1,
@@ -77,7 +77,7 @@ class Versions:
                 )
         self._n_files = _next_file(names, 1)
         name = self._new_name("definition", "json", 1)
-        data = sealed(given.to_json())
+        data = sealed(definition.to_json())
         self._write(name, data)
         first = Manifest(0, os.urandom(16).hex(), 1, self.owner, "", 0, (name, checksum(data)))
         self.tidy(self.publish(first))
@@ -89,7 +89,7 @@ class Versions:
 
     @contextmanager
     def attempt(self) -> Generator[None]:
-        """If what is done within fails, its runs go again, and the error says if another writer is the cause."""
+        """Remove the block's runs if it fails; the error names another writer if that is the cause."""
         written = self._n_files
         try:
             yield
@@ -101,7 +101,7 @@ class Versions:
             raise
 
     def publish(self, manifest: Manifest) -> list[str]:
-        """Make it the newest, with files that are on the disk; their names are forced there first.
+        """Publish a manifest whose files are on the disk; their names are forced there first.
 
         Returns
         -------
@@ -119,11 +119,14 @@ class Versions:
             names = self.folder.folder.names()
         if _has_newer(names, manifest.number):
             raise self._lost()
-        self.manifests = _kept([*self.manifests, manifest])
+        self.manifests = _newest_of_versions([*self.manifests, manifest])
         return names
 
     def tidy(self, names: Sequence[str]) -> None:
-        """Remove what no kept version needs, and note the newest one; the commit stands, whatever becomes of this."""
+        """Remove files that no stored version needs, and note the newest version.
+
+        The commit stands even if this fails.
+        """
         newest = self.newest
         needed: set[str] = set()
         needed.update(*(manifest.files for manifest in self.manifests))
@@ -139,30 +142,30 @@ class Versions:
             _LOGGER.warning("after a commit: %s", error)
 
     def new_run(self) -> str:
-        """The name of a new run."""
+        """Return the name of a new run."""
         return self._new_name("run", "parquet", self.newest.fence)
 
-    # How.
-
     def _is_lost(self) -> bool:
-        other = self._published_last()
-        return other is not None and other.fence > self.newest.fence
+        published = self._published_last()
+        return published is not None and published.fence > self.newest.fence
 
     def _published_last(self) -> Manifest | None:
-        """What is published last, by whomever, as far as can be told."""
+        """Return the manifest that any writer published last; None if unreadable."""
         with contextlib.suppress(OSError, GpuWcojError, ValueError):
             folder = self.folder.folder
-            newest = max(number for number in map(number_of, folder.names()) if number is not None)
+            newest = max(
+                manifest_number for manifest_number in map(number_of, folder.names()) if manifest_number is not None
+            )
             return Manifest.from_bytes(folder.read(manifest_name(newest)), newest)
         return None
 
     def _lost(self) -> LeaseLostError:
-        other = self._published_last()
-        by = "another writer" if other is None else f"{other.owner}, with fencing number {other.fence}"
+        published = self._published_last()
+        by = "another writer" if published is None else f"{published.owner}, with fencing number {published.fence}"
         self.folder.broken = f"it has been taken over by {by}"
-        own = f" {self.newest.fence}" if self.manifests else "out one yet"
+        own_fence = f" {self.newest.fence}" if self.manifests else "out one yet"
         return LeaseLostError(
-            f"the checkpoint '{self.path}' has been taken over by {by};\n  this one is {self.owner}, with{own}.\n"
+            f"the checkpoint '{self.path}' has been taken over by {by};\n  this one is {self.owner}, with{own_fence}.\n"
             "  Stop this process: what it has not committed is for the other one to do."
         )
 
@@ -175,31 +178,31 @@ class Versions:
             raise
 
     def _new_name(self, kind: str, ending: str, fence: int) -> str:
-        """A name that no other attempt has: of this opening, and counted."""
+        """Return a name that no other attempt uses: of this opening, and counted."""
         self._n_files += 1
         return f"{kind}-{fence:06}-{self._n_files:08}.{ending}"
 
     def _forget_runs(self, written: int) -> None:
-        """Remove the runs of an attempt that has failed."""
-        for number in range(written + 1, self._n_files + 1):
-            self._forget(f"run-{self.newest.fence:06}-{number:08}.parquet")
+        """Remove the runs of a failed attempt."""
+        for file_number in range(written + 1, self._n_files + 1):
+            self._forget(f"run-{self.newest.fence:06}-{file_number:08}.parquet")
 
     def _forget(self, name: str) -> None:
         with contextlib.suppress(OSError, GpuWcojError):
             self.folder.folder.remove(name)
 
 
-def _has_newer(names: Sequence[str], number: int) -> bool:
-    return any(other is not None and other > number for other in map(number_of, names))
+def _has_newer(names: Sequence[str], newest: int) -> bool:
+    return any(manifest_number is not None and manifest_number > newest for manifest_number in map(number_of, names))
 
 
-def _kept(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Of each of the last two versions the newest manifest."""
+def _newest_of_versions(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return the newest manifest of each of the last two versions."""
     by_version = {manifest.version: manifest for manifest in manifests}
     return [by_version[version] for version in sorted(by_version)[-2:]]
 
 
 def _next_file(names: Sequence[str], fence: int) -> int:
-    """The largest number of a file of this fence: an opening that failed may have left some."""
+    """Return the largest file number of this fence: a failed opening may have left files."""
     matches = [match for match in map(OURS.fullmatch, names) if match and int(match[1]) == fence]
     return max((int(match[2]) for match in matches), default=0)

@@ -1,4 +1,4 @@
-"""A folder whose failures carry the file's name, and that does nothing more once a failure leaves the disk unknown."""
+"""A folder whose errors name the file, and that stops after an unknown disk state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class WatchedFolder:
-    """See `Folder`; after an error of `sync`, or of `publish` other than that the name is taken, it is `broken`.
+    """A `Folder` that is `broken` after a failed `sync` or `publish`, names taken aside.
 
     What a failed sync has left on the disk cannot be known: the system may have dropped the data and call the next
     sync a success. So nothing is tried again; what is on the disk is found out by opening the checkpoint anew.
@@ -42,11 +42,11 @@ class WatchedFolder:
     def trying(
         self, doing: str, name: str, breaks: bool = False, expected: type[OSError] | None = None
     ) -> Generator[None]:
-        """Give an error of the system the file's name; what is cut short in any other way may break it, too."""
+        """Add the file's name to errors of the system; other interruptions may break the folder."""
         self.check()
-        shown = self.folder.shown(name) if name else self.folder.shown(".")
+        path = self.folder.shown(name) if name else self.folder.shown(".")
         if breaks:
-            self.broken = f"'{shown}' was being {doing}, and it is not known whether that was done"
+            self.broken = f"'{path}' was being {doing}, and it is not known whether that was done"
         try:
             yield
             self.broken = ""
@@ -55,12 +55,12 @@ class WatchedFolder:
                 self.broken = ""
                 raise
             if breaks:
-                self.broken = f"'{shown}' could not be {doing} ({_reason(error)})"
+                self.broken = f"'{path}' could not be {doing} ({_reason(error)})"
             advice = "Make room on the disk, and commit again." if error.errno in _FULL else "Look at the disk."
             if breaks:
                 advice = "This batch is abandoned: open the checkpoint again with a new program, and restore."
             raise CheckpointWriteError(
-                error.errno, f"checkpoint file '{shown}' could not be {doing}: {_reason(error)}.\n  {advice}"
+                error.errno, f"checkpoint file '{path}' could not be {doing}: {_reason(error)}.\n  {advice}"
             ) from error
 
     def prepare(self) -> None:

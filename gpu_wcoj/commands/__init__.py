@@ -1,1 +1,1 @@
-"""The commands of ``gpu-wcoj``, each in a file of its own."""
+"""The commands of ``gpu-wcoj``, one file each."""

@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj bench``: strategies of joining beside each other and beside rivals."""
+"""The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bench(
     rounds: int | None = None,
     hours: float | None = None,
 ) -> None:
-    """Measure the strategies of joining beside each other and beside rivals; every answer is checked before its time.
+    """Compare join strategies and rival engines; every answer is checked before it is timed.
 
     It needs the sources: what pip installs is the engine alone. Results are written after every case, so a run may be
     ended at any time.
@@ -55,11 +55,11 @@ def bench(
         No further case is begun after so many.
     """
     main_of_bench = _bench()
-    least: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
-    least += [("limit", limit, 0.001), ("hours", hours, 0.0)]
-    for name, value, lowest in least:
+    lower_limits: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
+    lower_limits += [("limit", limit, 0.001), ("hours", hours, 0.0)]
+    for name, value, lowest in lower_limits:
         if value is not None and value < lowest:
-            raise UsageError(f"--{name} is {value}.\n  It is {lowest:g} or more.")
+            raise UsageError.invalid_value(f"--{name}", value, f"at least {lowest:g}")
     named = tuple(filter(None, workloads.split(",")))
     wrong = main_of_bench(
         suite, strategy, rivals, report, threads, named, resume=resume, limit=limit, rounds=rounds, hours=hours
@@ -69,7 +69,7 @@ def bench(
 
 
 def _bench() -> Callable[..., int]:
-    """What runs the benchmark, of the sources that this package is a part of.
+    """Return the main function of the benchmark in the sources of this package.
 
     Raises
     ------

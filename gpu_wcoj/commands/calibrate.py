@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj calibrate``: measures which ticks are faster on the GPU of this machine."""
+"""The command ``gpu-wcoj calibrate``: measure which ticks are faster on the GPU."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from gpu_wcoj.errors import UsageError
 
 
 def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto") -> None:
-    """Measure what a changed row and a joined value cost on the GPU and on the CPU; programs route ticks by it.
+    """Measure the cost of a changed row and of a joined value on GPU and CPU, to route ticks.
 
     Parameters
     ----------
     rows
         Edges of the generated graph on which ticks are measured.
     backend
-        Which GPU: auto is the one that is found.
+        The GPU; auto is the first one found.
     """
     from gpu_wcoj.backend import select_backend
     from gpu_wcoj.routing.calibrate import calibrate as measured
     from gpu_wcoj.routing.store import store
 
     if rows < 100:
-        raise UsageError(f"--rows is {rows}.\n  It is 100 or more.")
+        raise UsageError.invalid_value("--rows", rows, "an integer from 100 on")
     device, twin = select_backend(backend), select_backend("cpu")
     if device.device is None:
         raise UsageError("there is no GPU here, so every tick runs on the CPU.\n  There is nothing to measure.")
-    found = measured(device, twin, rows)
-    print(found)
-    print(f"stored in {store(device, twin, found.model)}")
+    calibration = measured(device, twin, rows)
+    print(calibration)
+    print(f"stored in {store(device, twin, calibration.model)}")

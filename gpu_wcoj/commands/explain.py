@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj explain``: how a program is maintained."""
+"""The command ``gpu-wcoj explain``: the plan of a program."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpu_wcoj.commands.files import (
     check_sources,
     check_tick_rows,
     expecting,
-    given_files,
-    named_files,
+    files_of_program,
+    parse_files,
 )
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
 from gpu_wcoj.errors import UsageError
@@ -50,9 +50,9 @@ def explain(
     motif: Motif | None = None,
     memory: str | None = None,
 ) -> None:
-    """Print how a program is maintained: each delta path with its seed, its variables and their extenders.
+    """Print the plan of a program: each delta path with its seed, variables and extenders.
 
-    The plan depends on what the relations hold. Without files, nothing is known of them. Files are given as for run.
+    The plan depends on the rows of the relations; without files it uses no statistics. Files have the form as for run.
 
     Parameters
     ----------
@@ -61,46 +61,46 @@ def explain(
     changes
         A file whose rows follow in order, cut into ticks; once for each relation.
     tick_rows
-        Rows of changes to a tick, 1000 if not said otherwise; not where the files have tick columns.
+        Rows of changes per tick, by default 1000; not for files with tick columns.
     stats
-        A folder that says what relations hold: statistics that --save-stats wrote, or a checkpoint of the program.
+        A folder with statistics of the relations, written by --save-stats, or with a checkpoint of the program.
     save_stats
-        A folder for what the relations hold after all files, as statistics.json.
+        A folder for the statistics of the relations after all files, as statistics.json.
     analyze
-        Also what the last tick did, measured: per level prefixes, bound on the work, proposals, survivors, bytes, time.
+        Add measurements of the last tick: per level prefixes, bound on the work, proposals, survivors, bytes, time.
     bounds
-        Also how many prefixes each level can have for one changed row at most, by linear programs (needs SciPy).
+        Add the maximum prefixes of each level for one changed row, by linear programs (needs SciPy).
     count
         Let that tick count the answer without producing it.
     format
-        As text, json, mermaid (a flowchart) or svg (a drawing); or as datalog, which is the program itself; in a
-        motif's, a column _row numbers the rows of a table.
+        text, json, mermaid (a flowchart) or svg (a drawing); or datalog, which is the program itself. For a motif, a
+        column _row numbers the rows of a table.
     output
         A file to write to, instead of the terminal.
     backend
-        Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
+        The place of the state and the joins; auto is the GPU if there is one, else the CPU.
     threads
-        How many threads they use.
+        Number of threads of the joins.
     strategy
-        How relations are joined: auto, wcoj or binary, as for run.
+        The join strategy: auto, wcoj or binary, as for run.
     bag
-        Keep exact weights instead of sets; SQL and motifs do so always.
+        Keep exact weights instead of sets; SQL and motifs always do.
     motif
-        What is asked of the matches of a motif.
+        Options for the matches of a motif.
     memory
-        How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
+        Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
     """
     from gpu_wcoj.asked import Asked
     from gpu_wcoj.files.budget import memory_budget
 
     budget = memory_budget(memory)
-    loaded = given_files(input)
-    fed = given_files(changes)
+    loaded = parse_files(input)
+    fed = parse_files(changes)
     check_tick_rows(tick_rows, fed)
     if count and not analyze:
-        raise UsageError("--count says how the tick that --analyze explains is taken.\n  Add --analyze.")
-    asked = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
-    engine = asked.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
+        raise UsageError.missing("--count", "--analyze", "Add --analyze.")
+    source = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    engine = source.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained
     from gpu_wcoj.runner import Job
 
@@ -110,16 +110,16 @@ def explain(
     declared: dict[str, tuple[str | None, ...]] = {}
     if stats is None and (loaded or fed or analyze or save_stats is not None):
         folder = Path() if program is None else program.parent
-        given = {spec.relation for spec in (*loaded, *fed)}
-        named, declared = named_files(engine, folder, given)
-        if given or named:
-            check_sources(engine, given)
+        named_relations = {spec.relation for spec in (*loaded, *fed)}
+        named, declared = files_of_program(engine, folder, named_relations)
+        if named_relations or named:
+            check_sources(engine, named_relations)
     job = Job((*loaded, *named), fed, tick_rows, count, None, budget, False, declared=declared)
-    shown = explained(engine, job, stats, save_stats, analyze, bounds, format).rstrip("\n") + "\n"
+    explanation = explained(engine, job, stats, save_stats, analyze, bounds, format).rstrip("\n") + "\n"
     if output is None:
-        sys.stdout.write(shown)
+        sys.stdout.write(explanation)
         return
     from gpu_wcoj.destination import replacing
 
     with replacing(output) as file:
-        file.write(shown.encode())
+        file.write(explanation.encode())

@@ -1,4 +1,4 @@
-"""The files that a command names, as its program reads them."""
+"""The files that a command names, with the names and types of its program."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from gpu_wcoj.program import Program
 
 
-def given_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
-    """What an option names: ``RELATION=PATH?option=value``."""
+def parse_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
+    """Parse the files of an option: ``RELATION=PATH?option=value``."""
     from gpu_wcoj.files.spec import parse_input
 
     return tuple(map(parse_input, files or ()))
 
 
 def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
-    """Raise for ticks without rows, and where nothing is cut into ticks."""
+    """Raise for ticks without rows, and if there are no changes to divide."""
     if tick_rows is not None and tick_rows < 1:
-        raise UsageError(f"--tick-rows is {tick_rows}.\n  It is 1 or more.")
+        raise UsageError.invalid_value("--tick-rows", tick_rows, "an integer from 1 on")
     if tick_rows is not None and not changes:
         raise UsageError(
             "--tick-rows cuts the rows of --changes into ticks, and there are none; --input is one tick.\n"
@@ -34,19 +34,19 @@ def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
         )
 
 
-def named_files(
-    engine: Program | MotifProgram, folder: Path, given: Collection[str]
+def files_of_program(
+    engine: Program | MotifProgram, folder: Path, named_relations: Collection[str]
 ) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
-    """The files that a program names itself, and the types that it declares for them."""
+    """Return the files that a program names, and the types that it declares for them."""
     from gpu_wcoj.directives import inputs_of
 
-    named = tuple(spec for spec in inputs_of(engine.rules, folder, given) if not _is_empty(spec.path))
-    declared = {one.relation: one.types for one in engine.rules.declarations}
+    named = tuple(spec for spec in inputs_of(engine.rules, folder, named_relations) if not _is_empty(spec.path))
+    declared = {declaration.relation: declaration.types for declaration in engine.rules.declarations}
     return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
 
 
 def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
-    """Raise for files of relations that a program does not read, or that the options cannot take."""
+    """Raise for files of unknown relations, and for files that an option does not accept."""
     _check_relations(program, loaded, "--input")
     _check_relations(program, fed, "--changes")
     _check_pipes([*loaded, *fed])
@@ -57,39 +57,39 @@ def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fe
 
 
 def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
-    """The files, with the names that the program has for their columns, and the types that it declares."""
+    """Return the files with the program's column names and declared types."""
     from gpu_wcoj.motifs import MotifProgram
 
     columns: dict[str, tuple[tuple[str, str | None], ...]] = {}
     if isinstance(program, MotifProgram):
         columns = {name: tuple((column, None) for column in program.columns(name)) for name in program.inputs}
     else:
-        for one in program.rules.declarations:
-            types = one.types if one.is_binding else (None,) * len(one.columns)
-            columns[one.relation] = tuple(zip(one.columns, types, strict=True))
+        for declaration in program.rules.declarations:
+            types = declaration.types if declaration.is_binding else (None,) * len(declaration.columns)
+            columns[declaration.relation] = tuple(zip(declaration.columns, types, strict=True))
     return tuple(replace(spec, expected=columns.get(spec.relation, ())) for spec in specs)
 
 
-def check_sources(program: Program | MotifProgram, given: Collection[str]) -> None:
-    """Raise for a relation that rules read and that no file, declaration or line ``.input`` is there for."""
+def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
+    """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
     from gpu_wcoj.query.checks import check_given, unnamed_inputs
 
     remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
-    check_given(program.rules, unnamed_inputs(program.rules), given, remedy)
+    check_given(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a file is there and has no rows: what another program writes of an empty relation."""
+    """Return True for a file of zero bytes: another program's output of an empty relation."""
     return path.is_file() and path.stat().st_size == 0
 
 
 def _check_pipes(specs: Sequence[InputSpec]) -> None:
-    """Raise for a pipe that is named twice: whoever reads second would find it empty."""
+    """Raise for a pipe that is named twice: the second reader would find it empty."""
     pipes = [spec for spec in specs if spec.path.is_fifo()]
-    for one, other in combinations(pipes, 2):
-        if one.path.samefile(other.path):
+    for first, second in combinations(pipes, 2):
+        if first.path.samefile(second.path):
             raise UsageError(
-                f"'{one}' and '{other}' are the same pipe, which can be read once only.\n"
+                f"'{first}' and '{second}' are the same pipe, which can be read once only.\n"
                 "  Put the rows of one of them into a file."
             )
 

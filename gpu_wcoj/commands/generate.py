@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj generate``: data that the program makes itself."""
+"""The command ``gpu-wcoj generate``: reproducible data."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def payments(
     tick_rows: int = 1000,
     files: int | None = None,
 ) -> None:
-    """A stream of payments and their reversals, as Parquet with columns src, dst, weight and tick.
+    """Write payments and their reversals as Parquet: columns src, dst, weight and tick.
 
     Parameters
     ----------
     output
         The file to write.
     transfers
-        How many payments; a quarter of them is reversed later on.
+        Number of payments; a quarter of them is reversed later.
     accounts
-        How many accounts.
+        Number of accounts.
     seed
-        Of the random numbers.
+        Seed of the random numbers.
     tick_rows
-        Changes to a tick.
+        Number of changes per tick.
     files
-        Write so many files into a folder instead, as Spark reads a stream: their times are a second apart.
+        Write this many files into a folder instead, as Spark reads a stream: their times are a second apart.
     """
     from gpu_wcoj import datasets
     from gpu_wcoj.files.output import write_parts
@@ -47,7 +47,7 @@ def payments(
     if files is None:
         _write(stream, output)
     elif files < 1:
-        raise UsageError(f"--files is {files}.\n  It is 1 or more.")
+        raise UsageError.invalid_value("--files", files, "an integer from 1 on")
     else:
         write_parts(stream, output, files)
 
@@ -61,20 +61,20 @@ def rmat(
     seed: int = 1,
     undirected: Annotated[bool, FLAG] = False,
 ) -> None:
-    """A skewed random graph, as Parquet with columns src and dst.
+    """Write a skewed random graph as Parquet with columns src and dst.
 
     Parameters
     ----------
     output
         The file to write.
     scale
-        There are 2**scale vertices.
+        The graph has 2**scale vertices.
     edges
-        How many directed edges.
+        Number of directed edges.
     seed
-        Of the random numbers.
+        Seed of the random numbers.
     undirected
-        Each edge once, smaller vertex first, in random order.
+        Write each edge once, smaller vertex first, in random order.
     """
     from gpu_wcoj import datasets
 

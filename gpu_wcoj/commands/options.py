@@ -1,4 +1,4 @@
-"""Options that commands have in common."""
+"""Options that several commands have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.motifs import MotifOptions
 
 TEXT: Final = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
-LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; if not said, by the file's suffix .dl .sql .motif .edn.")
+LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file.")
 DIALECT: Final = Parameter(help="The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ...")
 FLAG: Final = Parameter(negative="")
 FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
@@ -20,24 +20,24 @@ FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
 @Parameter(name="*")
 @dataclass
 class Motif:
-    """What is asked of the matches of a motif."""
+    """Options for the matches of a motif."""
 
     where: str | None = None
-    """Of a motif: what columns have to satisfy, such as 't.amount > 900'."""
+    """For a motif: a condition on columns, such as 't.amount > 900'."""
     semantics: Literal["homomorphism", "edges-distinct", "nodes-distinct"] = "homomorphism"
-    """Of a motif: what has to differ in a match."""
+    """For a motif: the elements that are distinct within a match."""
     show: str | None = None
-    """Of a motif: what matches show, such as a.id,t.amount; all elements that have names if not said otherwise."""
+    """For a motif: columns of the matches, such as a.id,t.amount; by default all named elements."""
     id: str = "id"
-    """Of a motif: the vertices' column of names."""
+    """For a motif: the vertices' key column."""
     src: str = "src"
-    """Of a motif: the edges' column of beginnings."""
+    """For a motif: the edges' source column."""
     dst: str = "dst"
-    """Of a motif: the edges' column of ends."""
+    """For a motif: the edges' target column."""
 
 
-def motif_options(given: Motif | None) -> MotifOptions:
-    """What is asked of the matches of a motif, with what stands in for what is not said."""
+def motif_options(options: Motif | None) -> MotifOptions:
+    """Return the options for the matches of a motif, with defaults for missing ones."""
     from gpu_wcoj.motifs import MotifOptions
 
-    return MotifOptions() if given is None else MotifOptions(**vars(given))
+    return MotifOptions() if options is None else MotifOptions(**vars(options))

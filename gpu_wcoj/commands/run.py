@@ -12,8 +12,8 @@ from gpu_wcoj.commands.files import (
     check_sources,
     check_tick_rows,
     expecting,
-    given_files,
-    named_files,
+    files_of_program,
+    parse_files,
 )
 from gpu_wcoj.commands.options import DIALECT, FILES, FLAG, LANGUAGE, TEXT, Motif, motif_options
 from gpu_wcoj.errors import UsageError
@@ -43,18 +43,18 @@ def run(
     memory: str | None = None,
     json: Annotated[bool, FLAG] = False,
 ) -> None:
-    """Run a program over files: load the inputs as the first tick, then feed the changes tick by tick.
+    """Run a program over files: load the inputs as the first tick, then apply the changes.
 
     A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
     not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
     types=int64,string (text only) and format=parquet|arrow|csv|tsv|text. PATH is - for standard input, which is text
-    without names of columns if format does not say otherwise: edge=-?format=csv. Options stand after the last ?; where
-    a file of just the whole name is there, ? and & are part of it. Columns that have names go by these where the
-    relation has names, too: declared, or of a file before.
+    without names of columns unless format is set: edge=-?format=csv. Options follow the last ?; if a file with the
+    complete name exists, ? and & are part of its name. Columns with names go by name if the relation has names, too:
+    declared, or of an earlier file.
 
-    A program can name its files itself, beside its own: .input edge(filename="edge.csv", delimiter=",") and
-    .output path(filename="path.csv"). Without parameters, and if no file is given here, .input edge reads
-    edge.facts and .output path writes path.csv, fields separated by tabs.
+    A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
+    .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads
+    edge.facts and .output path writes path.csv, with fields separated by tabs.
 
     Parameters
     ----------
@@ -63,46 +63,46 @@ def run(
     changes
         A file whose rows follow in order, cut into ticks; once for each relation.
     tick_rows
-        Rows of changes to a tick, 1000 if not said otherwise; not where the files have tick columns.
+        Rows of changes per tick, by default 1000; not for files with tick columns.
     count
         Count the answer without ever producing it.
     output
         A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
     checkpoint
-        A folder that holds the state after every tick: the same command goes on there after it was stopped or killed.
+        A folder for the state after every tick: after a stop or a kill, the same command resumes there.
     backend
-        Where the state lives and the joins run; auto is the GPU where there is one, else the CPU.
+        The place of the state and the joins; auto is the GPU if there is one, else the CPU.
     gpu_memory
-        How much of the GPU's memory may be used, such as 8GB or 50%; all of it if not said otherwise.
+        Maximum memory of the GPU, such as 8GB or 50%; by default all of it.
     route
-        Where ticks run if the state is on a GPU: auto, device, cpu, or from how many changed rows on there.
+        The place of ticks if the state is on a GPU: auto, device, cpu, or the changed rows from which they run on it.
     threads
-        How many threads they use.
+        Number of threads of the joins.
     strategy
-        How relations are joined: wcoj meets them all in each variable, binary takes one after the other, and auto
-        chooses by what it expects that to cost.
+        The join strategy: wcoj joins all relations variable by variable, binary joins one relation after the other,
+        and auto chooses by estimated costs.
     bag
-        Keep exact weights instead of sets; SQL and motifs do so always.
+        Keep exact weights instead of sets; SQL and motifs always do.
     motif
-        What is asked of the matches of a motif.
+        Options for the matches of a motif.
     memory
-        How much memory the rows read at one time may take, such as 4GB; half of the machine's if not said otherwise.
+        Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
     json
-        Print one line of JSON a tick and one at the end.
+        Print a line of JSON for each tick and a line at the end.
     """
     from gpu_wcoj.asked import Asked
     from gpu_wcoj.files.budget import memory_budget
 
     budget = memory_budget(memory)
-    loaded = given_files(input)
-    fed = given_files(changes)
+    loaded = parse_files(input)
+    fed = parse_files(changes)
     if not loaded and not fed and program is None and text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     check_tick_rows(tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    asked = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
-    engine = asked.program(
+    source = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    engine = source.program(
         bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
@@ -111,15 +111,15 @@ def run(
 
     check_files(engine, loaded, fed)
     loaded, fed = expecting(engine, loaded), expecting(engine, fed)
-    given = {spec.relation for spec in (*loaded, *fed)}
-    check_sources(engine, given)
+    named_relations = {spec.relation for spec in (*loaded, *fed)}
+    check_sources(engine, named_relations)
     folder = Path() if program is None else program.parent
-    named, declared = named_files(engine, folder, given)
-    if not given and not engine.rules.directives and engine.inputs:
+    named, declared = files_of_program(engine, folder, named_relations)
+    if not named_relations and not engine.rules.directives and engine.inputs:
         raise UsageError(
             "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
             " or name files in the program, by lines .input."
         )
-    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(given))
+    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
     inputs = (*loaded, *named)
     run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))

@@ -1,1 +1,1 @@
-"""Files that feed relations: Parquet, Arrow IPC, CSV, TSV and whitespace text, gzipped or not."""
+"""Input and output files of relations: Parquet, Arrow IPC, CSV, TSV and text, or gzipped."""

@@ -1,4 +1,7 @@
-"""What to do about a text file that is not as it was expected: in options of the command line, or of ``.input``."""
+"""Remedies for text files that differ from what was expected.
+
+They name options of the command line, or of ``.input``.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from gpu_wcoj.files.spec import InputSpec
 
 
 def unfit(spec: InputSpec, column: int | None) -> str:
-    """Why a value has to be of its column's type, and what to do if it is not.
+    """Return the reason for a column's type and the remedy for a value that does not have it.
 
     Parameters
     ----------
     column
         Which of the relation's columns it is; None for weights and ticks.
     """
-    declared = _of(tuple(kind for _, kind in spec.declared or spec.expected), column)
+    declared = _kind_of(tuple(kind for _, kind in spec.declared or spec.expected), column)
     if declared is not None:
         why = f", and column {column} is declared as '{declared}'"
         return f"{why}.\n  Mend the line, or declare another type{header_hint(spec)}."
-    if _of(spec.types, column) is not None:
+    if _kind_of(spec.types, column) is not None:
         return f", as 'types' says of the column.\n  Mend the line, or give another type{header_hint(spec)}."
     why = ", as the column's values before it are.\n  Mend the line; or "
     if spec.declared is not None:
@@ -27,23 +30,23 @@ def unfit(spec: InputSpec, column: int | None) -> str:
 
 
 def mixed(spec: InputSpec) -> str:
-    """What to do about a column of numbers and texts."""
+    """Return the remedy for a column of numbers and texts."""
     if spec.declared is not None:
         return f"Mend the line{header_hint(spec)}; or declare the column as symbol if it is text."
     return (
-        "Mend the line; or say header=yes or skip=N if the first line is no row, "
+        "Mend the line; or say header=yes or skip=N if the first line is not a row, "
         "or columns=... with types=string,... if the column is text."
     )
 
 
 def ragged(spec: InputSpec) -> str:
-    """What to do about a line with more or fewer fields than the first."""
+    """Return the remedy for a line with more or fewer fields than the first."""
     options = "sep, header or skip" if spec.declared is None else "delimiter or headers of .input"
     return f"Every line has the same number of fields; mend the line, or set {options}."
 
 
 def too_few(spec: InputSpec) -> str:
-    """What to do about a file with too few columns."""
+    """Return the remedy for a file with too few columns."""
     if spec.declared is not None:
         now = {"\t": "tabs", " ": "blanks"}.get(spec.separator or "\t", f"'{spec.separator}'")
         return f'They are taken to be separated by {now}; if it is something else, say delimiter="," in .input'
@@ -56,7 +59,7 @@ def too_few(spec: InputSpec) -> str:
 
 
 def changed(spec: InputSpec, is_guessed: bool) -> str:
-    """What to do about a number whose text says more than its value."""
+    """Return the remedy for a number whose text says more than its value."""
     if not is_guessed:
         return "Mend the line, or give the column another type."
     if spec.declared is not None:
@@ -65,18 +68,18 @@ def changed(spec: InputSpec, is_guessed: bool) -> str:
 
 
 def header(spec: InputSpec) -> str:
-    """What to do where a first line may be names of columns or a row."""
+    """Return the remedy for a first line that may be names of columns or a row."""
     if spec.declared is not None:
         return "Say headers=true or headers=false in .input."
     return "Say header=yes or header=no."
 
 
 def header_hint(spec: InputSpec) -> str:
-    """What else to do if the first line may have been taken for a row."""
+    """Return the further remedy if the first line may have been read as a row."""
     if spec.header:
         return ""
     return f"; or say {'header=yes' if spec.declared is None else 'headers=true'} if the first line is names of columns"
 
 
-def _of(kinds: tuple[str | None, ...] | None, column: int | None) -> str | None:
+def _kind_of(kinds: tuple[str | None, ...] | None, column: int | None) -> str | None:
     return None if kinds is None or column is None or column >= len(kinds) else kinds[column]

@@ -1,4 +1,4 @@
-"""Parquet and Arrow IPC files, read through a process of their own."""
+"""Parquet and Arrow IPC files, read through a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "4"}
 
 
 class BinaryReader:
-    """The rows of a Parquet or Arrow IPC file, a batch at a time.
+    """The rows of a Parquet or Arrow IPC file, one batch at a time.
 
     Mutated files of these forms have crashed, and inflated without bound, the libraries that read them; metadata tells
     the truth about neither. So a child process with a limit on its memory reads and validates them (`child`), and what
@@ -91,12 +91,12 @@ class BinaryReader:
 
     @property
     def n_rows(self) -> int | None:
-        """Return how many rows the file has."""
+        """The number of rows of the file."""
         return self._n_rows
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
+        """Names and types of the relation's columns; c0, c1, ... if the file has no names."""
         names = self._selection.own_names or numbered(len(self._selection.rows))
         types = [str(self._stream.schema.field(f"f{position}").type) for position in self._selection.rows]
         return tuple(zip(names, types, strict=True))
@@ -117,7 +117,7 @@ class BinaryReader:
             yield block
 
     def close(self) -> None:
-        """Stop the child, whether it is done or not."""
+        """Stop the child process."""
         self._process.kill()
         self._process.wait()
         if self._process.stdout is not None:
@@ -142,7 +142,7 @@ class BinaryReader:
             raise self._failure() from None
 
     def _failure(self) -> GpuWcojError:
-        """What the child died of."""
+        """Return the error that ended the child process."""
         status = self._process.wait()
         self._complaints.seek(0)
         lines = self._complaints.read().decode(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Whitespace text as SNAP has it, made into one-blank-separated text that a CSV parser reads."""
+"""Conversion of whitespace text, as of SNAP, into text that a CSV parser reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TO_BLANK: Final = bytes.maketrans(b"\t\r\v\f", b"    ")
 
 
 def squeeze(data: bytes) -> bytes:
-    r"""Whole lines with runs of blanks made one blank, none at either end of a line, and no ``#`` lines.
+    r"""Reduce runs of blanks to one blank, and remove outer blanks and ``#`` lines.
 
     Lines of blanks alone become empty.
 
@@ -31,13 +31,13 @@ def squeeze(data: bytes) -> bytes:
         text = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(text == _NEWLINE) + 1
         starts = np.concatenate([[0], ends[:-1]])
-        kept = np.repeat(text[starts] != _HASH, ends - starts)
-        data = text[kept].tobytes()
+        is_kept = np.repeat(text[starts] != _HASH, ends - starts)
+        data = text[is_kept].tobytes()
     return data
 
 
 def is_row(line: bytes) -> bool:
-    r"""Whether a line of whitespace text holds a row: neither blank nor a comment.
+    r"""Return True if a line of whitespace text is a row: neither blank nor a comment.
 
     Examples
     --------

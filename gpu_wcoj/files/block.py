@@ -1,4 +1,4 @@
-"""A piece of a file on its way to a tick: rows, with the weights and ticks checked."""
+"""A piece of a file on its way to a tick: rows, with validated weights and ticks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RowBlock:
         return int(self.rows.num_rows)
 
     def slice(self, start: int, stop: int) -> RowBlock:
-        """The rows from `start` up to, not including, `stop`."""
+        """Return the rows from `start` up to, not including, `stop`."""
         ticks = None if self.ticks is None else self.ticks[start:stop]
         return RowBlock(self.rows.slice(start, stop - start), ticks)
 
@@ -45,26 +45,26 @@ def make_block(
     last_tick: int | None,
     place: Callable[[int], str],
 ) -> RowBlock:
-    """Put the columns at ``selection.used``, in that order, together to a block; `place` says where row i stands.
+    """Combine the columns at ``selection.used`` to a block; `place` names the place of row i.
 
     Raises
     ------
     WeightError, InputFileError
         If a weight is not an integer; if a tick is not an integer or time, or is less than the one before it.
     """
-    at = dict(zip(selection.used, columns, strict=True))
-    rows = [at[position] for position in selection.rows]
+    column_at = dict(zip(selection.used, columns, strict=True))
+    rows = [column_at[position] for position in selection.rows]
     if selection.weight is not None:
-        rows.append(_weights(spec, at[selection.weight], place))
-    ticks = None if selection.tick is None else _ticks(spec, at[selection.tick], last_tick, place)
+        rows.append(_weights(spec, column_at[selection.weight], place))
+    ticks = None if selection.tick is None else _ticks(spec, column_at[selection.tick], last_tick, place)
     return RowBlock(pa.RecordBatch.from_arrays(rows, names=list(selection.names)), ticks)
 
 
 def _weights(spec: InputSpec, column: pa.Array, place: Callable[[int], str]) -> pa.Array:
     if not pa.types.is_integer(column.type):
-        shown = f", for example {column[0]}" if len(column) else ""
+        example = f", for example {column[0]}" if len(column) else ""
         raise WeightError(
-            f"'{spec.path}': the weight column is of type {column.type}{shown}.\n"
+            f"'{spec.path}': the weight column is of type {column.type}{example}.\n"
             "  Weights are integers: choose another column, or leave 'weight' out."
         )
     _no_null(column, "weight", place)
@@ -77,9 +77,9 @@ def _weights(spec: InputSpec, column: pa.Array, place: Callable[[int], str]) -> 
 def _ticks(spec: InputSpec, column: pa.Array, last_tick: int | None, place: Callable[[int], str]) -> Int64Array:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-        shown = f", for example {column[0]}" if len(column) else ""
+        example = f", for example {column[0]}" if len(column) else ""
         raise InputFileError(
-            f"'{spec.path}': the tick column is of type {kind}{shown}.\n"
+            f"'{spec.path}': the tick column is of type {kind}{example}.\n"
             "  Ticks are integers, dates or timestamps: choose another column, or use --tick-rows."
         )
     _no_null(column, "tick", place)

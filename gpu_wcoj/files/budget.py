@@ -1,4 +1,4 @@
-"""How much memory reading may take: a limit in bytes, found or given, and the error where it is passed."""
+"""The memory budget of file readers, and the error of exceeding it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ VARIABLE = "GPU_WCOJ_MEMORY_BUDGET"
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def memory_budget(given: str | None = None) -> int:
-    """How many bytes of rows may be held while reading: `given`, else the environment, else half of the memory.
+def memory_budget(amount: str | None = None) -> int:
+    """Return the maximum bytes of rows in memory while reading.
+
+    It is `amount`, else the environment's, else half of the memory.
 
     The memory is that of the machine, or of the control group where that is less.
     """
-    text = given or os.environ.get(VARIABLE)
+    text = amount or os.environ.get(VARIABLE)
     if text:
         return parse_bytes(text)
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -30,7 +32,7 @@ def memory_budget(given: str | None = None) -> int:
 
 
 def over_budget(what: str, need: int, budget: int) -> MemoryBudgetError:
-    """The error for something that needs more than the budget."""
+    """Return the error for data that needs more than the budget."""
     return MemoryBudgetError(
         f"{what} takes {shown_bytes(need)} of memory or more; the budget is {shown_bytes(budget)}.\n"
         f"  If the data is meant to be this large, raise it with --memory or {VARIABLE}; "

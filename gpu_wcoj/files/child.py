@@ -1,4 +1,6 @@
-"""The process that reads Parquet and Arrow IPC files, so that a damaged or hostile one can end nothing but itself.
+"""The process that reads Parquet and Arrow IPC files.
+
+A damaged or hostile file can end only this process.
 
 It reads the chosen columns under a limit on its address space, validates every batch in full, and writes them as an
 Arrow IPC stream to its standard output. An error goes to its standard error as one line of JSON, with exit status 3.
@@ -26,32 +28,37 @@ from gpu_wcoj.files.select import select
 from gpu_wcoj.files.spec import InputSpec
 
 ERROR_STATUS: Final = 3
+"""Exit status after an error that was reported as JSON."""
 BATCH_ROWS: Final = 1 << 18
+"""Maximum rows of a batch that is sent."""
 THREADS: Final = 4
-"""Each thread reserves address space of its own, which counts against the limit."""
+"""Maximum threads: each reserves address space, which counts against the limit."""
 _OWN_BYTES: Final = 512 << 20
-"""What the process itself may take beside the rows: libraries, threads, pages of the file."""
+"""Bytes for the process itself in addition to the rows: libraries, threads, pages of the file."""
 _NAME_BYTES, _LIST_ITEMS = 16 << 20, 1 << 20
-"""No name or statistic of a Parquet file is longer, no list of row groups or columns has more items."""
+"""Maximum bytes of a name or statistic of a Parquet file, and maximum items of a list of row groups or columns."""
 
 Batches = Callable[[], Iterator[pa.RecordBatch]]
 
 
 def main(request: str) -> int:
-    """Read what `request` (JSON: ``spec``, ``format``, ``gzip``, ``arity``, ``changes``, ``budget``) says."""
-    asked = json.loads(request)
+    """Read the file of a JSON `request`.
+
+    Its keys are ``spec``, ``format``, ``gzip``, ``arity``, ``changes`` and ``budget``.
+    """
+    options = json.loads(request)
     spec = InputSpec(
-        relation=asked["spec"]["relation"],
-        path=Path(asked["spec"]["path"]),
-        columns=None if asked["spec"]["columns"] is None else tuple(asked["spec"]["columns"]),
-        weight=asked["spec"]["weight"],
-        tick=asked["spec"]["tick"],
+        relation=options["spec"]["relation"],
+        path=Path(options["spec"]["path"]),
+        columns=None if options["spec"]["columns"] is None else tuple(options["spec"]["columns"]),
+        weight=options["spec"]["weight"],
+        tick=options["spec"]["tick"],
     )
-    budget: int = asked["budget"]
+    budget: int = options["budget"]
     pa.set_cpu_count(min(THREADS, pa.cpu_count()))
     try:
         _limit_memory(budget + _OWN_BYTES)
-        _send(spec, asked, budget)
+        _send(spec, options, budget)
     except BrokenPipeError:
         return 0
     except GpuWcojError as error:
@@ -60,14 +67,14 @@ def main(request: str) -> int:
         return _fail("MemoryBudgetError", str(over_budget(f"reading '{spec.path}'", budget, budget)))
     except Exception as error:  # whatever a damaged file provokes, the file is at fault
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        what = {"parquet": "Parquet", "arrow": "Arrow IPC"}[asked["format"]]
+        what = {"parquet": "Parquet", "arrow": "Arrow IPC"}[options["format"]]
         text = f"'{spec.path}' is damaged or not {what}: {reason}.\n  Write or copy it again, or say format=..."
         return _fail("InputFileError", text)
     return 0
 
 
 def _limit_memory(extra: int) -> None:
-    """Let the address space grow by `extra` bytes at most, where the system can say how large it is now."""
+    """Limit the growth of the address space to `extra` bytes, if its present size is known."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
@@ -82,12 +89,12 @@ def _fail(kind: str, message: str) -> int:
     return ERROR_STATUS
 
 
-def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
-    source = _unpacked(spec.path, budget) if asked["gzip"] else _opened(spec.path)
-    open_file = _open_parquet if asked["format"] == "parquet" else _open_arrow
+def _send(spec: InputSpec, request: dict[str, Any], budget: int) -> None:
+    source = _unpacked(spec.path, budget) if request["gzip"] else _opened(spec.path)
+    open_file = _open_parquet if request["format"] == "parquet" else _open_arrow
     names, n_rows, read = open_file(source)
-    used = select(spec, len(names), names, asked["arity"], asked["changes"]).used
-    if not asked["changes"] and n_rows * 8 * len(used) > budget:
+    used = select(spec, len(names), names, request["arity"], request["changes"]).used
+    if not request["changes"] and n_rows * 8 * len(used) > budget:
         raise over_budget(
             f"'{spec.path}' has {n_rows} rows of {len(used)} columns, which", n_rows * 8 * len(used), budget
         )
@@ -106,7 +113,7 @@ def _send(spec: InputSpec, asked: dict[str, Any], budget: int) -> None:
 
 
 def _opened(path: Path) -> pa.NativeFile:
-    """A file, also one whose name is not UTF-8, which PyArrow does not open by its name."""
+    """Open a file, also one whose name is not UTF-8, which PyArrow cannot open by name."""
     try:
         return pa.OSFile(str(path))
     except UnicodeEncodeError:
@@ -114,7 +121,7 @@ def _opened(path: Path) -> pa.NativeFile:
 
 
 def _unpacked(path: Path, budget: int) -> pa.NativeFile:
-    """The whole of a gzip file, refused where it is more than the budget."""
+    """Return a complete gzip file, unpacked; larger than the budget is an error."""
     unpacked = io.BytesIO()
     try:
         with gzip.open(path) as file:
@@ -167,8 +174,8 @@ def _open_arrow(source: pa.NativeFile) -> tuple[list[str], int, _Read]:
     def batches(included: list[int] | None) -> Iterator[pa.RecordBatch]:
         reader = open_with(included)
         if is_file:
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number)
+            for i in range(reader.num_record_batches):
+                yield reader.get_batch(i)
         else:
             yield from reader
 

@@ -1,4 +1,4 @@
-"""Rows of a file in the types that their relation's columns are declared with."""
+"""Conversion of a file's rows to the declared types of its relation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpu_wcoj.schema import DataType
 
 
 def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -> pa.Table:
-    """The rows of the file `spec`, in types that Arrow spells like `kinds`; None for those that the file has.
+    """Return the rows of a file in the types `kinds`; None keeps the type of the file.
 
     Raises
     ------
     InputFileError
-        If a value is none of its column's type.
+        If a value is not of its column's type.
 
     Examples
     --------
@@ -30,9 +30,9 @@ def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -
     """
     columns = []
     for position, (column, kind) in enumerate(zip(table.columns, kinds, strict=True)):
-        wanted = column.type if kind is None else to_pyarrow(DataType(kind))
+        target = column.type if kind is None else to_pyarrow(DataType(kind))
         try:
-            columns.append(column if column.type == wanted else column.cast(wanted))
+            columns.append(column if column.type == target else column.cast(target))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InputFileError(
                 f"'{spec.path}', column {position}, is declared as '{kind}': {error}.\n"

@@ -1,4 +1,4 @@
-"""The form of a file: by its options, its first bytes and its name."""
+"""Detection of a file's format by its options, its first bytes and its name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _JSON: Final = (".json", ".jsonl", ".ndjson")
 
 
 def form_of(spec: InputSpec) -> tuple[str, bool]:
-    """The form of a file, and whether it is gzipped, by its options, its first bytes and its name, in this order.
+    """Return the format of a file and a flag for gzip, by options, first bytes and name.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def form_of(spec: InputSpec) -> tuple[str, bool]:
 
 
 def form_of_name(path: Path) -> str | None:
-    """The form that the ending of a file's name tells, if it tells one.
+    """Return the format of a file name's ending; None for an unknown ending.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def form_of_name(path: Path) -> str | None:
 
 
 def is_facts(path: Path) -> bool:
-    """Return whether a file is called as Soufflé's are: fields between tabs, and never a line of names.
+    """Return True for the names of Soufflé's files: tab-separated, without a header line.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""Tell the first line of a text file: names of columns, a row, or not to be told from the file alone."""
+"""Detection of a header line in a text file.
+
+The first line is names of columns, a row, or ambiguous.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gpu_wcoj.files.values import is_integer, is_number
 from gpu_wcoj.schema import DataType
 
 SAMPLE_ROWS: Final = 1000
-"""Rows after the first line that are looked at. A constant, so that a file of any size costs the same."""
+"""Rows after the first line that are examined. A constant, so that a file of any size costs the same."""
 
 _MISSING: Final = frozenset(
     ("na", "n/a", "<na>", "nan", "null", "nil", "none", "missing", "unknown", "inf", "infinity", "true", "false")
@@ -25,7 +28,7 @@ _HEXADECIMAL: Final = re.compile(r"[+-]?0x[0-9a-f]+", re.IGNORECASE)
 def names_by_program(
     first: Sequence[str], following: Sequence[str], names: Collection[str], types: Mapping[int, str]
 ) -> bool | None:
-    """Return whether the first line names the columns, by what a program or the options say of them; None if nothing.
+    """Decide by the program and the options if the first line is a header; None if unknown.
 
     A line with all the names is a header. So is one that does not hold values of the types where the row after it does,
     unless it has a number elsewhere, which is a value of a row.
@@ -55,18 +58,24 @@ def names_by_program(
     cells = [cell.strip() for cell in first]
     if names and {*names} <= {*cells}:
         return True
-    typed = {at: kind for at, kind in types.items() if at < len(cells) and _tells(kind) and cells[at]}
+    typed = {
+        position: kind for position, kind in types.items() if position < len(cells) and _tells(kind) and cells[position]
+    }
     if not typed:
         return None
-    if any(_fits(cells[at], kind) for at, kind in typed.items()) or not all(_may_be_name(cells[at]) for at in typed):
+    if any(_fits(cells[at], kind) for at, kind in typed.items()) or not all(
+        _may_be_name(cells[position]) for position in typed
+    ):
         return False
-    if any(is_number(cell) for at, cell in enumerate(cells) if at not in typed):
+    if any(is_number(cell) for position, cell in enumerate(cells) if position not in typed):
         return False
-    return all(_fits(following[at].strip(), kind) for at, kind in typed.items() if at < len(following))
+    return all(
+        _fits(following[position].strip(), kind) for position, kind in typed.items() if position < len(following)
+    )
 
 
 def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool | None:
-    """Return whether the first line names the columns, by the rows after it; None where it may be a row just as well.
+    """Decide by the rows after it if the first line is a header; None if ambiguous.
 
     Texts over numbers are names, numbers over numbers are values.
 
@@ -89,7 +98,10 @@ def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool
     cells = [cell.strip() for cell in first]
     filled = [cell for cell in cells if cell]
     numbers = sum(map(is_number, filled))
-    columns = [[row[at].strip() for row in sample if at < len(row) and row[at].strip()] for at in range(len(cells))]
+    columns = [
+        [row[position].strip() for row in sample if position < len(row) and row[position].strip()]
+        for position in range(len(cells))
+    ]
     if filled and numbers == len(filled):
         is_contradicted = any(columns) and not any(is_number(cell) for column in columns for cell in column)
         return None if is_contradicted else False
@@ -102,12 +114,12 @@ def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool
 
 
 def _tells(kind: str) -> bool:
-    """Return whether not every text is a value of the type."""
+    """Return True if some texts are not values of the type."""
     return DataType(kind).family not in ("string", "binary")
 
 
 def _fits(cell: str, kind: str) -> bool:
-    """Return whether a text spells a value of the type, or none."""
+    """Return True if a text spells a value of the type, or is empty."""
     family = DataType(kind).family
     if not cell:
         return True
@@ -121,6 +133,9 @@ def _fits(cell: str, kind: str) -> bool:
 
 
 def _may_be_name(cell: str) -> bool:
-    """Return whether a text over numbers is a name rather than a number that is spelled otherwise, or a missing one."""
+    """Return True if a text over numbers is a name.
+
+    It is not if it is another spelling of a number, or of a missing one.
+    """
     has_letter = any(char.isalpha() for char in cell)
     return has_letter and cell.lower() not in _MISSING and not _HEXADECIMAL.fullmatch(cell)

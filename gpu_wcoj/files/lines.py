@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines, gzipped or not."""
+"""Text files as blocks of complete lines, gzipped or not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import IO, Final, cast
 from gpu_wcoj.errors import InputFileError
 
 BLOCK_BYTES: Final = 8 << 20
+"""Bytes that are read at a time."""
 LINE_BYTES: Final = 64 << 20
-"""No line may be longer; what has no line ends is not text."""
+"""Maximum bytes of a line; a file without line ends is not text."""
 
 BOM: Final = b"\xef\xbb\xbf"
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -51,12 +52,12 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def damaged_gzip(path: Path, error: BaseException) -> InputFileError:
-    """The error for gzip data that does not unpack."""
+    """Return the error for gzip data that cannot be unpacked."""
     return InputFileError(f"'{path}' is not a whole gzip file: {error}.\n  Copy or pack it again.")
 
 
 def check_gzip(path: Path) -> None:
-    """Unpack a gzip file once from end to end, so that its checksum is known before a row of it is used."""
+    """Unpack a gzip file once to verify its checksum before any row is used."""
     try:
         with gzip.open(path) as file:
             while file.read(BLOCK_BYTES):
@@ -67,7 +68,7 @@ def check_gzip(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Lines:
-    """Whole lines of a file, each with its line end.
+    """Complete lines of a file, each with its line end.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class Lines:
 
 
 class TextFile:
-    """A text file, unpacked if it is gzipped, read in blocks of whole lines."""
+    """A text file, unpacked if it is gzipped, read in blocks of complete lines."""
 
     def __init__(self, path: Path, skip: int) -> None:
         self.path = path
@@ -107,27 +108,27 @@ class TextFile:
 
     @property
     def is_gzip(self) -> bool:
-        """Whether the file is unpacked while it is read."""
+        """True if the file is unpacked while it is read."""
         return self._unpacked is not self._file
 
     @property
     def is_at_end(self) -> bool:
-        """Return whether the last of the lines have been handed out."""
+        """True if the last lines have been returned."""
         return self._is_at_end
 
     def blocks(self) -> Iterator[Lines]:
-        """Yield the file's lines in order, some `BLOCK_BYTES` at a time, without the skipped ones."""
-        rest, line, to_skip = b"", 1, self._skip
+        """Yield the file's lines in order, about `BLOCK_BYTES` at a time, without skipped lines."""
+        remainder, line, to_skip = b"", 1, self._skip
         chunk = self._read().removeprefix(BOM)
         while chunk:
             following = self._read()
             self._is_at_end = not following
             if not following and not chunk.endswith(b"\n"):
                 chunk += b"\n"
-            data = rest + chunk if rest else chunk
+            data = remainder + chunk if remainder else chunk
             chunk, end = following, data.rfind(b"\n") + 1
-            data, rest = data[:end], data[end:]
-            if len(rest) > LINE_BYTES:
+            data, remainder = data[:end], data[end:]
+            if len(remainder) > LINE_BYTES:
                 raise InputFileError(
                     f"'{self.path}', line {line + data.count(10)}: longer than {LINE_BYTES >> 20} MiB.\n"
                     "  Text files have a row on every line."

@@ -1,4 +1,4 @@
-"""The changes of every tick as Parquet files that are either whole or not there."""
+"""The changes of every tick as Parquet files, each written completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 
 GROUP_ROWS: Final = 1 << 19
-"""Pieces are gathered to row groups of about this size."""
+"""Minimum rows of a row group; smaller pieces are gathered."""
 
 
 _TICK: Final = re.compile(r"(\.?)tick-(\d{9,})\.parquet(?:\.tmp)?")
 
 
 class ToArrow(Protocol):
-    """What a Z-set offers to be written."""
+    """The interface of a Z-set that is written."""
 
     def to_arrow(self) -> pa.Table:
-        """The rows with their weight as the last column."""
+        """Return the rows with their weight as the last column."""
         ...
 
 
 class ChangeWriter:
-    """Writes ``FOLDER/RELATION/tick-000000000.parquet``: the relation's columns, ``weight`` and ``tick``.
+    """A writer of ``FOLDER/RELATION/tick-000000000.parquet`` files.
+
+    Their columns are the relation's, ``weight`` and ``tick``.
 
     A tick in which a relation does not change makes no file. A file is written under another name and renamed when
     the tick is done, so what is there is whole; a tick that fails leaves nothing. It is flushed to the system, and
@@ -88,7 +90,10 @@ class ChangeWriter:
 
     @contextmanager
     def tick(self, number: int) -> Generator[None]:
-        """Write what follows as one tick: its files get their names at the end, or are removed after an error."""
+        """Write the block's changes as one tick.
+
+        Its files get their names at the end, or are removed after an error.
+        """
         self._tick = number
         try:
             yield
@@ -133,12 +138,12 @@ def folder_of(folder: Path, relation: str) -> Path:
 
 
 def _check_run(mark: Path, run: str) -> None:
-    """Raise if a folder is not that of the run that goes on."""
+    """Raise if a folder is not the output folder of the resumed run."""
     try:
-        found = mark.read_bytes() if mark.is_file() else b""
+        recorded = mark.read_bytes() if mark.is_file() else b""
     except OSError as error:
         raise OutputFileError(f"'{mark}' cannot be read: {error.strerror or error}.") from None
-    if found != run.encode():
+    if recorded != run.encode():
         raise UsageError(
             f"the folder '{mark.parent}' is not the one that this run has written its first ticks to.\n"
             "  Give that folder; or begin anew, with an empty folder and an empty checkpoint."
@@ -146,7 +151,7 @@ def _check_run(mark: Path, run: str) -> None:
 
 
 def _name_run(mark: Path, run: str) -> None:
-    """Write down which run writes to a folder, once nothing speaks against it."""
+    """Record the name of the run that writes to a folder, after all checks."""
     try:
         with mark.open("wb") as file:
             file.write(run.encode())
@@ -158,7 +163,7 @@ def _name_run(mark: Path, run: str) -> None:
 
 
 def _tidy(path: Path, resumes_at: int) -> None:
-    """Remove what a run that was stopped has left of its last tick, and refuse what it cannot have left."""
+    """Remove the last tick of a stopped run; other unexpected files are an error."""
     for file in path.iterdir():
         match = _TICK.fullmatch(file.name)
         if match is None or int(match[2]) > resumes_at:
@@ -213,7 +218,7 @@ class _TickFile:
             raise _unwritable(self._path, error) from None
 
     def finish(self, is_durable: bool) -> None:
-        """Write the rest and give the file its name."""
+        """Write the remaining rows and give the file its name."""
         if self._gathered:
             self._write()
         try:
@@ -237,7 +242,7 @@ class _TickFile:
 
 
 def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:
-    """Write columns of integers as one Parquet file, which is whole or not there.
+    """Write columns of integers as one Parquet file, completely or not at all.
 
     Raises
     ------
@@ -249,7 +254,9 @@ def write_columns(columns: Mapping[str, Int64Array], path: Path) -> None:
 
 
 def write_parts(columns: Mapping[str, Int64Array], folder: Path, count: int) -> None:
-    """Write columns of integers as so many Parquet files of about the same size, each whole or not there.
+    """Write columns of integers as `count` Parquet files of about the same size.
+
+    Each is written completely or not at all.
 
     Their times are a second apart, the last one now: by that, Spark takes the files of a stream in order.
 

@@ -1,4 +1,4 @@
-"""Opening a file by its form, and reading one whole."""
+"""Opening a file by its format, and reading a complete file."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Reader(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """Return how many rows the file has; None as long as that is not known."""
+        """The number of rows of the file; None while unknown."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
+        """Names and types of the relation's columns; c0, c1, ... if the file has no names."""
         ...
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield the rows in order; once."""
+        """Yield the rows in order; may be called once."""
         ...
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -> Reader:
-    """Open the file of `spec` for a relation of `arity` columns; of as many as it has where that is None.
+    """Open the file of `spec` for a relation of `arity` columns; None accepts any number.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -
 
 
 def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
-    """Read the file of `spec` whole: the relation's columns, then ``weight`` if the options name one.
+    """Read the complete file of `spec`: the relation's columns, then ``weight`` if requested.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def read_table(spec: InputSpec, arity: int, budget: int) -> pa.Table:
 
 
 def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str | None]:
-    """The names of the columns that the file of `spec` has for its relation, and their types as Arrow spells them.
+    """Return the names of the file's columns for its relation, and their Arrow types.
 
     A column of text without rows has no type, None.
 

@@ -1,4 +1,4 @@
-"""Which columns of a file become the row, the weight and the tick."""
+"""Selection of a file's columns for the row, the weight and the tick."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Selection:
 
     @property
     def used(self) -> tuple[int, ...]:
-        """Every position in use, each once, ascending."""
+        """Every position in use, without duplicates, ascending."""
         extra = (position for position in (self.weight, self.tick) if position is not None)
         return tuple(sorted({*self.rows, *extra}))
 
 
 def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: int | None, changes: bool) -> Selection:
-    """Choose the columns that `spec` asks for among `n_columns`, which are called `names` if they are called at all.
+    """Select the columns of `spec` among `n_columns`, whose names, if any, are `names`.
 
     Without ``columns`` these are all but weight and tick. Among changes, one column too many that is called
     ``weight`` is the weight; where no number of columns is asked for (`arity` is None), any that is called so.
@@ -69,20 +69,20 @@ def select(spec: InputSpec, n_columns: int, names: Sequence[str] | None, arity: 
             rows = tuple(position for position in rows if position != weight)
     if arity is not None and len(rows) != arity:
         raise UsageError(_wrong_arity(spec, len(rows), n_columns, names, arity, weight, tick))
-    known = [name for name, _ in spec.declared or spec.expected]
-    if names is not None and spec.columns is None and len(known) == len(rows):
+    program_names = [name for name, _ in spec.declared or spec.expected]
+    if names is not None and spec.columns is None and len(program_names) == len(rows):
         own_names = [names[position] for position in rows]
-        if own_names != known and sorted(own_names) == sorted(known):
-            rows = tuple(rows[own_names.index(name)] for name in known)
-    own = None if names is None else tuple(names[position] for position in rows)
-    if own is not None and spec.declared and not {name for name, _ in spec.declared} & {*own}:
-        own = None
-    called = _names(own, len(rows))
-    return Selection(rows, weight, tick, (*called, weight_name(called)) if weight is not None else called, own)
+        if own_names != program_names and sorted(own_names) == sorted(program_names):
+            rows = tuple(rows[own_names.index(name)] for name in program_names)
+    file_names = None if names is None else tuple(names[position] for position in rows)
+    if file_names is not None and spec.declared and not {name for name, _ in spec.declared} & {*file_names}:
+        file_names = None
+    called = _names(file_names, len(rows))
+    return Selection(rows, weight, tick, (*called, weight_name(called)) if weight is not None else called, file_names)
 
 
-def fields_of_nothing(spec: InputSpec, arity: int | None) -> int | None:
-    """How many fields the lines of a file have that has no lines, as its options or else its relation say.
+def fields_of_empty_file(spec: InputSpec, arity: int | None) -> int | None:
+    """Return the number of fields per line of a file without lines, by options or relation.
 
     None where neither does.
 
@@ -125,15 +125,15 @@ def _position(spec: InputSpec, column: ColumnName, n_columns: int, names: Sequen
     return names.index(column)
 
 
-def _names(own: tuple[str, ...] | None, number: int) -> tuple[str, ...]:
-    if own is not None and len(set(own)) == len(own):
-        return own
-    return numbered(number)
+def _names(file_names: tuple[str, ...] | None, n_columns: int) -> tuple[str, ...]:
+    if file_names is not None and len(set(file_names)) == len(file_names):
+        return file_names
+    return numbered(n_columns)
 
 
-def numbered(number: int) -> tuple[str, ...]:
-    """Names for columns that have none."""
-    return tuple(f"c{i}" for i in range(number))
+def numbered(n_columns: int) -> tuple[str, ...]:
+    """Return names for columns without names."""
+    return tuple(f"c{i}" for i in range(n_columns))
 
 
 def _wrong_arity(
@@ -147,8 +147,8 @@ def _wrong_arity(
 ) -> str:
     named = "" if names is None else f" ({listed(names)})"
     if spec.columns is None:
-        others = [what for what, position in (("weight", weight), ("tick", tick)) if position is not None]
-        left = f", {n_rows} beside {' and '.join(others)}" if others else ""
+        extra_columns = [what for what, position in (("weight", weight), ("tick", tick)) if position is not None]
+        left = f", {n_rows} beside {' and '.join(extra_columns)}" if extra_columns else ""
         hint = f"Choose {arity} of them by position or name, as in '{spec}?columns={','.join(map(str, range(arity)))}'"
         if n_columns < arity:
             hint = too_few(spec)

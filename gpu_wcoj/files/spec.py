@@ -1,4 +1,4 @@
-"""Which file feeds which relation: ``edge=PATH?columns=3,4&weight=2`` as typed on the command line, parsed."""
+"""Parsed input options of the command line: ``edge=PATH?columns=3,4&weight=2``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHAPE = "RELATION=PATH or RELATION=PATH?option=value&option=value"
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A file, the relation that it feeds, and how it is read.
+    """An input file, its relation, and the options for reading it.
 
     Attributes
     ----------
@@ -93,30 +93,32 @@ def parse_input(text: str) -> InputSpec:
     >>> spec.separator, spec.header, spec.skip
     ('\t', False, 1)
     """
-    relation, equals, rest = text.partition("=")
-    path, _, query = rest.rpartition("?") if "?" in rest and not _is_there(rest) else (rest, "", "")
+    relation, equals, location = text.partition("=")
+    path, _, query = location.rpartition("?") if "?" in location and not _is_there(location) else (location, "", "")
     if not equals or not relation or not path:
         raise UsageError(f"'{text}' does not say which file feeds which relation.\n  Write {_SHAPE}.")
-    given: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
         if name not in _OPTIONS:
             raise UsageError(
                 f"'{text}' has an unknown option '{name}'.\n"
-                f"  There is no file '{rest}', and the options are: {listed(_OPTIONS)}.{nearest(name, _OPTIONS)}"
+                f"  There is no file '{location}', and the options are: {listed(_OPTIONS)}.{nearest(name, _OPTIONS)}"
             )
         field, convert = _OPTIONS[name]
-        if field in given:
+        if field in fields:
             raise UsageError(f"'{text}' gives option '{name}' twice.\n  Give it once.")
         try:
-            given[field] = convert(value)
+            fields[field] = convert(value)
         except ValueError as error:
             raise UsageError(f"'{text}': option '{name}' cannot be '{unquote(value)}'.\n  {error}") from None
     path = STANDARD_INPUT if path == "-" else path
-    spec = InputSpec(relation, Path(os.path.expanduser(path)), **given)  # type: ignore[arg-type]  # one converter per field
+    spec = InputSpec(relation, Path(os.path.expanduser(path)), **fields)  # type: ignore[arg-type]  # one converter per field
     if spec.types is not None and (spec.columns is None or len(spec.types) != len(spec.columns)):
-        wanted = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
-        raise UsageError(f"'{text}' has {len(spec.types)} types and {wanted}.\n  Give one type for each of 'columns'.")
+        column_count = "no columns" if spec.columns is None else f"{len(spec.columns)} columns"
+        raise UsageError(
+            f"'{text}' has {len(spec.types)} types and {column_count}.\n  Give one type for each of 'columns'."
+        )
     return spec
 
 

@@ -1,4 +1,6 @@
-"""CSV, TSV and whitespace text into columns: int64, float64 or string, decided on the first block of lines.
+"""Conversion of CSV, TSV and whitespace text to columns: int64, float64 or string.
+
+The types are decided on the first block of lines.
 
 Where there are no rows, columns that no option gives a type have none: they are Arrow's ``null``.
 
@@ -25,7 +27,7 @@ from gpu_wcoj.files.block import RowBlock, make_block
 from gpu_wcoj.files.forms import is_facts
 from gpu_wcoj.files.header import SAMPLE_ROWS, names_by_program, names_by_rows
 from gpu_wcoj.files.lines import BOM, Lines, TextFile
-from gpu_wcoj.files.select import WEIGHT, fields_of_nothing, numbered, select
+from gpu_wcoj.files.select import WEIGHT, fields_of_empty_file, numbered, select
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 from gpu_wcoj.files.values import (
     as_type,
@@ -45,7 +47,7 @@ _OF_FAMILY = {"integer": "int64", "float32": "float64", "float64": "float64", "s
 
 
 class TextReader:
-    """The rows of a text file, a block at a time.
+    """The rows of a text file, one block at a time.
 
     Parameters
     ----------
@@ -84,13 +86,13 @@ class TextReader:
 
     @property
     def n_rows(self) -> int | None:
-        """Return how many rows the file has; None until its last block has been read."""
+        """The number of rows of the file; None until its last block has been read."""
         is_counted = self._first is None and self._file.is_at_end  # the first block waits until `blocks` is called
         return self._n_rows if is_counted or not self._has_rows else None
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Names and types of the relation's columns; they are called c0, c1, ... if the file gives no names."""
+        """Names and types of the relation's columns; c0, c1, ... if the file has no names."""
         names = self._selection.own_names or numbered(len(self._selection.rows))
         types = [str(_ARROW_TYPES[self._types[position]]) for position in self._selection.rows]
         return tuple(zip(names, types, strict=True))
@@ -127,7 +129,7 @@ class TextReader:
         return f"'{self._spec.path}', line {line}"
 
     def _next_rows(self) -> Lines | None:
-        """The next lines among which some hold rows; None at the end of the file."""
+        """Return the next lines that contain rows; None at the end of the file."""
         for lines in self._blocks:
             if b"\0" in lines.data:
                 raise InputFileError(
@@ -139,14 +141,14 @@ class TextReader:
         return None
 
     def _without_header(self, arity: int | None) -> int:
-        """How many fields lines would have in a file without lines, where it need not begin with names."""
+        """Return the number of fields of a file without lines that needs no header."""
         is_without = self._is_blank_separated or self._spec.declared is not None or is_facts(self._spec.path)
         if self._spec.header or (self._spec.header is None and not is_without):
             raise InputFileError(
                 f"'{self._spec.path}' is empty: it has not even names of columns.\n"
                 "  Write a line of names; or say header=no if the file has none where it has rows, too."
             )
-        n_fields = fields_of_nothing(self._spec, arity)
+        n_fields = fields_of_empty_file(self._spec, arity)
         if n_fields is None:
             raise InputFileError(
                 f"'{self._spec.path}' is empty, so it does not tell how many columns '{self._spec.relation}' has.\n"
@@ -155,7 +157,7 @@ class TextReader:
         return n_fields
 
     def _no_types(self) -> dict[int, str]:
-        """The types of columns that have no values: those that are given, and integers for weights and ticks."""
+        """Return the types of columns without values: given types, and integers for weights and ticks."""
         beside = (self._selection.weight, self._selection.tick)
         return {
             position: "int64" if position in beside else "null" for position in self._selection.used
@@ -167,17 +169,17 @@ class TextReader:
         return make_block(self._spec, self._selection, columns, None, str)
 
     def _row_lines(self, lines: Lines) -> list[int]:
-        """The numbers of the lines that hold rows."""
+        """Return the numbers of the lines that hold rows."""
         rows = enumerate(lines.data.split(b"\n"), lines.first)
-        return [number for number, line in rows if self._is_row(line)]
+        return [line_number for line_number, line in rows if self._is_row(line)]
 
     def _first_row(self, lines: Lines) -> int | None:
-        """The number of the first line that holds a row; None if none does."""
-        start, number = 0, lines.first
+        """Return the number of the first line that holds a row; None if there is none."""
+        start, line_number = 0, lines.first
         while (end := lines.data.find(b"\n", start)) >= 0:
             if self._is_row(lines.data[start:end]):
-                return number
-            start, number = end + 1, number + 1
+                return line_number
+            start, line_number = end + 1, line_number + 1
         return None
 
     def _is_row(self, line: bytes) -> bool:
@@ -187,34 +189,34 @@ class TextReader:
         return self._row_lines(lines)[row]
 
     def _header(self, lines: Lines, arity: int | None, changes: bool) -> tuple[tuple[str, ...] | None, int, Lines]:
-        """The names of the columns if the first row holds them, their number, and the lines after them."""
+        """Return the names in a header line or None, the number of fields, and the remaining lines."""
         self._normal(lines)  # complains of line ends that would make one line of the file
-        number = self._first_row(lines)
-        assert number is not None, "lines without a row are passed over"
-        line = lines.data.split(b"\n", number - lines.first + 1)[number - lines.first]
+        line_number = self._first_row(lines)
+        assert line_number is not None, "lines without a row are passed over"
+        line = lines.data.split(b"\n", line_number - lines.first + 1)[line_number - lines.first]
         try:
-            shown = line.decode().removesuffix("\r")
+            line_text = line.decode().removesuffix("\r")
         except UnicodeDecodeError:
-            raise InputFileError(f"{self._place(number)}: not UTF-8 text.\n  Convert the file to UTF-8.") from None
-        fields = self._fields(shown, number)
-        rest = Lines(lines.data.split(b"\n", number - lines.first + 1)[-1], number + 1)
+            raise InputFileError(f"{self._place(line_number)}: not UTF-8 text.\n  Convert the file to UTF-8.") from None
+        fields = self._fields(line_text, line_number)
+        following_lines = Lines(lines.data.split(b"\n", line_number - lines.first + 1)[-1], line_number + 1)
         header = self._spec.header
         if header is None:
-            header = self._names_columns(fields, self._sample(rest), arity, changes)
+            header = self._names_columns(fields, self._sample(following_lines), arity, changes)
         if header is None:
             select(self._spec, len(fields), None, arity, changes)  # complains of a wrong number of columns first
             raise InputFileError(
-                f"{self._place(number)}: '{shown[:80]}' may be names of columns or a row.\n"
+                f"{self._place(line_number)}: '{line_text[:80]}' may be names of columns or a row.\n"
                 f"  {advice.header(self._spec)}"
             )
         if not header:
             return None, len(fields), lines
-        return tuple(field.strip() for field in fields), len(fields), rest
+        return tuple(field.strip() for field in fields), len(fields), following_lines
 
     def _names_columns(
         self, fields: list[str], sample: list[list[str]], arity: int | None, changes: bool
     ) -> bool | None:
-        """Return whether the first line names the columns; None where that is open."""
+        """Return True if the first line is a header; None if it is ambiguous."""
         spec = self._spec
         if spec.declared is not None or is_facts(spec.path):  # Soufflé's files have no names if nothing says so
             names = [name for name, _ in spec.declared or ()]
@@ -227,27 +229,31 @@ class TextReader:
         if chosen and not any(map(is_number, fields)):
             return True
         following = sample[0] if sample else ()
-        told = names_by_program(fields, following, [name for name, _ in spec.expected], self._expected(len(fields)))
-        if told is not None:
-            return told
-        told = names_by_rows(fields, sample)
-        if self._is_blank_separated and (told or any(map(is_number, fields))):
+        has_names = names_by_program(
+            fields, following, [name for name, _ in spec.expected], self._expected(len(fields))
+        )
+        if has_names is not None:
+            return has_names
+        has_names = names_by_rows(fields, sample)
+        if self._is_blank_separated and (has_names or any(map(is_number, fields))):
             return False  # such text has no names by custom; where names stand over numbers, its types are refused
-        return told
+        return has_names
 
     def _expected(self, n_fields: int) -> dict[int, str]:
-        """The types that options or the program give to columns, by position."""
+        """Return the types that options or the program give to columns, by position."""
         spec = self._spec
         beside = (spec.weight, spec.tick)
-        rows: Sequence[ColumnName] = spec.columns or [at for at in range(n_fields) if at not in beside]
+        rows: Sequence[ColumnName] = spec.columns or [
+            position for position in range(n_fields) if position not in beside
+        ]
         kinds = spec.types or tuple(kind for _, kind in spec.expected)
         kinds = tuple("double" if kind == "float64" else kind for kind in kinds)  # Arrow's word
         types = dict(zip(rows, kinds, strict=False)) if len(rows) == len(kinds) else {}
         types.update((column, "int64") for column in beside if column is not None)
-        return {at: kind for at, kind in types.items() if isinstance(at, int) and kind is not None}
+        return {position: kind for position, kind in types.items() if isinstance(position, int) and kind is not None}
 
     def _sample(self, lines: Lines) -> list[list[str]]:
-        """The fields of the first rows, as far as they can be told."""
+        """Return the fields of the first rows, as far as they can be split."""
         head = lines.data[: 1 << 20].rpartition(b"\n")[0]
         text = head.decode(errors="replace").split("\n", SAMPLE_ROWS)[:SAMPLE_ROWS]
         if self._is_blank_separated:
@@ -256,41 +262,52 @@ class TextReader:
             return [row for row in csv.reader(text, delimiter=self._separator) if row]
         return []
 
-    def _fields(self, line: str, number: int) -> list[str]:
+    def _fields(self, line: str, line_number: int) -> list[str]:
         if self._is_blank_separated:
             return line.split()
         try:
             return next(csv.reader([line], delimiter=self._separator))
         except csv.Error as error:
-            raise InputFileError(f"{self._place(number)}: {error}.\n  Mend the line, or set sep or skip.") from None
+            raise InputFileError(
+                f"{self._place(line_number)}: {error}.\n  Mend the line, or set sep or skip."
+            ) from None
 
     def _decide_types(self, lines: Lines) -> dict[int, str]:
-        given = self._given_types()
-        undecided = [position for position in self._selection.used if position not in given]
+        types = self._given_types()
+        undecided = [position for position in self._selection.used if position not in types]
         if not undecided:
-            return given
-        quick = {**given, **dict.fromkeys(undecided, "int64")}
+            return types
+        quick = {**types, **dict.fromkeys(undecided, "int64")}
         if self._parse(self._normal(lines), quick) is not None:
             return quick
         for position, column in zip(self._selection.used, self._text_columns(lines), strict=True):
-            if position not in given:
-                given[position] = decide_type(
+            if position not in types:
+                types[position] = decide_type(
                     column, lambda row: self._place(self._line_of(lines, row)), advice.mixed(self._spec)
                 )
-        return given
+        return types
 
     def _given_types(self) -> dict[int, str]:
-        """The types that options give to columns, or else a program, as far as text has them; by position."""
-        rows, own = self._selection.rows, self._selection.own_names
+        """Return the types of columns by options or else by the program, if text has them.
+
+        The keys are positions.
+        """
+        rows, file_names = self._selection.rows, self._selection.own_names
         if self._spec.types is not None:
-            return {at: kind for at, kind in zip(rows, self._spec.types, strict=True) if kind is not None}
+            return {position: kind for position, kind in zip(rows, self._spec.types, strict=True) if kind is not None}
         expected = self._spec.expected
         if len(expected) != len(rows):
             return {}
         by_name = dict(expected)
-        kinds = [by_name[name] for name in own] if own is not None and {*own} == {*by_name} else by_name.values()
-        families = {at: DataType(kind).family for at, kind in zip(rows, kinds, strict=True) if kind is not None}
-        return {at: _OF_FAMILY[family] for at, family in families.items() if family in _OF_FAMILY}
+        kinds = (
+            [by_name[name] for name in file_names]
+            if file_names is not None and {*file_names} == {*by_name}
+            else by_name.values()
+        )
+        families = {
+            position: DataType(kind).family for position, kind in zip(rows, kinds, strict=True) if kind is not None
+        }
+        return {position: _OF_FAMILY[family] for position, family in families.items() if family in _OF_FAMILY}
 
     def _columns(self, lines: Lines) -> list[pa.Array]:
         data = self._normal(lines)
@@ -301,7 +318,7 @@ class TextReader:
         return columns
 
     def _slowly(self, lines: Lines) -> list[pa.Array]:
-        """The columns in use, value by value."""
+        """Return the columns in use, parsed value by value."""
         texts = self._text_columns(lines)
         columns, rows = [], self._selection.rows
 
@@ -314,27 +331,29 @@ class TextReader:
         return columns
 
     def _refuse_changed(self, lines: Lines, data: bytes, columns: list[pa.Array]) -> None:
-        """Raise for numbers that stand for more than their value, where it is a guess that they are numbers."""
+        """Raise for numbers whose text says more than their value, if their type is a guess."""
         beside = (self._selection.weight, self._selection.tick)
-        guessed = {at for at in self._types.keys() - self._given_types().keys() if at not in beside}
-        has_zeros = any(self._types[at] != "string" for at in guessed) and may_lead_with_zero(data, self._separator)
+        guessed = {position for position in self._types.keys() - self._given_types().keys() if position not in beside}
+        has_zeros = any(self._types[position] != "string" for position in guessed) and may_lead_with_zero(
+            data, self._separator
+        )
         doubtful = [
             (place, at)
             for place, at in enumerate(self._selection.used)
             if may_be_rounded(columns[place]) or (has_zeros and at in guessed and self._types[at] != "string")
         ]
         texts = self._text_columns(lines) if doubtful else []
-        for place, at in doubtful:
-            row = changed_value(texts[place], columns[place], at in guessed)
+        for place, position in doubtful:
+            row = changed_value(texts[place], columns[place], position in guessed)
             if row is not None:
                 raise InputFileError(
                     f"{self._place(self._line_of(lines, row))}: '{texts[place][row].as_py().decode()}' would be read "
-                    f"as the number {columns[place][row]}.\n  {advice.changed(self._spec, at in guessed)}"
+                    f"as the number {columns[place][row]}.\n  {advice.changed(self._spec, position in guessed)}"
                 )
 
     def _refuse_open(self, lines: Lines, data: bytes) -> None:
         """Raise for lines that may be a row or nothing, and for quotes that do not enclose a value."""
-        number = None
+        line_number = None
         if self._is_blank_separated:
             is_text = self._types.get(0, "string") == "string"
             if is_text and b"#" in lines.data:
@@ -349,29 +368,29 @@ class TextReader:
         elif self._n_fields == 1:
             inner = data.rstrip(b"\n")
             if self._is_after_blank and inner:
-                number = lines.first - 1
+                line_number = lines.first - 1
             elif (at := inner.find(b"\n\n")) >= 0:
-                number = lines.first + inner[: at + 1].count(b"\n")
+                line_number = lines.first + inner[: at + 1].count(b"\n")
             elif inner.startswith(b"\n") and self._has_begun:
-                number = lines.first
+                line_number = lines.first
             self._is_after_blank = len(data) - len(inner) > 1 if inner else self._is_after_blank or bool(data)
             self._has_begun = self._has_begun or bool(inner)
-            if number is not None:
+            if line_number is not None:
                 raise InputFileError(
-                    f"{self._place(number)}: an empty line may be a row with an empty value or none, as rows have one "
-                    'field.\n  Write "" for an empty text; else remove the line.'
+                    f"{self._place(line_number)}: an empty line may be a row with an empty value or none, as rows have "
+                    'one field.\n  Write "" for an empty text; else remove the line.'
                 )
         if b'"' in data and not self._is_blank_separated and not _quotes_enclose(data, self._separator):
             self._refuse_quotes(lines)
 
     def _refuse_quotes(self, lines: Lines) -> None:
-        for number, line in enumerate(lines.data.decode(errors="replace").split("\n"), lines.first):
+        for line_number, line in enumerate(lines.data.decode(errors="replace").split("\n"), lines.first):
             try:
                 list(csv.reader([line.rstrip("\r")], delimiter=self._separator, strict=True))
             except csv.Error as error:
                 if "expected after" in str(error):
                     raise InputFileError(
-                        f"{self._place(number)}: a quoted value goes on after its closing quote: '{line[:80]}'.\n"
+                        f"{self._place(line_number)}: a quoted value goes on after its closing quote: '{line[:80]}'.\n"
                         "  Write a quote inside a quoted value twice; or leave out the quotes around it."
                     ) from None
 
@@ -388,7 +407,7 @@ class TextReader:
         return data
 
     def _parse(self, data: bytes, types: dict[int, str]) -> list[pa.Array] | None:
-        """The columns in use with these types, or None where the quick way cannot be sure to read them right."""
+        """Return the columns in use with these types; None if the fast parser may be wrong."""
         if b"0x" in data or b"0X" in data:  # pyarrow takes 0x1F for an integer
             return None
         arrow = {position: _ARROW_TYPES[kind] for position, kind in types.items()}
@@ -426,7 +445,7 @@ class TextReader:
         )
 
     def _text_columns(self, lines: Lines) -> list[pa.Array]:
-        """The columns in use as bytes, the slow way that knows every line."""
+        """Return the columns in use as bytes, by the slow parser that knows every line."""
         data = self._normal(lines)
         try:
             table = self._read(data, dict.fromkeys(self._selection.used, pa.binary()), use_threads=False)
@@ -435,47 +454,47 @@ class TextReader:
             if ragged is None:
                 raise
             raise self._ragged(lines, *map(int, ragged.groups())) from None
-        number = None
+        line_number = None
         if table.num_rows != _count_rows(data):
-            number = next(n for n, line in enumerate(data.split(b"\n"), lines.first) if line.count(b'"') % 2)
+            line_number = next(n for n, line in enumerate(data.split(b"\n"), lines.first) if line.count(b'"') % 2)
         elif self._ends_in_quotes(data):
-            number = self._row_lines(lines)[-1]
-        if number is not None:
+            line_number = self._row_lines(lines)[-1]
+        if line_number is not None:
             raise InputFileError(
-                f"{self._place(number)}: a quoted value that does not end on its line.\n"
+                f"{self._place(line_number)}: a quoted value that does not end on its line.\n"
                 "  Values cannot hold line ends; every quote is closed on its line."
             )
         return [column.combine_chunks() for column in table.columns]
 
     def _ends_in_quotes(self, data: bytes) -> bool:
-        """Whether the last line opens a quote that it does not close."""
+        """Return True if the last line opens a quote that it does not close."""
         if self._is_blank_separated or b'"' not in data:
             return False
-        last = data.rstrip(b"\n").rpartition(b"\n")[2].decode(errors="replace")
+        last_line = data.rstrip(b"\n").rpartition(b"\n")[2].decode(errors="replace")
         try:
-            list(csv.reader([last], delimiter=self._separator, strict=True))
+            list(csv.reader([last_line], delimiter=self._separator, strict=True))
         except csv.Error as error:
             return "unexpected end of data" in str(error)
         return False
 
     def _ragged(self, lines: Lines, row: int, expected: int, actual: int) -> InputFileError:
-        number = self._line_of(lines, row - 1)
-        shown = lines.data.split(b"\n")[number - lines.first].decode(errors="backslashreplace").strip()
+        line_number = self._line_of(lines, row - 1)
+        line_text = lines.data.split(b"\n")[line_number - lines.first].decode(errors="backslashreplace").strip()
         return InputFileError(
-            f"{self._place(number)}: {actual} fields where the lines before have {expected}: '{shown[:80]}'.\n"
+            f"{self._place(line_number)}: {actual} fields where the lines before have {expected}: '{line_text[:80]}'.\n"
             f"  {advice.ragged(self._spec)}"
         )
 
 
 def _copied(data: bytes) -> pa.Buffer:
-    """The bytes in memory that is not Python's: a thread of Arrow's may let go of it when Python has ended."""
+    """Copy the bytes to Arrow memory: an Arrow thread may free it after Python has ended."""
     buffer = pa.allocate_buffer(len(data))
     pa.FixedSizeBufferWriter(buffer).write(data)
     return buffer
 
 
 def _quotes_enclose(data: bytes, separator: str) -> bool:
-    """Whether every quote opens a value at its beginning, or ends one at its end, or is doubled; True is certain."""
+    """Return True if every quote surely encloses a value or is doubled."""
     text = np.frombuffer(b"\n" + data + b"\n", np.uint8)
     quotes = np.flatnonzero(text == ord('"'))
     edge = np.zeros(256, bool)
@@ -485,7 +504,7 @@ def _quotes_enclose(data: bytes, separator: str) -> bool:
 
 
 def _count_rows(data: bytes) -> int:
-    """How many lines of `data`, which ends with a line end, are not empty."""
+    """Return the number of lines of `data` that are not empty; it ends with a line end."""
     if b"\n\n" not in data and not data.startswith(b"\n"):
         return data.count(b"\n")
     text = np.frombuffer(data, np.uint8)

@@ -1,4 +1,4 @@
-"""Change files cut into ticks: so many rows each, or where the tick column changes."""
+"""Division of change files into ticks, by a number of rows or by a tick column."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpu_wcoj.files.budget import over_budget
 from gpu_wcoj.files.reader import Reader
 
 DEFAULT_TICK_ROWS: Final = 1000
+"""Rows per tick of a change file without a tick column."""
 
 
 def ticks(readers: Mapping[str, Reader], tick_rows: int | None, budget: int) -> Iterator[dict[str, pa.Table]]:
@@ -47,7 +48,7 @@ def ticks(readers: Mapping[str, Reader], tick_rows: int | None, budget: int) -> 
 
 
 def _by_rows(cursors: dict[str, _Cursor], count: int) -> Iterator[dict[str, pa.Table]]:
-    while tick := {name: cursor.take(count) for name, cursor in cursors.items() if not cursor.is_done}:
+    while tick := {name: cursor.next_rows(count) for name, cursor in cursors.items() if not cursor.is_done}:
         yield tick
 
 
@@ -58,7 +59,7 @@ def _by_value(cursors: dict[str, _Cursor]) -> Iterator[dict[str, pa.Table]]:
 
 
 class _Cursor:
-    """A place in a file of changes."""
+    """A position in a file of changes."""
 
     def __init__(self, name: str, blocks: Iterator[RowBlock], budget: int) -> None:
         self._name = name
@@ -70,12 +71,12 @@ class _Cursor:
 
     @property
     def is_done(self) -> bool:
-        """Whether no row is left."""
+        """True if no row is left."""
         return self._block is None
 
     @property
     def has_ticks(self) -> bool:
-        """Whether the rows carry ticks."""
+        """True if the rows have ticks."""
         return self._block is not None and self._block.ticks is not None
 
     @property
@@ -85,8 +86,8 @@ class _Cursor:
         assert self._block.ticks is not None
         return int(self._block.ticks[self._start])
 
-    def take(self, count: int) -> pa.Table:
-        """The next `count` rows, or what is left of them."""
+    def next_rows(self, count: int) -> pa.Table:
+        """Return the next `count` rows, or the remaining rows if there are fewer."""
         pieces: list[pa.RecordBatch] = []
         while count and self._block is not None:
             stop = min(len(self._block), self._start + count)
@@ -95,7 +96,7 @@ class _Cursor:
         return pa.Table.from_batches(pieces)
 
     def take_tick(self) -> pa.Table:
-        """The next rows that carry the same tick."""
+        """Return the next rows of the same tick."""
         tick = self.tick
         pieces: list[pa.RecordBatch] = []
         while self._block is not None and self.tick == tick:

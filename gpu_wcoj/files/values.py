@@ -1,4 +1,7 @@
-"""Text values of one column into int64, float64 or string, with the place of the first value that does not fit."""
+"""Conversion of one column's texts to int64, float64 or string.
+
+Errors give the place of the first value that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,17 @@ _NUMBER: Final = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]
 
 _LEADING_ZEROS: Final = r"^[ \t]*[+-]?0[0-9]"
 _ZERO: Final = 48
+"""The byte of the digit 0."""
 _FIELDS_LOOKED_AT: Final = 1000
+"""Fields that begin with a zero which are examined one by one before the complete block is scanned."""
 _EXACT: Final = 2.0**53
-"""Below it, every integer is a float."""
+"""Every integer of a smaller magnitude is exactly a 64-bit float."""
 
 Place = Callable[[int], str]
 
 
 def is_number(text: str) -> bool:
-    """Whether a text spells an integer or a decimal number.
+    """Return True if a text spells an integer or a decimal number.
 
     Examples
     --------
@@ -36,7 +41,7 @@ def is_number(text: str) -> bool:
 
 
 def is_integer(text: str) -> bool:
-    """Return whether a text spells an integer, of whatever size.
+    """Return True if a text spells an integer of any size.
 
     Examples
     --------
@@ -47,7 +52,7 @@ def is_integer(text: str) -> bool:
 
 
 def may_lead_with_zero(data: bytes, separator: str) -> bool:
-    r"""Return whether some field may begin with a zero and another digit; False is certain, True is not.
+    r"""Return True if some field may begin with a zero and another digit; False is certain.
 
     Examples
     --------
@@ -57,13 +62,13 @@ def may_lead_with_zero(data: bytes, separator: str) -> bool:
     if data[:2].isdigit() and data.startswith(b"0"):
         return True
     for start in {f"{separator}0".encode(), b"\n0", b"-0", b"+0", b'"0', b" 0", b"\t0"}:
-        at = data.find(start) if start[:1] in data else -1
+        offset = data.find(start) if start[:1] in data else -1
         for _ in range(_FIELDS_LOOKED_AT):
-            if at < 0:
+            if offset < 0:
                 break
-            if data[at + 2 : at + 3].isdigit():
+            if data[offset + 2 : offset + 3].isdigit():
                 return True
-            at = data.find(start, at + 2)
+            offset = data.find(start, offset + 2)
         else:
             return _leads_with_zero(data)
     return False
@@ -79,7 +84,7 @@ def _leads_with_zero(data: bytes) -> bool:
 
 
 def changed_value(texts: pa.Array, numbers: pa.Array, is_guessed: bool) -> int | None:
-    """Return the first row whose text says more than the number that it is read as; None if there is none.
+    """Return the first row whose text says more than its number; None if there is none.
 
     That is a text with leading zeros, or an integer that a float rounds, where the type is guessed; and in any case a
     number too large for a float.
@@ -107,7 +112,7 @@ def changed_value(texts: pa.Array, numbers: pa.Array, is_guessed: bool) -> int |
 
 
 def may_be_rounded(numbers: pa.Array) -> bool:
-    """Return whether some float of a column is so large that integers are rounded to it."""
+    """Return True if some float of a column is so large that integers are rounded to it."""
     if not pa.types.is_floating(numbers.type) or len(numbers) == numbers.null_count:
         return False
     values = numbers.to_numpy(zero_copy_only=False)
@@ -115,7 +120,7 @@ def may_be_rounded(numbers: pa.Array) -> bool:
 
 
 def decide_type(texts: pa.Array, place: Place, hint: str) -> str:
-    """``"int64"`` or ``"float64"`` where every value that is not empty is such a number, else ``"string"``.
+    """Return ``"int64"`` or ``"float64"`` if all non-empty values are such, else ``"string"``.
 
     Raises
     ------
@@ -124,22 +129,22 @@ def decide_type(texts: pa.Array, place: Place, hint: str) -> str:
     """
     texts = _as_string(texts, place)
     filled = _flags(pc.not_equal(texts, ""))
-    number = _matches(texts, _NUMBER) & filled
-    if not number.any():
+    is_numeric = _matches(texts, _NUMBER) & filled
+    if not is_numeric.any():
         return "string"
-    if (number == filled).all():
+    if (is_numeric == filled).all():
         return "int64" if (_matches(texts, _INTEGER) == filled).all() else "float64"
     first = int(np.flatnonzero(filled)[0])
-    other = int(np.flatnonzero(filled & (number != number[first]))[0])
-    kinds = ("a number", "text") if number[first] else ("text", "a number")
+    conflicting = int(np.flatnonzero(filled & (is_numeric != is_numeric[first]))[0])
+    kinds = ("a number", "text") if is_numeric[first] else ("text", "a number")
     raise InputFileError(
-        f"{place(other)}: '{texts[other]}' is {kinds[1]}, but '{texts[first]}' in the same column is {kinds[0]} "
-        f"({place(first)}).\n  {hint}"
+        f"{place(conflicting)}: '{texts[conflicting]}' is {kinds[1]}, but '{texts[first]}' in the same column is "
+        f"{kinds[0]} ({place(first)}).\n  {hint}"
     )
 
 
 def as_type(texts: pa.Array, kind: str, place: Place, why: str) -> pa.Array:
-    """The values as `kind`, ``"int64"``, ``"float64"`` or ``"string"``; an empty text is a null number.
+    """Return the values as ``"int64"``, ``"float64"`` or ``"string"``; an empty text is null.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A whole relation as one file, which is whole or not there."""
+"""A complete relation as one file, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpu_wcoj.errors import UsageError
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """A relation and the file that it is written to.
+    """A relation and its output file.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class OutputSpec:
 
 
 def check_apart(specs: Iterable[OutputSpec]) -> None:
-    """Raise if two relations are to be written to the same file, by whatever names or links.
+    """Raise if two relations have the same output file, under any names or links.
 
     Raises
     ------
@@ -43,15 +43,17 @@ def check_apart(specs: Iterable[OutputSpec]) -> None:
     seen: dict[Hashable, OutputSpec] = {}
     for spec in specs:
         place = identity(spec.path)
-        if place is not None and (other := seen.setdefault(place, spec)) is not spec:
+        if place is not None and (earlier := seen.setdefault(place, spec)) is not spec:
             raise UsageError(
-                f"relations '{other.relation}' and '{spec.relation}' are written to the same file: got "
-                f"'{other.path}' and '{spec.path}'.\n  Give each a file of its own, with filename= of .output."
+                f"relations '{earlier.relation}' and '{spec.relation}' are written to the same file: got "
+                f"'{earlier.path}' and '{spec.path}'.\n  Give each a file of its own, with filename= of .output."
             )
 
 
 def write_whole(spec: OutputSpec, table: pa.Table) -> None:
-    """Write the rows of `table`. Texts have quotes around them only if some text has a separator, line end or quote.
+    """Write the rows of `table`.
+
+    Texts are quoted only if some text has a separator, line end or quote.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Small ticks on a twin of the state, on the CPU: which tick runs where, and what the other side has to take in."""
+"""Routing of ticks: small ticks run on a CPU twin of the state, large ones on the device."""

@@ -1,4 +1,4 @@
-"""What one side of the state has still to take in: the changes of ticks that ran on the other side."""
+"""The changes that one side of the state has not applied yet: ticks of the other side."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 
-MOST_TICKS = 1024
-"""A backlog of more ticks than this is taken in, however small they are."""
+MAX_BACKLOG_TICKS = 1024
+"""Maximum ticks of a backlog; a longer backlog is merged before the next tick."""
 
 Change = tuple[IndexedZSet, ...]
 """One tick's change of one relation: its batches in the relation's canonical order."""
@@ -42,7 +42,7 @@ class Backlog:
         return bool(self.ticks)
 
     def with_tick(self, circuit: Circuit) -> Backlog:
-        """This and what is pending in the circuit, whose tick has been evaluated."""
+        """Return the backlog with the pending changes of a circuit whose tick was evaluated."""
         tick = tuple(_pending(index) for index in circuit.indices())
         batches = [batch for change in tick for batch in change]
         if not batches:
@@ -59,28 +59,28 @@ def _pending(index: RelationIndex) -> Change:
 
 
 def taken_in(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> Held:
-    """What the circuit holds with the backlog, whose ticks ran on `ahead`: one merge for all of them, and no join.
+    """Return the circuit's state after one merge of the backlog, without a join.
 
     The circuit itself is left with nothing pending and the state that it had, or, if anything is raised, to be
     installed again.
     """
-    for number, index in enumerate(circuit.indices()):
-        batches = [batch for tick in backlog.ticks for batch in tick[number]]
+    for position, index in enumerate(circuit.indices()):
+        batches = [batch for tick in backlog.ticks for batch in tick[position]]
         if batches:
-            columns, weights = _summed(batches, ahead.indices()[number])
+            columns, weights = _summed(batches, ahead.indices()[position])
             if len(weights):
                 index.receive_delta([PhaseRows(*moved(columns, weights, ahead.backend, circuit.backend))])
     for head, leader in zip(circuit.heads.values(), ahead.heads.values(), strict=True):
         head.pending_bound = leader.weight_bound
         if isinstance(head, Head) and isinstance(leader, Head):
             head.pending_total = leader.total
-    held = circuit.prepare()
+    circuit_state = circuit.prepare()
     circuit.discard()
-    return held
+    return circuit_state
 
 
 def _summed(batches: Sequence[IndexedZSet], index: RelationIndex) -> tuple[Sequence[Int64Array], Int64Array]:
-    """The sum of batches in the canonical order, as sorted rows of the relation; weights modulo 2^64."""
+    """Return the sum of batches as sorted rows of the relation; weights modulo 2^64."""
     backend, order = index.backend, index.canonical.order
     parts = [batch.columns() for batch in batches]
     places = [order.index(column) for column in range(index.width)]
@@ -97,7 +97,7 @@ def _joined(backend: Backend, parts: Sequence[Int64Array]) -> Int64Array:
 def moved(
     columns: Sequence[Int64Array], weights: Int64Array, source: Backend, target: Backend
 ) -> tuple[Sequence[Int64Array], Int64Array]:
-    """Rows that live where `source` computes, where `target` does."""
+    """Return rows of `source` in the memory of `target`."""
     if source.device is target.device:
         return columns, weights
     return [target.asarray(source.to_host(column)) for column in columns], target.asarray(source.to_host(weights))

@@ -1,4 +1,6 @@
-"""Measurement of what ticks cost on this machine: two rules over a skewed graph, on both backends, at several sizes.
+"""Measurement of the costs of ticks on this machine, on both backends.
+
+Two rules run over a skewed graph at several sizes.
 
 A triangle proposes many values for a changed row, and a lookup proposes none: together they tell what a row costs from
 what a value costs.
@@ -31,8 +33,11 @@ from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts, proposed_by
 from gpu_wcoj.routing.sides import Side, Sides
 
 N_ROWS: Final = 1_000_000
+"""Edges of the graph."""
 SIZES: Final = (1, 100, 1_000, 10_000, 100_000)
+"""Rows of the measured ticks."""
 ROUNDS: Final = 5
+"""Repetitions of each tick; the median counts."""
 
 _A, _B, _C = (Variable(name) for name in "abc")
 _EDGES: Final = (Atom("edge", (_A, _B)), Atom("edge", (_B, _C)), Atom("edge", (_A, _C)))
@@ -72,23 +77,26 @@ class Sample:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, and the costs fitted to it."""
+    """The measurements, and the costs fitted to them."""
 
     model: CostModel
     samples: tuple[Sample, ...]
 
     @property
     def thresholds(self) -> dict[str, int]:
-        """Per rule, the rows from which on a tick is faster on the device, at the values that its largest tick had."""
+        """Per rule, the rows from which a tick is faster on the device.
+
+        The values per row are those of its largest tick.
+        """
         largest = {sample.rule: sample for sample in self.samples}
-        return {rule: self.model.threshold(one.values / one.n_rows) for rule, one in largest.items()}
+        return {rule: self.model.threshold(sample.values / sample.n_rows) for rule, sample in largest.items()}
 
     def __str__(self) -> str:
         lines = [f"{'':<9}{'rows':>9}{'on the GPU':>14}{'on the CPU':>14}{'GPU takes in':>14}{'CPU takes in':>14}"]
-        for one in self.samples:
-            times = (one.device, one.cpu, one.device_take_in, one.cpu_take_in)
+        for sample in self.samples:
+            times = (sample.device, sample.cpu, sample.device_take_in, sample.cpu_take_in)
             cells = "".join(f"{1e3 * seconds:>11.3f} ms" for seconds in times)
-            lines.append(f"{one.rule:<9}{one.n_rows:>9,}{cells}")
+            lines.append(f"{sample.rule:<9}{sample.n_rows:>9,}{cells}")
         for rule, threshold in self.thresholds.items():
             if threshold == 0:
                 lines.append(f"{rule}: all ticks are faster on the GPU")
@@ -164,9 +172,9 @@ def _loaded(lowering: Lowering, edges: Int64Array) -> Sides:
     circuit = sides.primary.circuit
     change = InputChange([circuit.backend.asarray(column.codes) for column in columns], None, False)
     circuit.evaluate({"edge": change}, None)
-    held = circuit.prepare()
-    circuit.install(held)
-    return Sides(Side(lowered, held))
+    circuit_state = circuit.prepare()
+    circuit.install(circuit_state)
+    return Sides(Side(lowered, circuit_state))
 
 
 def _edges(random: np.random.Generator, n: int, n_rows: int) -> Int64Array:
@@ -188,7 +196,7 @@ def _change(random: np.random.Generator, edges: Int64Array, size: int) -> tuple[
 def _ticked(
     sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]
 ) -> tuple[Sides, tuple[float, float, float]]:
-    """Run one tick; return its seconds, those of the other side to take it in, and the values that were proposed."""
+    """Run one tick; return its seconds, the other side's seconds, and the proposed values."""
     assert sides.twin is not None
     side = sides.twin if on_twin else sides.primary
     circuit = side.circuit
@@ -197,18 +205,18 @@ def _ticked(
     columns = [circuit.backend.asarray(np.ascontiguousarray(column)) for column in rows.T]
     given = InputChange(columns, circuit.backend.asarray(weights), True)
     circuit.evaluate({"edge": given}, circuit.outputs)
-    held = circuit.prepare()
+    circuit_state = circuit.prepare()
     _wait(circuit.backend)
     middle = time.perf_counter()
-    told = sides.after(side, held)
-    circuit.install(held)
-    if told.twin is None:  # so large a tick that nobody would take it in
-        told = Sides(told.primary, sides.twin.told(circuit))
+    with_tick = sides.after(side, circuit_state)
+    circuit.install(circuit_state)
+    if with_tick.twin is None:  # so large a tick that nobody would take it in
+        with_tick = Sides(with_tick.primary, sides.twin.told(circuit))
     start_take_in = time.perf_counter()
-    told = told.up_to_date()
-    for one in told:
-        _wait(one.circuit.backend)
-    return told, (middle - start, time.perf_counter() - start_take_in, proposed_by(circuit.work))
+    with_tick = with_tick.up_to_date()
+    for replica in with_tick:
+        _wait(replica.circuit.backend)
+    return with_tick, (middle - start, time.perf_counter() - start_take_in, proposed_by(circuit.work))
 
 
 def _wait(backend: Backend) -> None:
@@ -226,14 +234,14 @@ def _fitted(samples: Sequence[Sample], build_per_row: float) -> CostModel:
         return SideCosts(*fit_costs([ones, rows, values], ticks), *fit_costs([ones, rows], take_ins))
 
     return CostModel(
-        side([one.device for one in samples], [one.device_take_in for one in samples]),
-        side([one.cpu for one in samples], [one.cpu_take_in for one in samples]),
+        side([one.device for one in samples], [sample.device_take_in for sample in samples]),
+        side([one.cpu for one in samples], [sample.cpu_take_in for sample in samples]),
         build_per_row,
     )
 
 
 def fit_costs(amounts: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
-    """Return what one unit of each amount costs, nothing below 0, by least squares of the relative errors.
+    """Return non-negative costs per unit by least squares of the relative errors.
 
     All subsets of the amounts are tried, as some cost nothing: O(2^k) for k amounts.
 
@@ -248,9 +256,9 @@ def fit_costs(amounts: Sequence[Sequence[float]], seconds: Sequence[float]) -> l
     best, costs = np.inf, np.zeros(len(amounts))
     for n_used in range(1, len(amounts) + 1):
         for used in map(list, itertools.combinations(range(len(amounts)), n_used)):
-            found, *_ = np.linalg.lstsq(shares[used].T, np.ones(len(took)))
-            error = float(np.square(shares[used].T @ found - 1).sum())
-            if (found >= 0).all() and error < best:
+            coefficients, *_ = np.linalg.lstsq(shares[used].T, np.ones(len(took)))
+            error = float(np.square(shares[used].T @ coefficients - 1).sum())
+            if (coefficients >= 0).all() and error < best:
                 best, costs = error, np.zeros(len(amounts))
-                costs[used] = found
+                costs[used] = coefficients
     return [float(cost) for cost in costs]

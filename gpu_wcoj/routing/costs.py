@@ -1,4 +1,4 @@
-"""Costs of a tick on either side, by its changed rows and by the values that its joins look at."""
+"""Costs of a tick on either side, by its changed rows and the values joins look at."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.lower import Plan
 
 ALWAYS = 1 << 62
-"""More rows than any tick has."""
+"""A number of rows above that of any tick."""
 
 Work = dict[str, dict[int, dict[int, dict[str, Int64Array]]]]
 """Per head, rule, delta path and variable, what the kernels counted; see `gpu_wcoj.kernels.protocol`."""
 
 LEARNED_SHARE = 0.25
-"""Share that one tick has in what was learned from all: about the last four ticks decide, whatever their size."""
+"""Weight of one tick in a learned ratio, from 0 to 1: about the last four ticks decide, whatever their size."""
 
 
 class Workload(NamedTuple):
@@ -64,7 +64,7 @@ class SideCosts:
 
 @dataclass(frozen=True)
 class CostModel:
-    """The costs of both sides. A tick costs what it takes where it runs, and what the other side pays to take it in.
+    """The costs of both sides: a tick costs its own side's time and the other side's merge.
 
     The fixed part of taking in is shared by many ticks and counts only where a backlog stands before a tick.
 
@@ -84,7 +84,7 @@ class CostModel:
     is_measured: bool = True
 
     def saving(self, work: Workload) -> float:
-        """Return the seconds that a tick saves on the twin if both sides are ready; below 0 if it loses them.
+        """Return the seconds that a tick saves on the twin if both sides are ready; negative for a loss.
 
         Examples
         --------
@@ -171,7 +171,7 @@ def proposed_by(work: Work) -> int:
 
 @dataclass(eq=False)
 class Forecast:
-    """Values that ticks of a plan will propose: the planner's estimate, corrected by what recent ticks did.
+    """Values that ticks of a plan will propose: estimates corrected by recent ticks.
 
     A changed row is expected to propose what its relation's delta paths are estimated to propose, and one value more,
     so that something is expected where nothing is known. What changes of derived relations propose later in the tick,
@@ -225,5 +225,8 @@ class Forecast:
 
 
 def _drawn_to(learned: float, ratio: float) -> float:
-    """Return a ratio learned from many ticks after one more; by geometric means, as ratios lie orders apart."""
+    """Return a learned ratio after one more tick, by geometric means.
+
+    Ratios span orders of magnitude.
+    """
     return learned * math.pow(ratio / learned, LEARNED_SHARE)

@@ -1,4 +1,4 @@
-"""What a checkpoint has still to write: the changes of the ticks since the version that was written last."""
+"""The changes that a checkpoint has not written yet: those since its last version."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog
 from gpu_wcoj.routing.sides import Sides
 
 FLOOR_ROWS = 1 << 16
-"""Changes of fewer rows than this are always kept as such."""
+"""Changes of fewer rows than this are always stored as changes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Journal:
-    """Changes since one written version; immutable, as the state that it is part of.
+    """Changes since one written version; immutable, as the state that contains it.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Journal:
     changes: Backlog | None = NO_BACKLOG
 
     def after(self, sides: Sides, ran: Circuit) -> Journal:
-        """With what is pending in the circuit `ran`, whose tick has made the state `sides`."""
+        """Return the journal with the pending changes of the circuit `ran` of a tick."""
         if self.changes is None:
             return self
         if sides.primary.circuit is not self.circuit:

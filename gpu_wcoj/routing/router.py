@@ -1,4 +1,4 @@
-"""Which side a tick runs on.
+"""The choice of the side on which a tick runs.
 
 A tick of little work is cheaper on the CPU and one of much on the device; `CostModel` says where the two meet. If the
 cheaper side is not ready, because it has a backlog or is not there yet, ticks run on the other one until what they
@@ -17,20 +17,20 @@ from gpu_wcoj.amounts import part_of, shown_bytes
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.lowering import Lowering
-from gpu_wcoj.routing.backlog import MOST_TICKS
+from gpu_wcoj.routing.backlog import MAX_BACKLOG_TICKS
 from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel, Workload
 from gpu_wcoj.routing.sides import Side, Sides
 
 BACKLOG_SHARE = 0.125
-"""Of the twin's memory; a backlog that takes more is taken in before the next tick."""
+"""Maximum size of a backlog as a share of the twin's memory; a larger one is merged before the next tick."""
 
 BUILD_SHARE = 0.75
-"""Of the twin's memory; a larger state has none built, so that it is not dropped again soon."""
+"""Maximum size of a state, as a share of the twin's memory, for which a twin is built; it leaves room to grow."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """Where ticks run.
+    """The rule for the side of a tick.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Route:
 
     @classmethod
     def of(cls, option: object, model: CostModel) -> Route:
-        """The route that a user asks for.
+        """Return the route of a user's option.
 
         Raises
         ------
@@ -63,9 +63,10 @@ class Route:
             return cls(ALWAYS, True, "as asked for")
         if isinstance(option, (int, np.integer)) and not isinstance(option, bool) and option >= 0:
             return cls(min(int(option), ALWAYS), True, "as asked for")
-        raise UsageError(
-            f"route={option!r} is not allowed.\n  It is 'auto', 'device', 'cpu', or the number of changed rows from"
-            " which on a tick runs on the device."
+        raise UsageError.invalid_value(
+            "route",
+            option,
+            "'auto', 'device', 'cpu', or the number of changed rows from which a tick runs on the device",
         )
 
 
@@ -79,19 +80,19 @@ def router_of(
     route: object,
     twin_memory: float | str | None,
 ) -> Router | None:
-    """The router of a program whose state is on `primary`; None where it has no twin."""
+    """Return the router of a program with its state on `primary`; None without a twin."""
     Route.of(route, ASSUMED)
     there_is = _host_memory()
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
     if twin is None and primary.device is None:
         return None
-    other = select_backend("cpu" if twin is None else twin)
-    model = (_measured(primary, other) if route == "auto" else None) or ASSUMED
-    return Router(lowering, other, Route.of(route, model), model, memory)
+    twin_backend = select_backend("cpu" if twin is None else twin)
+    model = (_measured(primary, twin_backend) if route == "auto" else None) or ASSUMED
+    return Router(lowering, twin_backend, Route.of(route, model), model, memory)
 
 
 def _host_memory() -> int:
-    """Bytes of memory that the machine has; a common size where the system does not tell."""
+    """Return the bytes of memory of the machine; a common size if the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -131,7 +132,7 @@ class Router:
         return f"{ticks} ({self.route.source}); the state there takes up to {shown_bytes(self.memory)}"
 
     def routed(self, sides: Sides, work: Workload) -> tuple[Sides, Side]:
-        """Return the sides, and the one on which a tick of that work shall run, which is ready for it."""
+        """Return the sides, and the side for a tick of that work, which is ready for it."""
         fits = self._fits(sides)
         sides = self._tended(sides) if fits else sides.without_twin()
         to_twin = fits and self.prefers_twin(work)
@@ -150,7 +151,7 @@ class Router:
         return sides, _chosen(sides, to_twin)
 
     def reading(self, sides: Sides, is_stored: bool) -> tuple[Sides, Side]:
-        """The sides, and the one to read a relation from: one that is up to date.
+        """Return the sides, and an up-to-date side to read a relation from.
 
         A relation that is joined afresh is worth the device, unless no tick is to run there.
         """
@@ -165,16 +166,16 @@ class Router:
         return work.rows < self.route.threshold
 
     def _tended(self, sides: Sides) -> Sides:
-        """The sides with no backlog that is too large."""
+        """Return the sides after merging backlogs that are too large."""
         if sides.twin is None:
             return sides
         for side in sides:
-            if side.backlog.nbytes > BACKLOG_SHARE * self.memory or len(side.backlog.ticks) > MOST_TICKS:
+            if side.backlog.nbytes > BACKLOG_SHARE * self.memory or len(side.backlog.ticks) > MAX_BACKLOG_TICKS:
                 return sides.up_to_date()
         return sides
 
     def _fits(self, sides: Sides) -> bool:
-        """Whether the twin, or one that would be built and can grow, keeps within its memory."""
+        """Return True if the twin, or a twin to be built, keeps within its memory."""
         if sides.twin is not None:
             return sides.twin.nbytes <= self.memory
         return sides.primary.nbytes <= BUILD_SHARE * self.memory

@@ -1,4 +1,4 @@
-"""The sides of a state: where the program keeps it, and perhaps a twin of it on the CPU.
+"""The replicas of a state: the primary one, and optionally a twin on the CPU.
 
 A tick runs on one side. The other records what became of it and takes it in before it next runs; so at most one side
 is behind.
@@ -18,7 +18,7 @@ from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, moved, taken_in
 from gpu_wcoj.zset.index import IndexedZSet
 
 REBUILD_SHARE = 0.5
-"""A twin whose backlog is a larger share of its rows than this is dropped: to build it again reads no more rows."""
+"""Maximum backlog of a twin as a share of its rows; a twin with more is dropped, as a new one reads no more rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Side:
 
     @property
     def circuit(self) -> Circuit:
-        """What evaluates ticks here."""
+        """The circuit that evaluates ticks on this side."""
         return self.lowered.circuit
 
     @property
@@ -51,17 +51,17 @@ class Side:
 
     @property
     def batches(self) -> list[IndexedZSet]:
-        """Those of all arrangements."""
+        """Batches of all arrangements."""
         return [batch for spines in self.held.spines for spine in spines.values() for batch in spine.batches]
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the state's arrays take, and what is still to be taken in."""
+        """Bytes of the state's arrays and of the backlog."""
         return sum(batch.nbytes for batch in self.batches) + self.backlog.nbytes
 
     @property
     def bytes_beside(self) -> int:
-        """Bytes of what kernels have made of the arrays, to search them by; another side makes its own."""
+        """Bytes of the search structures that kernels built; another side builds its own."""
         return sum(batch.bytes_beside for batch in self.batches)
 
     @property
@@ -71,21 +71,21 @@ class Side:
         return sum(len(spines[index.canonical]) for index, spines in indices)
 
     def told(self, circuit: Circuit) -> Side:
-        """This side with one more tick to take in: what is pending in the other side's circuit."""
+        """Return this side with one more tick in its backlog: the other circuit's pending changes."""
         return Side(self.lowered, self.held, self.backlog.with_tick(circuit))
 
     def install(self) -> None:
-        """Let the circuit hold what it shall hold."""
+        """Make the circuit hold the state of this side."""
         self.circuit.install(self.held)
 
     def planned_as(self, lowering: Lowering, plan: Plan, chosen: str) -> Side:
-        """This side, which is up to date, under another plan; what both plans arrange is shared."""
+        """Return this up-to-date side under another plan; common arrangements are shared."""
         circuit = lowering.circuit(plan, self.circuit.execution)
         adopt(circuit, self.circuit)
         return Side(replace(self.lowered, plan=plan, circuit=circuit, chosen=chosen), circuit.held())
 
     def caught_up(self, ahead: Side) -> Side:
-        """This side with its backlog taken in and installed; itself if it has none."""
+        """Return this side with its backlog merged and installed; itself without a backlog."""
         if not self.backlog:
             return self
         side = Side(self.lowered, taken_in(self.circuit, self.backlog, ahead.circuit))
@@ -113,7 +113,7 @@ class Sides:
 
     @classmethod
     def of(cls, lowered: CompiledProgram) -> Sides:
-        """The state of a program that has just been lowered."""
+        """Return the sides of a program that has just been compiled."""
         return cls(Side(lowered, lowered.circuit.held()))
 
     def __iter__(self) -> Iterator[Side]:
@@ -128,7 +128,7 @@ class Sides:
 
     @property
     def backlog_rows(self) -> dict[str, int]:
-        """Per backend, the changed rows that it has still to take in; empty where there is no twin."""
+        """Per backend, the changed rows that it has not applied yet; empty without a twin."""
         if self.twin is None:
             return {}
         sides = zip((self.primary, self.twin), self.labels, strict=True)
@@ -136,13 +136,13 @@ class Sides:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """What the sides are called."""
+        """The names of the sides."""
         name = self.primary.circuit.backend.name
         twin = "cpu" if self.twin is None else self.twin.circuit.backend.name
         return name, twin if twin != name else f"{twin} twin"
 
     def lowered_as(self, lowered: CompiledProgram) -> Sides:
-        """The same rows under another lowering; what it does not share is left behind, the twin too."""
+        """Return the same rows in another compiled program; unshared parts are dropped."""
         if lowered is self.primary.lowered:
             return self
         if lowered.circuit is not self.primary.circuit:
@@ -153,19 +153,19 @@ class Sides:
         return replace(self, primary=replace(self.primary, lowered=lowered), twin=twin)
 
     def planned_as(self, lowering: Lowering, plan: Plan, chosen: str) -> Sides:
-        """The same rows under another plan, on all sides; what stands here is left as it is."""
+        """Return the same rows under another plan, on all sides; this object stays unchanged."""
         sides = self.up_to_date()
         primary = sides.primary.planned_as(lowering, plan, chosen)
         twin = None if sides.twin is None else sides.twin.planned_as(lowering, plan, chosen)
         return Sides(primary, twin, sides.credit)
 
     def noting(self, plan: Plan, chosen: str) -> Sides:
-        """The same plan with other estimates, and what is said of it."""
-        held = [replace(side, lowered=replace(side.lowered, plan=plan, chosen=chosen)) for side in self]
-        return replace(self, primary=held[0], twin=held[1] if len(held) > 1 else None)
+        """Return the same plan with other estimates and another reason."""
+        replicas = [replace(side, lowered=replace(side.lowered, plan=plan, chosen=chosen)) for side in self]
+        return replace(self, primary=replicas[0], twin=replicas[1] if len(replicas) > 1 else None)
 
     def with_twin(self, lowering: Lowering, backend: Backend) -> Sides:
-        """With a twin built from the primary side, which is up to date."""
+        """Return the sides with a twin built from the up-to-date primary side."""
         circuit = self.primary.circuit
         execution = replace(circuit.execution, backend=backend)
         twin = lowering.circuit(self.primary.lowered.plan, execution)
@@ -177,33 +177,36 @@ class Sides:
         return Sides(self.primary, Side(replace(self.primary.lowered, circuit=twin), twin.held()))
 
     def up_to_date(self) -> Sides:
-        """With no side behind."""
+        """Return the sides with all backlogs merged."""
         return self.with_primary().with_twin_up_to_date()
 
     def as_installed(self) -> Sides:
-        """The same rows as the circuits hold them now, in other batches perhaps."""
-        held = [replace(side, held=side.circuit.held()) for side in self]
-        return replace(self, primary=held[0], twin=held[1] if len(held) > 1 else None)
+        """Return the same rows as the circuits hold them now, possibly in other batches."""
+        replicas = [replace(side, held=side.circuit.held()) for side in self]
+        return replace(self, primary=replicas[0], twin=replicas[1] if len(replicas) > 1 else None)
 
     def without_twin(self) -> Sides:
-        """With the primary side only, up to date."""
+        """Return the up-to-date primary side only."""
         return self if self.twin is None else Sides(self.with_primary().primary)
 
     def with_primary(self) -> Sides:
-        """With the primary side up to date."""
+        """Return the sides with the primary side up to date."""
         if not self.primary.backlog:
             return self
         return Sides(self.primary.caught_up(self.ahead), self.twin)
 
     def with_twin_up_to_date(self) -> Sides:
-        """With the twin, which is there, up to date."""
+        """Return the sides with an existing twin up to date."""
         if self.twin is None or not self.twin.backlog:
             return self
         return Sides(self.primary, self.twin.caught_up(self.primary))
 
-    def after(self, side: Side, held: Held) -> Sides:
-        """The sides after a tick that ran on `side`, whose circuit holds `held` then and has the tick still pending."""
-        ticked = Side(side.lowered, held)
+    def after(self, side: Side, circuit_state: Held) -> Sides:
+        """Return the sides after a tick on `side`, whose circuit then holds `circuit_state`.
+
+        The tick is still pending in the circuit.
+        """
+        ticked = Side(side.lowered, circuit_state)
         if self.twin is None:
             return Sides(ticked, None, self.credit)
         if side is self.twin:

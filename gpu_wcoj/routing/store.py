@@ -1,4 +1,4 @@
-"""Measured costs in a file of the user's cache: JSON, one entry a machine and version."""
+"""Measured costs in the user's cache: a JSON file with an entry per machine and version."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.routing.costs import CostModel
 
 FORMAT = 2
-"""Of the file; another one is not read."""
+"""Format version. Files with another version are rejected."""
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
 
 def store_path() -> Path:
-    """The file: ``gpu_wcoj/routing.json`` in the user's cache folder."""
+    """Return the path ``gpu_wcoj/routing.json`` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
     return folder / "gpu_wcoj" / "routing.json"
 
 
 def machine_key(primary: Backend, twin: Backend) -> str:
-    """What the costs were measured for: this version, the backends, the device, its driver and CuPy, the processor."""
+    """Return the key of measured costs: version, backends, device, driver, CuPy, processor."""
     version = import_module("gpu_wcoj").__version__  # no import statement: the package's names stand above this module
     device = primary.kernels.name if primary.device is None else primary.device.description
     arrays = str(getattr(primary.xp, "__version__", ""))  # CuPy's: it comes with a version of CUDA's runtime
@@ -35,7 +35,7 @@ def machine_key(primary: Backend, twin: Backend) -> str:
 
 
 def stored_model(primary: Backend, twin: Backend) -> CostModel | None:
-    """The costs that were measured on this machine; None, with a line in the log, if the file cannot be used."""
+    """Return the costs measured on this machine; None, with a log line, if unreadable."""
     path = store_path()
     try:
         entries, key = _entries(path), machine_key(primary, twin)
@@ -48,7 +48,7 @@ def stored_model(primary: Backend, twin: Backend) -> CostModel | None:
 
 
 def store(primary: Backend, twin: Backend, model: CostModel) -> Path:
-    """Keep the costs; the file is replaced whole, so that a reader never sees half of it."""
+    """Store the costs; the file is replaced atomically."""
     path = store_path()
     try:
         entries = _entries(path)
@@ -74,7 +74,7 @@ def _entries(path: Path) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The processor's model, as far as the system tells."""
+    """Return the processor's model, as far as the system tells."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

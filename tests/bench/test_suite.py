@@ -364,7 +364,7 @@ def test_a_wrong_answer_is_the_commands_failure(monkeypatch, capsys):
     [
         (["--rivals", "oracle"], "there is no rival oracle"),
         (["--workloads", "triangle,square"], "the suite 'quick' has no workload square"),
-        (["--threads", "0"], "--threads is 0"),
+        (["--threads", "0"], "--threads=0 is not allowed"),
         (["--suite", "huge"], "huge"),
     ],
 )

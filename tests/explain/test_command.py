@@ -172,7 +172,10 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
     ("arguments", "match"),
     [
         (["--analyze"], "--analyze needs a tick to explain, which is missing.\n.*Give --input"),
-        (["--analyze", "--stats", "FOLDER"], "there is none.\n.*leave out --stats, and give --input"),
+        (
+            ["--analyze", "--stats", "FOLDER"],
+            "a tick to explain, which is missing.\n.*leave out --stats, and give --input",
+        ),
         (["--stats", "nowhere"], "'nowhere' needs statistics.json or a checkpoint, which is missing"),
         (["--stats", "FOLDER"], "statistics.json' cannot be read"),
         (["--stats", "FOLDER", "--input", "edge=GRAPH"], "has statistics without rows"),
@@ -182,7 +185,7 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
         (["--input", "egde=GRAPH"], "no relation 'egde'"),
         (["--input", "edge=GRAPH?tick=0"], "--input is one tick"),
         (["--input", "edge=nothing"], "'nothing' cannot be read"),
-        (["--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows is 0"),
+        (["--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows=0 is not allowed"),
         (["--input", "edge=GRAPH", "--tick-rows", "5"], "--input is one tick"),
         (["--input", "edge=GRAPH", "--count"], "Add --analyze"),
         (["--strategy", "hash"], 'Choose from: "auto", "wcoj", "binary"'),

@@ -193,7 +193,7 @@ def test_counting_follows_what_lookups_drop():
         ({"order": [("h", ["a"])]}, UsageError, "expected a mapping from heads to variables"),
         ({"replan": 1}, UsageError, "replan=1 is not allowed: expected a number above 1 and below 1e300, or None"),
         ({"replan": 1e308}, UsageError, r"replan=1e\+308 is not allowed: expected a number above 1 and below 1e300"),
-        ({"replan": float("inf")}, UsageError, "replan=inf is not allowed; .* below 1e300"),
+        ({"replan": float("inf")}, UsageError, "replan=inf is not allowed: .* below 1e300"),
         ({"replan": float("nan")}, UsageError, "replan=nan is not allowed"),
         ({"bag": "yes"}, UsageError, "bag='yes' is not allowed: expected True or False"),
         ({"analyze": 1}, UsageError, "analyze=1 is not allowed: expected True or False"),

@@ -223,4 +223,4 @@ class TestCalibration:
         assert main(["calibrate"]) == 2
         assert "there is no GPU here" in capfd.readouterr().err
         assert main(["calibrate", "--rows", "3"]) == 2
-        assert "--rows is 3" in capfd.readouterr().err
+        assert "--rows=3 is not allowed" in capfd.readouterr().err
