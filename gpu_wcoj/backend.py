@@ -65,7 +65,7 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
 
 @functools.cache
 def _found_automatically() -> BackendName:
-    """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason in one line."""
+    """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason."""
     from gpu_wcoj.kernels.cuda import finding
 
     if finding.devices_of_driver() == 0:

@@ -264,7 +264,7 @@ def validate_factor(option: str, value: object) -> float | None:
 
     Examples
     --------
-    >>> factor("replan", 4), factor("replan", None)
+    >>> validate_factor("replan", 4), validate_factor("replan", None)
     (4.0, None)
     """
     if value is None:
@@ -275,6 +275,6 @@ def validate_factor(option: str, value: object) -> float | None:
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use; all if the system does not tell."""
+    """Return the number of processors that this process may use; all if unknown."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1

@@ -261,7 +261,7 @@ class Program(Inspected):
         return {name: counts.get(name, self._no_change()) for name in self.outputs}
 
     def load(self, changes: Mapping[str, Any]) -> None:
-        """Do the same as `step`, but only update the state: the answers' changes are not even counted.
+        """Do the same as `step`, but only update the state: changes of answers are not counted.
 
         Use it to start from a snapshot and follow the changes from there. Answers are still complete: `relation`
         joins them from the state.

@@ -290,7 +290,7 @@ class MotifView(View):
         self.matcher = matcher
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
-        """Apply one tick's changes of ``vertices`` and ``edges``; see `gpu_wcoj.finding.Matcher.apply`."""
+        """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
         return self.matcher.step(merge_relations(changes, more))
 
     def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:

@@ -71,7 +71,7 @@ def test_the_whole_traceback_is_there_when_asked_for(monkeypatch: pytest.MonkeyP
 
 
 def test_a_mistake_of_the_package_keeps_its_frames(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(once, "given_relations", lambda *_: 1 // 0)
+    monkeypatch.setattr(once, "merge_relations", lambda *_: 1 // 0)
     lines = shown(CASES["SQL"])
     assert any("gpu_wcoj/once.py" in line for line in lines)
     assert lines[-1].startswith("ZeroDivisionError")

@@ -73,7 +73,7 @@ _LITERALS: dict[str, tuple[type, ...]] = {
 
 
 def _as_float(value: object, kind: DataType) -> float:
-    """Return a number as a float of the column's type; integers exactly, finite numbers stay finite.
+    """Return a number as a float of the column's type: integers exactly, finite stays finite.
 
     Floats are rounded to those of 32 bits, as in any comparison of the two.
     """

@@ -90,9 +90,9 @@ def fields_of_empty_file(spec: InputSpec, arity: int | None) -> int | None:
     --------
     >>> from pathlib import Path
     >>> edges = InputSpec("edge", Path("e.txt"), weight=2)
-    >>> fields_of_nothing(edges, 2), fields_of_nothing(edges, None)
+    >>> fields_of_empty_file(edges, 2), fields_of_empty_file(edges, None)
     (3, None)
-    >>> fields_of_nothing(InputSpec("edge", Path("e.txt"), columns=(4, 0)), None)
+    >>> fields_of_empty_file(InputSpec("edge", Path("e.txt"), columns=(4, 0)), None)
     5
     """
     beside = [column for column in (spec.weight, spec.tick) if column is not None]

@@ -157,7 +157,7 @@ class TextReader:
         return n_fields
 
     def _no_types(self) -> dict[int, str]:
-        """Return the types of columns without values: given types, and integers for weights and ticks."""
+        """Return the types of columns without values: given ones; integers for weights and ticks."""
         beside = (self._selection.weight, self._selection.tick)
         return {
             position: "int64" if position in beside else "null" for position in self._selection.used

@@ -84,7 +84,7 @@ class CostModel:
     is_measured: bool = True
 
     def saving(self, work: Workload) -> float:
-        """Return the seconds that a tick saves on the twin if both sides are ready; negative for a loss.
+        """Return the seconds that a tick saves on the twin if both are ready; negative for a loss.
 
         Examples
         --------

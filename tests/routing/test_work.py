@@ -139,7 +139,7 @@ def test_a_hundred_big_ticks_cost_the_twin_one_merge_an_arrangement(counted, mon
 
 
 def test_a_backlog_of_many_ticks_is_taken_in_however_small_they_are(pair, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.routing.router.MOST_TICKS", 10)
+    monkeypatch.setattr("gpu_wcoj.routing.router.MAX_BACKLOG_TICKS", 10)
     program = gw.Program(TRIANGLE, **pair.options(route=5))
     program.step({"e": graph(1, 500)})
     most = 0
