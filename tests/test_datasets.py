@@ -39,7 +39,8 @@ def test_no_edges():
 
 
 @pytest.mark.parametrize(
-    ("scale", "edges", "match"), [(0, 1, "scale is 0"), (32, 1, "scale is 32"), (3, 15, "0 to 14")]
+    ("scale", "edges", "match"),
+    [(0, 1, "scale=0 is not allowed"), (32, 1, "scale=32 is not allowed"), (3, 15, "0 to 14")],
 )
 def test_rmat_refuses(scale: int, edges: int, match: str):
     with pytest.raises(UsageError, match=match):

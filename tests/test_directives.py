@@ -173,7 +173,7 @@ def test_weights_are_written_in_bags(capfd: pytest.CaptureFixture[str], folder: 
 @pytest.mark.parametrize(
     ("lines", "match"),
     [
-        (".input edge(IO=stdin)", "IO is 'stdin'.\n  'file' is supported"),
+        (".input edge(IO=stdin)", "IO='stdin' is not allowed: expected 'file'"),
         (".input edge(file=x)", "'file': expected one of .*Did you mean 'filename'"),
         ('.input edge(delimiter="ab")', "delimiter cannot be 'ab'"),
         ('.input edge(delimiter="")', "delimiter cannot be ''"),

@@ -184,7 +184,7 @@ def test_counting_follows_what_lookups_drop():
         ({"order": {"hh": ["a"]}}, UnknownRelationError, "(?s)'hh'.*Did you mean 'h'"),
         ({"order": {"e": ["a"]}}, UnknownRelationError, "(?s)'e'.*heads are: 'h'"),
         ({"order": {"h": ["zz"]}}, UsageError, "(?s)has a variable 'zz'.*'a', 'b', 'c'"),
-        ({"order": {"h": ["a", "a"]}}, UsageError, "has 'a' twice"),
+        ({"order": {"h": ["a", "a"]}}, UsageError, "variable 'a' is given twice"),
         ({"order": {"h": "abc"}}, UsageError, "'abc'} is not allowed: expected a list"),
         ({"order": {"h": None}}, UsageError, "None} is not allowed: expected a list"),
         ({"order": {"h": {"a"}}}, UsageError, "{'a'}} is not allowed: expected a list"),
