@@ -90,7 +90,7 @@ def test_tables_that_other_libraries_cannot_export_are_refused():
         ):
             as_table(wrong, "relation 'edge'")
     for wrong in (None, 5, b"x"):
-        with pytest.raises(TypeMismatchError, match="relation 'edge' is of type .*which is no table"):
+        with pytest.raises(TypeMismatchError, match="relation 'edge' is not a table: got .*expected a table"):
             as_table(wrong, "relation 'edge'")
 
 
