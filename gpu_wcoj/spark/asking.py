@@ -39,15 +39,15 @@ def rules_of(
     """
     if isinstance(program, Rules):
         return program, bool(bag)
-    found = language_of(program) if language is None else known_language(language)
-    if found == "datalog":
+    detected = language_of(program) if language is None else known_language(language)
+    if detected == "datalog":
         return program, bool(bag)
-    if found == "motif":
+    if detected == "motif":
         raise UsageError("a motif is no program over DataFrames.\n  Ask it by gpu_wcoj.find(motif, edges=frame).")
-    reading = read(program, found, tables=tables, dialect=dialect)
+    reading = read(program, detected, tables=tables, dialect=dialect)
     if reading.given:
         raise UsageError("a query in EDN that has arguments is asked by gpu_wcoj.view.\n  Leave out ':in'.")
-    return reading.rules, found in BAGS if bag is None else bag
+    return reading.rules, detected in BAGS if bag is None else bag
 
 
 def names_in(program: str | Rules, language: Language | None) -> bool:
@@ -59,15 +59,15 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
 
 def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[str, str | None]:
     """Return columns of a table and their types, None where the engine has no place for them: all, or those named."""
-    found: dict[str, str | None] = {}
+    types: dict[str, str | None] = {}
     for name in schema.names if names is None else names:
         try:
             kind = arrow_type(schema[name].dataType)
         except UnsupportedTypeError:
-            found[name] = None
+            types[name] = None
         else:
-            found[name] = None if kind == pa.null() else str(kind)
-    return found
+            types[name] = None if kind == pa.null() else str(kind)
+    return types
 
 
 def unread_columns(
@@ -93,28 +93,28 @@ def unread_columns(
     ArityError, ColumnError
         If the table has other columns than the relation.
     """
-    declared = {one.relation: one.columns for one in rules.declarations}
-    found: dict[str, dict[int, str]] = {}
+    declared = {declaration.relation: declaration.columns for declaration in rules.declarations}
+    unused: dict[str, dict[int, str]] = {}
     for relation, columns in names.items():
         if relation not in rules.inputs or len(columns) != rules.arity[relation]:
             continue  # which is refused elsewhere
         unread = rules.unread(relation) if may_leave_out else frozenset()
         leaving = {}
-        for at, i in enumerate(column_order(relation, columns, declared.get(relation))):
+        for position, i in enumerate(column_order(relation, columns, declared.get(relation))):
             kind, name = schemas[relation][columns[i]].dataType, columns[i]
             try:
                 arrow_type(kind)
             except UnsupportedTypeError as error:
-                if at not in unread or len(unread) == len(columns):
+                if position not in unread or len(unread) == len(columns):
                     raise UnsupportedTypeError(f"relation '{relation}', column '{name}': {error}") from None
-                leaving[at] = name
+                leaving[position] = name
             else:
                 is_wide = isinstance(kind, DecimalType) and kind.precision > MOST_DIGITS
-                if is_wide and at in unread and len(unread) < len(columns):
-                    leaving[at] = name
+                if is_wide and position in unread and len(unread) < len(columns):
+                    leaving[position] = name
         if leaving:
-            found[relation] = leaving
-    return found
+            unused[relation] = leaving
+    return unused
 
 
 def as_text(program: str | Rules, bag: bool) -> str:

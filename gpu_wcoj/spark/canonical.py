@@ -100,9 +100,9 @@ def normalise(
         )
     chosen: str = changes
     if changes == "auto":
-        found = detect(df)
-        _LOGGER.info("The changes are taken as %s.", found)
-        chosen, column = found.format, column or found.column
+        detected = detect(df)
+        _LOGGER.info("The changes are taken as %s.", detected)
+        chosen, column = detected.format, column or detected.column
     order = _listed(order_by)
     moments = {f"{ORDER}{i + 1}": _moment(schema, name) for i, name in enumerate(order)}
     if chosen == "debezium":
@@ -132,7 +132,7 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _data_columns(
-    columns: Sequence[str] | Mapping[str, str] | None, default: Sequence[str], known: Sequence[str], where: str
+    columns: Sequence[str] | Mapping[str, str] | None, default: Sequence[str], available: Sequence[str], where: str
 ) -> dict[str, str]:
     """From the names that the data columns get to those they have."""
     if columns is None:
@@ -154,8 +154,8 @@ def _data_columns(
                 f"  Give it another name: columns={{'{name.strip('_')}_': '{named[name]}', ...}}; or leave it out."
             )
     for source in named.values():
-        if source not in known:
-            raise ColumnError(where, source, known)
+        if source not in available:
+            raise ColumnError(where, source, available)
     return named
 
 
@@ -202,8 +202,8 @@ def _envelope(schema: StructType, column: str | None) -> tuple[dict[str, Column]
         if name not in inside.names:
             raise ColumnError("the envelope", name, inside.names)
     if not is_envelope(inside) or not isinstance(inside["op"].dataType, StringType):
-        found = ", ".join(f"{name} {inside[name].dataType.simpleString()}" for name in ENVELOPE)
-        raise TypeMismatchError(f"in an envelope, before and after are structs and op is text; here: {found}.")
+        types = ", ".join(f"{name} {inside[name].dataType.simpleString()}" for name in ENVELOPE)
+        raise TypeMismatchError(f"in an envelope, before and after are structs and op is text; here: {types}.")
     before, after = inside["before"].dataType, inside["after"].dataType
     assert isinstance(before, StructType)
     assert isinstance(after, StructType)
@@ -244,8 +244,8 @@ def _moment(schema: StructType, name: str) -> Column:
     kind: DataType = schema
     for i, part in enumerate(parts):
         if not isinstance(kind, StructType) or part not in kind.names:
-            known = kind.names if isinstance(kind, StructType) else []
-            raise ColumnError("order_by" if i == 0 else ".".join(parts[:i]), part, known)
+            names = kind.names if isinstance(kind, StructType) else []
+            raise ColumnError("order_by" if i == 0 else ".".join(parts[:i]), part, names)
         kind = kind[part].dataType
     if not isinstance(kind, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType)):
         raise TypeMismatchError(
@@ -259,12 +259,12 @@ def _require(schema: StructType, column: str, kind: type[DataType] | None = None
     """The type of a column, which has to be there and of a kind."""
     if column not in schema.names:
         raise ColumnError("the changes", column, schema.names)
-    found = schema[column].dataType
-    if kind is not None and not isinstance(found, kind):
+    type_ = schema[column].dataType
+    if kind is not None and not isinstance(type_, kind):
         raise TypeMismatchError(
-            f"the column '{column}' is of type '{found.simpleString()}', and has to hold {allowed}."
+            f"the column '{column}' is of type '{type_.simpleString()}', and has to hold {allowed}."
         )
-    return found
+    return type_
 
 
 def _path(*parts: str) -> Column:
@@ -277,5 +277,5 @@ def _unless_null(value: Column, message: str, weight: Column) -> Column:
 
 def _raised(before: str, value: Column, after: str) -> Column:
     """An error whose message quotes a value."""
-    shown = sf.coalesce(sf.concat(sf.lit("'"), value.cast("string"), sf.lit("'")), sf.lit("null"))
-    return sf.raise_error(sf.concat(sf.lit(f"gpu_wcoj: {before}"), shown, sf.lit(after))).cast("bigint")
+    quoted_value = sf.coalesce(sf.concat(sf.lit("'"), value.cast("string"), sf.lit("'")), sf.lit("null"))
+    return sf.raise_error(sf.concat(sf.lit(f"gpu_wcoj: {before}"), quoted_value, sf.lit(after))).cast("bigint")

@@ -116,14 +116,14 @@ def run(
     streams, tables = list(map(parse_input, source)), list(map(parse_input, table or ()))
     rules = _text_of(program, text)
     if language is None:
-        found = "datalog" if program is None else language_of_file(program)
+        language_name = "datalog" if program is None else language_of_file(program)
     else:
-        found = language
+        language_name = language
     try:
         view = _view(
             rules, streams, tables, max_files, changes, checkpoint, output, master, memory,
             backend=None if backend == "auto" else backend, layout=layout, cells=cells, threads=threads,
-            bag=bag or None, language=found, dialect=dialect,
+            bag=bag or None, language=language_name, dialect=dialect,
         )  # fmt: skip
         with ExitStack() as stack:
             stack.callback(view.stop)
@@ -159,21 +159,23 @@ def _view(
 
     names: dict[str, tuple[str, ...]] = {}
     if options["language"] == "datalog":  # before Spark starts; names of other languages need its tables
-        rules, given = parse(text), [spec.relation for spec in (*tables, *streams)]
-        for name in given:
+        rules, relations = parse(text), [spec.relation for spec in (*tables, *streams)]
+        for name in relations:
             if name not in rules.inputs:
                 raise UnknownRelationError(name, rules.inputs, "relations that the program reads")
-        check_given(rules, rules.inputs, given, "Give --source {0}=PATH or --table {0}=PATH.")
-        names = {one.relation: one.columns for one in rules.declarations}
+        check_given(rules, rules.inputs, relations, "Give --source {0}=PATH or --table {0}=PATH.")
+        names = {declaration.relation: declaration.columns for declaration in rules.declarations}
     session = _session(master, memory)
     frames: dict[str, list[DataFrame]] = {}
     formats: dict[str, tuple[Format, Format]] = {}
     orders: dict[str, str] = {}
     for spec, is_stream in [*((spec, False) for spec in tables), *((spec, True) for spec in streams)]:
-        own = frames.setdefault(spec.relation, [])
-        if any(frame.isStreaming == is_stream for frame in own):
+        relation_frames = frames.setdefault(spec.relation, [])
+        if any(frame.isStreaming == is_stream for frame in relation_frames):
             raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")
-        own.append(_frame(session, spec, max_files if is_stream else None, is_stream, names.get(spec.relation, ())))
+        relation_frames.append(
+            _frame(session, spec, max_files if is_stream else None, is_stream, names.get(spec.relation, ()))
+        )
         how: Format = changes if spec.weight is None else "weight"
         before = formats.get(spec.relation, (how, how))
         formats[spec.relation] = (before[0], how) if is_stream else (how, how)
@@ -239,7 +241,7 @@ def _check_header(spec: InputSpec, sample: DataFrame, names: Sequence[str]) -> N
     """Raise where Spark takes a first line for names of columns that may be a row, unless an option says that it is."""
     from gpu_wcoj.files.header import names_by_program, names_by_rows  # and PyArrow, which the help does without
 
-    chosen = [one for one in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(one, str)]
+    chosen = [column for column in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(column, str)]
     if spec.header is not None or chosen:
         return
     first = sample.columns
@@ -254,15 +256,15 @@ def _widened(schema: StructType) -> StructType:
     """With integers of 64 bits: the files that are there need not hold the largest ones."""
     from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-    kinds = [LongType() if isinstance(one.dataType, IntegerType) else one.dataType for one in schema]
-    return StructType([StructField(one.name, kind, True) for one, kind in zip(schema, kinds, strict=True)])
+    kinds = [LongType() if isinstance(column.dataType, IntegerType) else column.dataType for column in schema]
+    return StructType([StructField(column.name, kind, True) for column, kind in zip(schema, kinds, strict=True)])
 
 
 def _is_untyped(sample: DataFrame) -> bool:
     """Whether files of text have no rows: then Spark says that their columns are texts."""
     from pyspark.sql.types import StringType
 
-    return all(isinstance(one.dataType, StringType) for one in sample.schema) and sample.isEmpty()
+    return all(isinstance(column.dataType, StringType) for column in sample.schema) and sample.isEmpty()
 
 
 def _void(spec: InputSpec, schema: StructType) -> StructType:
@@ -270,8 +272,8 @@ def _void(spec: InputSpec, schema: StructType) -> StructType:
     from pyspark.sql.types import LongType, NullType, StructField, StructType
 
     integers = [_named(spec, column, schema.names) for column in (spec.weight, spec.tick) if column is not None]
-    kinds = [LongType() if one.name in integers else NullType() for one in schema]
-    return StructType([StructField(one.name, kind, True) for one, kind in zip(schema, kinds, strict=True)])
+    kinds = [LongType() if column.name in integers else NullType() for column in schema]
+    return StructType([StructField(column.name, kind, True) for column, kind in zip(schema, kinds, strict=True)])
 
 
 def _csv_options(spec: InputSpec) -> dict[str, str]:

@@ -35,14 +35,14 @@ def confs_of(session: SparkSession) -> Mapping[str, str]:
         If it sets something of that prefix that there is not.
     """
     everything = {**dict(session.sparkContext.getConf().getAll()), **session.conf.getAll}
-    found = {key.removeprefix(PREFIX): value for key, value in everything.items() if key.startswith(PREFIX)}
-    for name in found:
+    values = {key.removeprefix(PREFIX): value for key, value in everything.items() if key.startswith(PREFIX)}
+    for name in values:
         if name not in CONFS and not name.startswith(_OTHERS):
             raise UsageError(
                 f"there is no conf '{PREFIX}{name}'.\n"
-                f"  The confs are: {listed(PREFIX + one for one in CONFS)}.{nearest(name, CONFS)}"
+                f"  The confs are: {listed(PREFIX + conf for conf in CONFS)}.{nearest(name, CONFS)}"
             )
-    return found
+    return values
 
 
 def number(confs: Mapping[str, str], name: str, default: int | None = None) -> int | None:

@@ -39,10 +39,10 @@ class ToParquet:
         self._listing = Listing(Path(place).expanduser().absolute())
         self._fence = 0
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Sink.open`."""
         self._fence = fence
-        self._listing.resume(checkpoint, last)
+        self._listing.resume(checkpoint, last_manifest)
 
     def take(self, program: Program, changes: Changes, batch: int) -> Written:
         """See `Sink.take`."""

@@ -109,14 +109,14 @@ def detect(df: DataFrame) -> Found:
         If the columns fit more than one format; then the caller has to say which it is.
     """
     schema = df.schema
-    found = [*_enveloped(schema), *_change_typed(schema), *_coded(schema)]
-    if len(found) > 1:
+    detected = [*_enveloped(schema), *_change_typed(schema), *_coded(schema)]
+    if len(detected) > 1:
         raise SchemaError(
             f"the columns {listed(schema.names)} fit more than one format of changes: "
-            f"{', '.join(map(str, found))}.\n"
-            f"  Say which it is: changes='{found[0].format}'; a column that is data then stays data."
+            f"{', '.join(map(str, detected))}.\n"
+            f"  Say which it is: changes='{detected[0].format}'; a column that is data then stays data."
         )
-    return found[0] if found else Found("append", None, "no column says what a row does")
+    return detected[0] if detected else Found("append", None, "no column says what a row does")
 
 
 def _enveloped(schema: StructType) -> list[Found]:

@@ -44,18 +44,18 @@ def find_java() -> Java:
     JavaNotFoundError
         If there is none; the message lists what was looked at.
     """
-    tried = []
+    places = []
     for place, program in _candidates():
         version = version_of(program) if program else None
         if program and version is not None and version >= LEAST:
             return Java(program, version, place)
-        found = (
+        version_text = (
             "none"
             if program is None
             else f"{program}, " + ("which does not start" if version is None else str(version))
         )
-        tried.append(f"{place}: {found}")
-    raise JavaNotFoundError(LEAST, tried)
+        places.append(f"{place}: {version_text}")
+    raise JavaNotFoundError(LEAST, places)
 
 
 def use_java() -> Java:
@@ -88,8 +88,8 @@ def parsed_version(text: str) -> int | None:
     >>> parsed_version('java version "1.8.0_392"')
     8
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
 
 
 def _candidates() -> Iterator[tuple[str, Path | None]]:

@@ -16,7 +16,7 @@ Layout = Literal["one", "auto", "hypercube", "replicated"]
 LAYOUTS = ("one", "auto", "hypercube", "replicated")
 
 
-def spread_of(session: SparkSession, asked: str, rules: Rules) -> tuple[str, str]:
+def spread_of(session: SparkSession, requested: str, rules: Rules) -> tuple[str, str]:
     """The layout to use where this one is asked for, ``"auto"`` if that is left to what cells would hold; and why.
 
     Raises
@@ -24,15 +24,15 @@ def spread_of(session: SparkSession, asked: str, rules: Rules) -> tuple[str, str
     UnsupportedError
         If the program cannot be spread, and is to be.
     """
-    if asked == "auto":
+    if requested == "auto":
         against = reason_against(rules)
         if against:
             return "one", against
         if str(session.sparkContext.master).split("[")[0] == "local":
             return "one", "Spark runs on this machine alone, where one engine shares its state among threads"
-    elif asked != "one":
+    elif requested != "one":
         require_spread(rules)
-    return asked, "as asked for"
+    return requested, "as asked for"
 
 
 def cells_layout(name: str) -> CellsLayout:

@@ -38,11 +38,11 @@ class Listing:
         CheckpointDamagedError
             If one is missing between others.
         """
-        found = sorted(int(match[1]) for match in map(_NAME.fullmatch, self._folder.names()) if match)
-        for one, following in pairwise(found):
-            if following != one + 1:
-                raise CheckpointDamagedError(self._folder.shown(_name(one + 1)), "is missing")
-        return found
+        batches = sorted(int(match[1]) for match in map(_NAME.fullmatch, self._folder.names()) if match)
+        for batch, following in pairwise(batches):
+            if following != batch + 1:
+                raise CheckpointDamagedError(self._folder.shown(_name(batch + 1)), "is missing")
+        return batches
 
     def read(self, batch: int) -> dict[str, Any]:
         """What is listed of a batch: checkpoint, batch, files, and the relations' columns."""
@@ -57,7 +57,7 @@ class Listing:
         content = {
             "checkpoint": manifest.checkpoint,
             "batch": manifest.batch,
-            "files": [[one.path, one.rows, one.bytes, one.sha256] for one in manifest.outputs],
+            "files": [[file.path, file.rows, file.bytes, file.sha256] for file in manifest.outputs],
             "relations": manifest.extra.get("relations", {}),
         }
         temporary = f"tmp-{manifest.fence:06}-{manifest.batch}"
@@ -73,7 +73,7 @@ class Listing:
         self._folder.remove(temporary)
         self._folder.sync()
 
-    def resume(self, checkpoint: str, last: Manifest | None) -> None:
+    def resume(self, checkpoint: str, last_manifest: Manifest | None) -> None:
         """Make the list agree with the checkpoint that it follows, and remove files that no batch has.
 
         Raises
@@ -84,18 +84,20 @@ class Listing:
             If batches are missing that the checkpoint has.
         """
         self._folder.prepare()
-        found = self.batches()
-        if found and (known := self.read(found[-1])["checkpoint"]) != checkpoint:
-            raise CheckpointMismatchError(self.path, "checkpoint, and this folder holds its output", known, checkpoint)
-        newest = -2 if last is None else last.batch
-        if found and found[-1] > newest:
-            raise CheckpointMismatchError(self.path, "state", f"batch {found[-1]} as the last", f"batch {newest}")
-        if last is not None:
-            if not last.extra.get("listed"):
+        batches = self.batches()
+        if batches and (stored_checkpoint := self.read(batches[-1])["checkpoint"]) != checkpoint:
+            raise CheckpointMismatchError(
+                self.path, "checkpoint, and this folder holds its output", stored_checkpoint, checkpoint
+            )
+        newest = -2 if last_manifest is None else last_manifest.batch
+        if batches and batches[-1] > newest:
+            raise CheckpointMismatchError(self.path, "state", f"batch {batches[-1]} as the last", f"batch {newest}")
+        if last_manifest is not None:
+            if not last_manifest.extra.get("listed"):
                 without = f"batches up to {newest} were taken in without a folder"
                 raise CheckpointMismatchError(self.path, "output", without, f"the folder '{self.path}'")
-            if newest not in found:
-                self.publish(last)
+            if newest not in batches:
+                self.publish(last_manifest)
             first = self.batches()[0]
             if first != -1:
                 raise CheckpointDamagedError(self._folder.shown(_name(-1)), "is missing, with all before the last")
@@ -109,12 +111,12 @@ class Listing:
         UsageError
             If no batch is listed.
         """
-        found = self.batches()
-        if not found:
+        batches = self.batches()
+        if not batches:
             raise UsageError(f"there is no output in '{self.path}'.\n  Name the folder that a view writes to.")
-        newest = self.read(found[-1])
+        newest = self.read(batches[-1])
         files: dict[str, list[tuple[Path, int]]] = {name: [] for name in newest["relations"]}
-        for batch in found:
+        for batch in batches:
             if since is None or batch > since:
                 for path, _rows, size, _sha256 in self.read(batch)["files"]:
                     files[path.split("/", 1)[0]].append((self.path / path, size))
@@ -132,7 +134,7 @@ class Listing:
 
 def columns_of(schemas: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     """The names of each relation's columns, as listed."""
-    return {name: [one["name"] for one in schema["fields"]] for name, schema in schemas.items()}
+    return {name: [field["name"] for field in schema["fields"]] for name, schema in schemas.items()}
 
 
 def _name(batch: int) -> str:

@@ -107,15 +107,15 @@ def join(
     chosen = _chosen(spark, engine, frames, layout, cells)
     if isinstance(chosen, Chosen):
         folder = _folder(spark, path)
-        alone = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
-        spread = Spread.of(alone, frames, chosen)
+        single_output = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
+        spread = Spread.of(single_output, frames, chosen)
         names = files_of(spread.run(folder, **_how(spark, backend, threads)))
         head = spread.columns.heads[output]
         schema = spark_schema(changed(head) if engine.bag else head)
     else:
         changes = _read(engine, frames)
         folder = _folder(spark, path)
-        names = [one.path for one in _written(engine, changes, folder, output, engine.bag)]
+        names = [file.path for file in _written(engine, changes, folder, output, engine.bag)]
         schema = StructType.fromJson(json_schema(_shown(engine, output)))
     if not names:
         return spark.createDataFrame([], schema)
@@ -202,13 +202,13 @@ def _chosen(
 ) -> Chosen | str:
     """The layout, or why it is one engine."""
     confs = confs_of(spark)
-    asked = layout or confs.get("layout", "auto")
-    if asked not in LAYOUTS:
-        raise UsageError(f"there is no layout '{asked}'.\n  The layouts are: {listed(LAYOUTS)}.")
-    found, reason = spread_of(spark, asked, engine.rules)
+    requested = layout or confs.get("layout", "auto")
+    if requested not in LAYOUTS:
+        raise UsageError(f"there is no layout '{requested}'.\n  The layouts are: {listed(LAYOUTS)}.")
+    resolved, reason = spread_of(spark, requested, engine.rules)
     chosen: Chosen | str = reason
-    if found != "one":
-        chosen = chosen_for(spark, engine, frames, cells_layout(found), cells or number(confs, "cells"))
+    if resolved != "one":
+        chosen = chosen_for(spark, engine, frames, cells_layout(resolved), cells or number(confs, "cells"))
     _LOGGER.info(
         "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
     )

@@ -37,7 +37,7 @@ class Sink(Protocol):
     is_listed: bool
     """Whether the checkpoint's manifest lists what was written."""
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """Get ready to follow a checkpoint, by its name, as the holder of a fencing number."""
         ...
 
@@ -55,7 +55,7 @@ class Nowhere:
 
     is_listed = False
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Sink.open`."""
 
     def take(self, program: Program, changes: Changes, batch: int) -> Written:  # noqa: ARG002  # there is nothing to name
@@ -75,16 +75,16 @@ class ToCallable:
         self._receiver = receiver
         self._checkpoint = ""
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:  # noqa: ARG002  # as `Sink` asks for it
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:  # noqa: ARG002  # as `Sink` asks for it
         """See `Sink.open`."""
         self._checkpoint = checkpoint
 
     def take(self, program: Program, changes: Changes, batch: int) -> Written:
         """See `Sink.take`."""
-        found = program.step(changes)
-        counts = {name: _counted(rows.weights, program.bag) for name, rows in found.items()}
+        results = program.step(changes)
+        counts = {name: _counted(rows.weights, program.bag) for name, rows in results.items()}
         start = time.perf_counter()
-        self.deliver({name: rows.to_arrow() for name, rows in found.items()}, batch)
+        self.deliver({name: rows.to_arrow() for name, rows in results.items()}, batch)
         return Written(counts, time.perf_counter() - start)
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
@@ -185,10 +185,10 @@ def check_columns(session: SparkSession, output: str, columns: Sequence[str]) ->
         return
     seen: dict[str, str] = {}
     for column in columns:
-        other = seen.setdefault(column.lower(), column)
-        if other != column:
+        first = seen.setdefault(column.lower(), column)
+        if first != column:
             raise UsageError(
-                f"the columns '{other}' and '{column}' of output '{output}' are one to Spark.\n"
+                f"the columns '{first}' and '{column}' of output '{output}' are one to Spark.\n"
                 "  Give one of them another name, or set spark.sql.caseSensitive to true."
             )
 

@@ -44,8 +44,8 @@ class Listener(StreamingQueryListener):
         """See `StreamingQueryListener`."""
         report = event.progress
         if str(report.id) == self._query():
-            whole = json.loads(report.json)
-            kept = (
+            report_fields = json.loads(report.json)
+            names = (
                 "batchId",
                 "numInputRows",
                 "inputRowsPerSecond",
@@ -53,7 +53,7 @@ class Listener(StreamingQueryListener):
                 "durationMs",
                 "timestamp",
             )
-            self.latest = {name: whole[name] for name in kept if name in whole}
+            self.latest = {name: report_fields[name] for name in names if name in report_fields}
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """See `StreamingQueryListener`."""
@@ -70,9 +70,9 @@ def kept_of(report: str) -> dict[str, Any]:
     >>> kept_of('{"batchId": 3, "numInputRows": 7, "sources": []}')
     {'batchId': 3, 'numInputRows': 7}
     """
-    kept = ("batchId", "numInputRows", "inputRowsPerSecond", "processedRowsPerSecond", "durationMs", "timestamp")
-    whole = json.loads(report)
-    return {name: whole[name] for name in kept if name in whole}
+    names = ("batchId", "numInputRows", "inputRowsPerSecond", "processedRowsPerSecond", "durationMs", "timestamp")
+    report_fields = json.loads(report)
+    return {name: report_fields[name] for name in names if name in report_fields}
 
 
 def logged(progress: Mapping[str, Any]) -> None:
@@ -88,9 +88,9 @@ def logged(progress: Mapping[str, Any]) -> None:
         _LOGGER.warning("batch %d: %s", progress["batch"], progress["hint"], extra=extra)
 
 
-def hint(rows: int, seconds: float, most: int) -> str:
+def hint(rows: int, seconds: float, max_rows: int) -> str:
     """What to do about a batch that is too large, or nothing."""
-    if rows <= most:
+    if rows <= max_rows:
         return ""
     return (
         f"it had {rows:,} rows and took {seconds:.1f} s. Smaller batches take less memory and are done sooner: "

@@ -61,9 +61,9 @@ def read_output(
     schema = StructType.fromJson(schemas[relation])
     names = []
     for file, size in files[relation]:
-        found = file.stat().st_size if file.exists() else None
-        if found != size:
-            what = "is missing" if found is None else f"has {found:,} bytes, and {size:,} were written"
+        size_on_disk = file.stat().st_size if file.exists() else None
+        if size_on_disk != size:
+            what = "is missing" if size_on_disk is None else f"has {size_on_disk:,} bytes, and {size:,} were written"
             raise CheckpointDamagedError(file, what)
         names.append(str(file))
     if names:

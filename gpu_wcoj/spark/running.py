@@ -117,10 +117,10 @@ class RunningView(ABC):
         stage, ``skew``, the largest of their ratios, and ``adapted``, the values that have become heavy with this
         batch.
         """
-        found = dict(self._progress)
-        if found and self._listener is not None:
-            found["spark"] = dict(self._listener.latest)
-        return found
+        progress = dict(self._progress)
+        if progress and self._listener is not None:
+            progress["spark"] = dict(self._listener.latest)
+        return progress
 
     @property
     def answers(self) -> dict[str, int]:
@@ -207,9 +207,9 @@ class RunningView(ABC):
         timeout
             Seconds to wait for that batch; then it is cut short, and will be done again at the next start.
         """
-        held = self._batch.acquire(timeout=-1 if timeout is None else timeout)
+        is_locked = self._batch.acquire(timeout=-1 if timeout is None else timeout)
         self._is_stopping = True  # the next batch may begin before Spark hears of it, and would be cut short
-        if held:
+        if is_locked:
             self._batch.release()
         if self._query is not None:
             self._query.stop()
@@ -267,11 +267,11 @@ class RunningView(ABC):
         self._open(takeover)
         _running[self.checkpoint_path] = self
 
-    def _check(self, last: Manifest | None, given: Mapping[str, Any]) -> None:
+    def _check(self, last_manifest: Manifest | None, described: Mapping[str, Any]) -> None:
         """Whether Spark's checkpoint and the sources are those that the state comes from."""
         query = self._query_id()
         engine, spark = self.checkpoint_path / ENGINE, self.checkpoint_path / SPARK
-        if last is None:
+        if last_manifest is None:
             if query:
                 raise CheckpointError(
                     f"Spark's checkpoint '{spark}' is that of query '{query}',\n"
@@ -279,17 +279,17 @@ class RunningView(ABC):
                     "  Begin a new checkpoint, or restore both from one copy."
                 )
             return
-        if last.query and last.query != query:
-            found = f"is that of query '{query}'" if query else "is gone"
+        if last_manifest.query and last_manifest.query != query:
+            problem = f"is that of query '{query}'" if query else "is gone"
             raise BatchMismatchError(
-                f"the program's checkpoint '{engine}' holds {last.last},\n  and Spark's, '{spark}', {found}.\n"
+                f"the program's checkpoint '{engine}' holds {last_manifest.last},\n  and Spark's, '{spark}', {problem}.\n"
                 "  Begin a new checkpoint, or restore both from one copy."
             )
-        known, plain = last.extra.get("sources", {}), json.loads(json.dumps(given))
-        for relation in known.keys() | plain.keys():
-            if known.get(relation) != plain.get(relation):
+        stored, plain = last_manifest.extra.get("sources", {}), json.loads(json.dumps(described))
+        for relation in stored.keys() | plain.keys():
+            if stored.get(relation) != plain.get(relation):
                 raise CheckpointMismatchError(
-                    self.checkpoint_path, f"source of '{relation}'", known.get(relation), plain.get(relation)
+                    self.checkpoint_path, f"source of '{relation}'", stored.get(relation), plain.get(relation)
                 )
 
     # A batch.
@@ -312,8 +312,8 @@ class RunningView(ABC):
         """A batch is committed, or was passed over."""
         self._progress = dict(progress)
         logged(self._progress)
-        for told in self._listening:
-            told(dict(self._progress))
+        for callback in self._listening:
+            callback(dict(self._progress))
 
     def _query_id(self) -> str:
         """The id that Spark's checkpoint gives the query, empty before its first start."""

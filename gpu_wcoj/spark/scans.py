@@ -23,12 +23,12 @@ _NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
 def streams_of(df: DataFrame) -> list[str]:
     """What the streams in a DataFrame's plan read, in the plan's order."""
     leaves = _plan(df, "analyzed").collectLeaves()
-    found = []
+    names = []
     for i in range(leaves.size()):
         leaf = leaves.apply(i)
         if leaf.isStreaming():
-            found.append(_stream_name(leaf))
-    return found
+            names.append(_stream_name(leaf))
+    return names
 
 
 def plain_files(df: DataFrame) -> list[str] | None:
@@ -47,7 +47,7 @@ def plain_files(df: DataFrame) -> list[str] | None:
     if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
         return None
     roots = sorted(f"{root}/" for root in _each(relation.location().rootPaths()))
-    if any(other.startswith(one) for one, other in pairwise(roots)):
+    if any(following.startswith(root) for root, following in pairwise(roots)):
         return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
     for name in df.inputFiles():
@@ -71,21 +71,21 @@ def collected(df: DataFrame) -> tuple[pa.Table, bool]:
 def _read(files: list[str], columns: StructType) -> pa.Table | None:
     """The columns of files that hold them in just the types that Spark sees; else None."""
     try:
-        wanted = arrow_schema(columns)
+        read_schema = arrow_schema(columns)
     except UnsupportedTypeError:
         return None
     for path in files:
         schema = pq.read_schema(path)
-        for field in wanted:
+        for field in read_schema:
             if field.name not in schema.names or schema.field(field.name).type != field.type:
                 return None
-    tables = [pq.read_table(path, columns=wanted.names, page_checksum_verification=True) for path in files]
+    tables = [pq.read_table(path, columns=read_schema.names, page_checksum_verification=True) for path in files]
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
 
 
-def _each(found: Any) -> list[Any]:
+def _each(sequence: Any) -> list[Any]:
     """The elements of a sequence of Scala's."""
-    return [found.apply(i) for i in range(found.size())]
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def _plan(df: DataFrame, stage: str) -> Any:

@@ -67,7 +67,7 @@ def local_session(
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         if os.environ.get(name):
             raise UnsupportedError(f"local_session is no Spark Connect, and {name} is set to '{os.environ[name]}'.")
-    wanted = {
+    confs = {
         "spark.master": master,
         "spark.app.name": app_name,
         "spark.driver.memory": memory,
@@ -77,15 +77,15 @@ def local_session(
     }
     running = SparkSession.getActiveSession()
     if running is not None:
-        _require_same(running, wanted)
+        _require_same(running, confs)
         return running
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # without it Spark takes the first python3 of PATH
     builder = SparkSession.builder
-    for key, value in wanted.items():
+    for key, value in confs.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    _require_same(session, wanted)  # another thread may have started one
+    _require_same(session, confs)  # another thread may have started one
     return session
 
 
@@ -120,21 +120,23 @@ def check_frames(frames: object) -> None:
             f"the DataFrames are of type '{type(frames).__name__}'; a mapping from relations to them is allowed.\n"
             "  Give them as {'edge': edges}."
         )
-    for name, given in frames.items():
-        for one in given if isinstance(given, (list, tuple)) else [given]:
-            if not any(kind.__module__.startswith("pyspark.sql") for kind in type(one).__mro__):
+    for name, relation_frames in frames.items():
+        for frame in relation_frames if isinstance(relation_frames, (list, tuple)) else [relation_frames]:
+            if not any(kind.__module__.startswith("pyspark.sql") for kind in type(frame).__mro__):
                 raise UsageError(
-                    f"what is given for relation '{name}' is of type '{type(one).__module__}.{type(one).__qualname__}',"
+                    f"what is given for relation '{name}' is of type '{type(frame).__module__}.{type(frame).__qualname__}',"
                     " which is no DataFrame of Spark.\n  Make one by spark.createDataFrame, or run a gpu_wcoj.Program."
                 )
 
 
-def _require_same(running: SparkSession, wanted: Mapping[str, str]) -> None:
-    for key, value in wanted.items():
-        found = running.conf.get(key, None)
+def _require_same(running: SparkSession, confs: Mapping[str, str]) -> None:
+    for key, value in confs.items():
+        value_now = running.conf.get(key, None)
         # Spark writes a path as file:/path.
-        if key != "spark.app.name" and (found is None or found.removeprefix("file:") != value.removeprefix("file:")):
+        if key != "spark.app.name" and (
+            value_now is None or value_now.removeprefix("file:") != value.removeprefix("file:")
+        ):
             raise UsageError(
-                f"a session of Spark is running, and its {key} is '{found}', not '{value}'.\n"
+                f"a session of Spark is running, and its {key} is '{value_now}', not '{value}'.\n"
                 "  Use that session, which SparkSession.active() returns, or stop it first."
             )

@@ -78,7 +78,7 @@ class Source:
         return {
             "kind": "stream" if self.is_stream else "table",
             "reads": reads or [],
-            "columns": [f"{one.name} {one.dataType.simpleString()}" for one in self.frame.schema],
+            "columns": [f"{column.name} {column.dataType.simpleString()}" for column in self.frame.schema],
             "changes": self.reading.changes,
             "order_by": [order] if isinstance(order, str) else list(order),
         }
@@ -103,33 +103,33 @@ def sources_of(
     UnsupportedError
         If a DataFrame is one of Spark Connect.
     """
-    for given in frames.values():
-        for frame in _each(given):
+    for relation_frames in frames.values():
+        for frame in _each(relation_frames):
             require_classic(frame, "maintain")
-    found: list[Source] = []
+    sources: list[Source] = []
     for name in inputs:
-        given = _each(frames[name])
-        if len(given) > 1 and [frame.isStreaming for frame in given] != [False, True]:
-            kinds = ", ".join("a stream" if frame.isStreaming else "a table" for frame in given)
+        relation_frames = _each(frames[name])
+        if len(relation_frames) > 1 and [frame.isStreaming for frame in relation_frames] != [False, True]:
+            kinds = ", ".join("a stream" if frame.isStreaming else "a table" for frame in relation_frames)
             raise UsageError(
                 f"the sources of '{name}' are {kinds}.\n"
                 "  Several are a table, which is loaded first, and then a stream. Unite others: one.unionByName(other)."
             )
-        own = []
-        for frame in given:
+        relation_sources = []
+        for frame in relation_frames:
             how = readings[name][frame.isStreaming]
-            if len(given) > 1 and not frame.isStreaming:
+            if len(relation_frames) > 1 and not frame.isStreaming:
                 how = _of_table(how, frame)
             changes = normalise(frame, how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
-            own.append(Source(name, frame, changes, how))
-        if len(own) > 1:
-            own[1] = _alike(own[0], own[1])
-        found.extend(own)
-    return found
+            relation_sources.append(Source(name, frame, changes, how))
+        if len(relation_sources) > 1:
+            relation_sources[1] = _alike(relation_sources[0], relation_sources[1])
+        sources.extend(relation_sources)
+    return sources
 
 
-def _each(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]  # type: ignore[list-item]
+def _each(frames: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+    return list(frames) if isinstance(frames, (list, tuple)) else [frames]  # type: ignore[list-item]
 
 
 def _of_table(how: Reading, table: DataFrame) -> Reading:
@@ -152,20 +152,20 @@ def _alike(table: Source, stream: Source) -> Source:
     SchemaError
         If it has other columns, or of other types.
     """
-    wanted, given = _data(table), {one.name: one.dataType for one in _data(stream)}
-    if {one.name: one.dataType for one in wanted} != given:
+    table_fields, stream_types = _data(table), {column.name: column.dataType for column in _data(stream)}
+    if {column.name: column.dataType for column in table_fields} != stream_types:
         raise SchemaError(
-            f"the table of '{table.relation}' has the columns {_shown(wanted)},\n"
+            f"the table of '{table.relation}' has the columns {_shown(table_fields)},\n"
             f"  and the stream {_shown(_data(stream))}. Select, rename and cast, so that they are the same."
         )
     if stream.data == table.data:
         return stream
-    beside = [name for name in stream.frame.columns if name not in given]
+    beside = [name for name in stream.frame.columns if name not in stream_types]
     return replace(stream, frame=stream.frame.select(*map(_quoted, (*table.data, *beside))))
 
 
 def _shown(fields: Sequence[StructField]) -> str:
-    return ", ".join(f"'{one.name} {one.dataType.simpleString()}'" for one in fields)
+    return ", ".join(f"'{column.name} {column.dataType.simpleString()}'" for column in fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,40 +192,40 @@ class United:
         slots: list[dict[str, str]] = []
         for source in sources:
             used: dict[int, int] = {}
-            mine: dict[str, str] = {}
-            for one in source.frame.schema:
-                if one.name == WEIGHT:
+            column_of: dict[str, str] = {}
+            for column in source.frame.schema:
+                if column.name == WEIGHT:
                     continue
-                kind, _ = kinds.setdefault(one.dataType.json(), (len(kinds), one.dataType))
+                kind, _ = kinds.setdefault(column.dataType.json(), (len(kinds), column.dataType))
                 used[kind] = used.get(kind, -1) + 1
                 slot = f"t{kind}_{used[kind]}"
-                types[slot] = one.dataType
-                mine[slot] = one.name
-            slots.append(mine)
+                types[slot] = column.dataType
+                column_of[slot] = column.name
+            slots.append(column_of)
         frames = []
-        for number, (source, mine) in enumerate(zip(sources, slots, strict=True)):
+        for tag, (source, column_of) in enumerate(zip(sources, slots, strict=True)):
             padded = [
-                (sf.col(_quoted(mine[slot])) if slot in mine else sf.lit(None).cast(kind)).alias(slot)
+                (sf.col(_quoted(column_of[slot])) if slot in column_of else sf.lit(None).cast(kind)).alias(slot)
                 for slot, kind in types.items()
             ]
-            row = [sf.lit(number), sf.col(WEIGHT), *(sf.col(_quoted(name)) for name in mine.values())]
+            row = [sf.lit(tag), sf.col(WEIGHT), *(sf.col(_quoted(name)) for name in column_of.values())]
             frames.append(
-                source.frame.select(sf.lit(number).alias(TAG), sf.xxhash64(*row).alias(HASH), sf.col(WEIGHT), *padded)
+                source.frame.select(sf.lit(tag).alias(TAG), sf.xxhash64(*row).alias(HASH), sf.col(WEIGHT), *padded)
             )
-        return cls(reduce(lambda one, other: one.unionAll(other), frames), sources, slots)
+        return cls(reduce(lambda union, frame: union.unionAll(frame), frames), sources, slots)
 
     def split(self, rows: pa.Table) -> dict[str, pa.Table]:
         """The rows of each relation, with the columns that it had; relations without rows are left out."""
-        found = {}
+        tables = {}
         tags = rows[TAG]
-        for number, (source, mine) in enumerate(zip(self.sources, self.slots, strict=True)):
-            own = rows if len(self.sources) == 1 else rows.filter(pc.equal(tags, number))
-            if own.num_rows:
-                by_name = {name: slot for slot, name in mine.items()}
+        for tag, (source, column_of) in enumerate(zip(self.sources, self.slots, strict=True)):
+            relation_rows = rows if len(self.sources) == 1 else rows.filter(pc.equal(tags, tag))
+            if relation_rows.num_rows:
+                by_name = {name: slot for slot, name in column_of.items()}
                 data = [name for name in by_name if name not in order_columns(list(by_name))]
                 names = [*data, WEIGHT, *(name for name in by_name if name not in data)]
-                found[source.relation] = pa.table({name: own[by_name.get(name, name)] for name in names})
-        return found
+                tables[source.relation] = pa.table({name: relation_rows[by_name.get(name, name)] for name in names})
+        return tables
 
 
 def digest_of(rows: pa.Table) -> str:
@@ -261,15 +261,18 @@ class Sources:
     @property
     def by_relation(self) -> dict[str, list[Source]]:
         """The one or two sources of each relation, a table first."""
-        found: dict[str, list[Source]] = {}
+        sources: dict[str, list[Source]] = {}
         for source in self.all:
-            found.setdefault(source.relation, []).append(source)
-        return found
+            sources.setdefault(source.relation, []).append(source)
+        return sources
 
     def described(self) -> dict[str, Any]:
         """What must stay the same as long as one checkpoint is used."""
-        found = {name: [source.described() for source in own] for name, own in self.by_relation.items()}
-        return {name: own[0] if len(own) == 1 else own for name, own in found.items()}
+        described = {name: [source.described() for source in sources] for name, sources in self.by_relation.items()}
+        return {
+            name: descriptions[0] if len(descriptions) == 1 else descriptions
+            for name, descriptions in described.items()
+        }
 
 
 def _quoted(name: str) -> str:

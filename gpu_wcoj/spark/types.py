@@ -46,14 +46,14 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     """
     if isinstance(kind, st.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    found = next((_ARROW[one] for one in type(kind).__mro__ if one in _ARROW), None)
-    if found is None:
+    arrow = next((_ARROW[base] for base in type(kind).__mro__ if base in _ARROW), None)
+    if arrow is None:
         raise UnsupportedTypeError(
             f"type '{kind.simpleString()}' is not supported.\n"
             f"  Supported are integers, booleans, float, double, date, timestamp, timestamp_ntz, string, binary and "
             f"decimals of up to {MOST_DIGITS} digits. Cast the column, or leave it out."
         )
-    return found
+    return arrow
 
 
 def spark_type(kind: pa.DataType) -> st.DataType:
@@ -87,11 +87,11 @@ def arrow_schema(schema: st.StructType, what: str = "the DataFrame") -> pa.Schem
     TimestampType(timestamp[us, tz=UTC])
     """
     fields = []
-    for one in schema:
+    for column in schema:
         try:
-            fields.append(pa.field(one.name, arrow_type(one.dataType), one.nullable))
+            fields.append(pa.field(column.name, arrow_type(column.dataType), column.nullable))
         except UnsupportedTypeError as error:
-            raise UnsupportedTypeError(f"{what}, column '{one.name}': {error}") from None
+            raise UnsupportedTypeError(f"{what}, column '{column.name}': {error}") from None
     return pa.schema(fields)
 
 
@@ -103,4 +103,4 @@ def spark_schema(schema: pa.Schema) -> st.StructType:
     >>> spark_schema(pa.schema({"t": pa.timestamp("us")})).simpleString()
     'struct<t:timestamp_ntz>'
     """
-    return st.StructType([st.StructField(one.name, spark_type(one.type), one.nullable) for one in schema])
+    return st.StructType([st.StructField(column.name, spark_type(column.type), column.nullable) for column in schema])

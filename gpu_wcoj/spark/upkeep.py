@@ -127,13 +127,13 @@ def maintain(
         )
     check_frames(sources)
     first = next(iter(sources.values()))
-    one = first[0] if isinstance(first, (list, tuple)) and first else first
-    require_classic(one, "maintain")  # type: ignore[arg-type]
-    session = one.sparkSession  # type: ignore[union-attr]
+    frame = first[0] if isinstance(first, (list, tuple)) and first else first
+    require_classic(frame, "maintain")  # type: ignore[arg-type]
+    session = frame.sparkSession  # type: ignore[union-attr]
     confs = confs_of(session)
-    asked = layout or confs.get("layout", "one")
-    if asked not in LAYOUTS:
-        raise UsageError(f"there is no layout '{asked}'.\n  The layouts are: {listed(LAYOUTS)}.")
+    requested = layout or confs.get("layout", "one")
+    if requested not in LAYOUTS:
+        raise UsageError(f"there is no layout '{requested}'.\n  The layouts are: {listed(LAYOUTS)}.")
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
@@ -142,8 +142,8 @@ def maintain(
 
     tables: Tables = {}
     if names_in(program, language):
-        given = sources_of(sources, tuple(sources), {name: reading(name) for name in sources})
-        tables = {one.relation: columns_of(one.frame.schema, one.data) for one in given}
+        table_sources = sources_of(sources, tuple(sources), {name: reading(name) for name in sources})
+        tables = {source.relation: columns_of(source.frame.schema, source.data) for source in table_sources}
     rules, is_bag = rules_of(program, language, dialect, bag, tables)
     reads = (parse(rules) if isinstance(rules, str) else rules).inputs
 
@@ -167,8 +167,8 @@ def maintain(
             raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
     each = sources_of(sources, inputs, readings)
     plain = parse(rules) if isinstance(rules, str) else rules
-    names = {one.relation: one.data for one in each}
-    leaving = unread_columns(plain, {one.relation: one.frame.schema for one in each}, names, is_bag)
+    names = {source.relation: source.data for source in each}
+    leaving = unread_columns(plain, {source.relation: source.frame.schema for source in each}, names, is_bag)
     if leaving:
         rules = plain.without_columns(leaving)
         planned = make()
@@ -177,16 +177,16 @@ def maintain(
             left = list(columns_left.values())
             readings[name] = _without(of_table, names[name], left), _without(of_stream, names[name], left)
         each = sources_of(sources, inputs, readings)
-    found = Sources(each)
+    view_sources = Sources(each)
     place = Path(checkpoint).expanduser().absolute()
     sink = sink_of(session, output, format, options)
     if isinstance(output, (str, PathLike)):
         for name in planned.outputs:
             check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
     batch_rows = number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
-    spread, reason = spread_of(session, asked, planned.rules)
+    spread, reason = spread_of(session, requested, planned.rules)
     if spread == "one":
-        return View(session, found, make, place, sink, emit_loaded, batch_rows, reason)
+        return View(session, view_sources, make, place, sink, emit_loaded, batch_rows, reason)
     how = CellOptions(
         layout=cells_layout(spread),
         output=None if isinstance(sink, ToCallable) or output is None else Path(str(output)).expanduser().absolute(),
@@ -202,7 +202,7 @@ def maintain(
         emit_loaded=emit_loaded,
         batch_rows=batch_rows,
     )
-    return CellView(session, found, as_text(rules, is_bag), place, how)
+    return CellView(session, view_sources, as_text(rules, is_bag), place, how)
 
 
 def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
@@ -213,10 +213,10 @@ def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Read
 
 def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Reading:
     """The reading of these data columns without some of them."""
-    kept = [name for name in data if name not in leaving]
+    remaining = [name for name in data if name not in leaving]
     if isinstance(how.columns, Mapping):
-        return replace(how, columns={name: how.columns[name] for name in kept})
-    return replace(how, columns=kept)
+        return replace(how, columns={name: how.columns[name] for name in remaining})
+    return replace(how, columns=remaining)
 
 
 def _adapts_from(confs: Mapping[str, str]) -> int | None:
@@ -233,7 +233,7 @@ def _of(option: Any, name: str, default: Any) -> Any:
 
 
 def _backend(name: str) -> BackendName:
-    for known in BACKENDS:
-        if name == known:
-            return known
+    for backend in BACKENDS:
+        if name == backend:
+            return backend
     raise UsageError(f"the conf 'spark.gpuWcoj.backend' is '{name}'.\n  It is auto, cpu or cuda.")

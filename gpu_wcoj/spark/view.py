@@ -145,7 +145,7 @@ class View(RunningView):
             loaded[source.relation] = {"rows": table.num_rows, "directly": directly}
         read = time.perf_counter() - start
         if self._emit_loaded:
-            self._commit(LOADED, changes, read, loaded=loaded, rows=sum(one["rows"] for one in loaded.values()))
+            self._commit(LOADED, changes, read, loaded=loaded, rows=sum(table["rows"] for table in loaded.values()))
         else:
             program.load(changes)
             start = time.perf_counter()
@@ -218,8 +218,8 @@ class View(RunningView):
         self._sink.publish(manifest)
         seconds["output"] += time.perf_counter() - start
         changes = {
-            name: {"inserted": one.inserted, "deleted": one.deleted, "net": one.net}
-            for name, one in written.counts.items()
+            name: {"inserted": change.inserted, "deleted": change.deleted, "net": change.net}
+            for name, change in written.counts.items()
         }
         self._answers = answers
         self._report(batch, rows, changes, seconds, _bytes(manifest, before))
@@ -234,33 +234,35 @@ class View(RunningView):
         *,
         skipped: bool = False,
     ) -> None:
-        whole = sum(seconds.values())
+        total = sum(seconds.values())
         self._tell(
             {
                 "batch": batch,
                 "rows": rows,
                 "changes": changes,
                 "answers": dict(self._answers),
-                "seconds": {**seconds, "batch": whole},
+                "seconds": {**seconds, "batch": total},
                 "state_bytes": self.program.nbytes,
                 "checkpoint_bytes": stored,
                 "skipped": skipped,
-                "hint": hint(rows, whole, self._batch_rows),
+                "hint": hint(rows, total, self._batch_rows),
             }
         )
 
 
 def _read_table(source: Source) -> tuple[pa.Table, bool]:
     """The rows of a table, read without the JVM where it is nothing but Parquet files of data columns and weights."""
-    how, given = source.reading, source.given
-    chosen = detect(given).format if how.changes == "auto" else how.changes
+    how, frame = source.reading, source.given
+    chosen = detect(frame).format if how.changes == "auto" else how.changes
     if chosen in ("append", "weight") and not how.key and not how.order_by and not isinstance(how.columns, Mapping):
         names = source.frame.columns if chosen == "weight" else source.frame.columns[:-1]
-        return collected(given.select(*("`" + name.replace("`", "``") + "`" for name in names)))
+        return collected(frame.select(*("`" + name.replace("`", "``") + "`" for name in names)))
     return source.frame.toArrow(), False
 
 
 def _bytes(manifest: Manifest, before: Manifest | None) -> int:
     """How many bytes of state a commit wrote."""
-    known = set() if before is None or before.state is None else {run.file for run in before.state.runs}
-    return 0 if manifest.state is None else sum(run.bytes for run in manifest.state.runs if run.file not in known)
+    stored_files = set() if before is None or before.state is None else {run.file for run in before.state.runs}
+    return (
+        0 if manifest.state is None else sum(run.bytes for run in manifest.state.runs if run.file not in stored_files)
+    )

@@ -52,18 +52,20 @@ class Spread:
         tables = as_tables(program, frames)
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen)
         fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
-        return cls(program, plan, Columns.of(plan, {name: one.schema for name, one in tables.items()}, fresh), tables)
+        return cls(
+            program, plan, Columns.of(plan, {name: table.schema for name, table in tables.items()}, fresh), tables
+        )
 
     def run(self, output: Path | None, **how: Any) -> Notes:
         """Compute the answer, into files below a folder or, if there is none, as counts; `how` are fields of `Work`."""
         place = "" if output is None else str(output)
         work = work_of(self.plan, self.columns, output=place, batch=LOAD, is_answer=True, **how)
-        rows = united(self.plan, self.columns, {name: [one] for name, one in self.tables.items()}, self.program)
+        rows = united(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
         notes = Notes.of(flow(rows, self.plan, self.columns, work))
         if output is not None:
-            kept = {output / path for path in files_of(notes)}
+            listed_files = {output / path for path in files_of(notes)}
             for file in output.glob("*/*.parquet"):  # of tasks that failed, or were done twice
-                if file not in kept:
+                if file not in listed_files:
                     with contextlib.suppress(OSError):
                         file.unlink()
         return notes
@@ -76,13 +78,13 @@ def files_of(notes: Notes) -> list[str]:
 
 def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """DataFrames whose columns are all data, as inputs of cells."""
-    found = {}
+    tables = {}
     for name in program.inputs:
         frame = frames[name]
         ordered = in_order(program, name, frame.columns)
-        data = [sf.col(quoted(one)).alias(f"c{i}") for i, one in enumerate(ordered)]
-        found[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
-    return found
+        data = [sf.col(quoted(column)).alias(f"c{i}") for i, column in enumerate(ordered)]
+        tables[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
+    return tables
 
 
 def chosen_for(
@@ -90,19 +92,19 @@ def chosen_for(
 ) -> Chosen | str:
     """The layout for one answer; or why one engine is to give it, which only ``"auto"`` can come to."""
     sizes = {name: estimated_bytes(frames[name]) for name in program.inputs}
-    whole = sum(sizes.values())
-    if layout == "auto" and whole <= ONE_ENGINE_BYTES:
+    total = sum(sizes.values())
+    if layout == "auto" and total <= ONE_ENGINE_BYTES:
         return (
-            f"Spark takes the tables for {whole / (1 << 20):,.1f} MB, at most {ONE_ENGINE_BYTES >> 20} MB, "
+            f"Spark takes the tables for {total / (1 << 20):,.1f} MB, at most {ONE_ENGINE_BYTES >> 20} MB, "
             "which is little for many executors"
         )
     tasks = max(1, spark.sparkContext.defaultParallelism)
-    number = cells or min(MOST_CELLS, tasks)
-    chosen = choose(program.rules, layout, number, sizes)
+    n_cells = cells or min(MOST_CELLS, tasks)
+    chosen = choose(program.rules, layout, n_cells, sizes)
     if chosen.layout == "replicated":
         return chosen
     heavy = heavy_values(program.rules, chosen, as_tables(program, frames))
-    return choose(program.rules, layout, number, sizes, heavy)
+    return choose(program.rules, layout, n_cells, sizes, heavy)
 
 
 def estimated_bytes(frame: DataFrame) -> float:

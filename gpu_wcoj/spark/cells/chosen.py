@@ -79,18 +79,18 @@ class Chosen:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
-        found: dict[str, Any] = {
+        content: dict[str, Any] = {
             "layout": self.layout,
             "cells": self.cells,
             "parts": [[dict(way) for way in ways] for ways in self.parts],
-            "heavy": [{name: list(values) for name, values in one.items()} for one in self.heavy],
+            "heavy": [{name: list(values) for name, values in values_of.items()} for values_of in self.heavy],
             "reason": self.reason,
         }
         if self.shared:
-            found["shared"] = [[list(names) for names in ways] for ways in self.shared]
+            content["shared"] = [[list(names) for names in ways] for ways in self.shared]
         if self.moved:
-            found["moved"] = [[list(names) for names in moves] for moves in self.moved]
-        return found
+            content["moved"] = [[list(names) for names in moves] for moves in self.moved]
+        return content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Chosen:
@@ -99,7 +99,7 @@ class Chosen:
             content["layout"],
             int(content["cells"]),
             tuple(tuple(dict(way) for way in ways) for ways in content["parts"]),
-            tuple({name: tuple(values) for name, values in one.items()} for one in content["heavy"]),
+            tuple({name: tuple(values) for name, values in values_of.items()} for values_of in content["heavy"]),
             str(content["reason"]),
             tuple(tuple(map(tuple, ways)) for ways in content.get("shared", ())),
             tuple(tuple(map(tuple, moves)) for moves in content.get("moved", ())),
@@ -146,55 +146,55 @@ def choose(
         raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
     if type(cells) is not int or not 1 <= cells <= MOST_CELLS:
         raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
-    given = {number: _checked(rules, number, values) for number, values in (heavy or {}).items()}
-    known = dict(sizes or {})
-    mean = sum(known.values()) / len(known) if known else 1.0
-    rows = {name: known.get(name, mean or 1.0) for name in (*rules.inputs, *rules.heads)}
-    plans = _planned(rules, rows if known else {})
+    heavy_of = {rule_index: _checked(rules, rule_index, values) for rule_index, values in (heavy or {}).items()}
+    known_sizes = dict(sizes or {})
+    mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
+    rows = {name: known_sizes.get(name, mean or 1.0) for name in (*rules.inputs, *rules.heads)}
+    plans = _planned(rules, rows if known_sizes else {})
     parts, shared = [], []
-    for number, plan in enumerate(plans):
-        own = list(given.get(number, {}))
+    for rule_index, plan in enumerate(plans):
+        heavy_names = list(heavy_of.get(rule_index, {}))
         ways, together = [], []
-        for way in range(1 << len(own)):
-            fixed = {name for bit, name in enumerate(own) if way >> bit & 1}
+        for way in range(1 << len(heavy_names)):
+            fixed = {name for bit, name in enumerate(heavy_names) if way >> bit & 1}
             one_key = tuple(name for name in plan.shared if name not in fixed and cells > 1)
             ways.append({} if one_key else dict(best_shares(_left(plan, rows, fixed), cells).parts))
             together.append(one_key)
         parts.append(tuple(ways))
         shared.append(tuple(together))
     grid = Chosen("hypercube", cells, tuple(parts), (), "", tuple(shared))
-    held = max((one.fraction for one in shares_in(rules, grid, sizes)), default=0.0)
+    fraction = max((shares.fraction for shares in shares_in(rules, grid, sizes)), default=0.0)
     chosen: Literal["hypercube", "replicated"]
     if layout == "auto":
-        chosen = "replicated" if held > LARGEST_FRACTION and cells > 1 else "hypercube"
+        chosen = "replicated" if fraction > LARGEST_FRACTION and cells > 1 else "hypercube"
         reason = (
-            f"on a grid a cell would hold {held:.0%} of a rule's rows, "
-            f"{'more than' if held > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
+            f"on a grid a cell would hold {fraction:.0%} of a rule's rows, "
+            f"{'more than' if fraction > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
         )
     else:
         chosen, reason = layout, "as asked for"
     if chosen == "replicated":
-        if given:
+        if heavy_of:
             raise UsageError("heavy values have no meaning with layout='replicated': its work is split by rows.")
         parts, shared = [({},) for _ in parts], []
     moved = tuple(plan.moved for plan in plans)
     return Chosen(
-        chosen, cells, tuple(parts), tuple(given.get(i, {}) for i in range(len(parts))), reason, tuple(shared), moved
+        chosen, cells, tuple(parts), tuple(heavy_of.get(i, {}) for i in range(len(parts))), reason, tuple(shared), moved
     )
 
 
 def shares_in(rules: Rules, chosen: Chosen, sizes: Mapping[str, float] | None = None) -> list[Shares]:
     """Per rule, what its shares cost, heavy values left aside."""
-    known = dict(sizes or {})
-    mean = sum(known.values()) / len(known) if known else 1.0
-    found = []
-    for number, rule in enumerate(rules.rules):
-        atoms = _costs(rule, known, mean or 1.0)
-        if chosen.is_shared(number):
-            found.append(even_shares(atoms, chosen.shared[number][0], chosen.cells))
+    known_sizes = dict(sizes or {})
+    mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
+    shares = []
+    for rule_index, rule in enumerate(rules.rules):
+        atoms = _costs(rule, known_sizes, mean or 1.0)
+        if chosen.is_shared(rule_index):
+            shares.append(even_shares(atoms, chosen.shared[rule_index][0], chosen.cells))
         else:
-            found.append(shares_of(atoms, chosen.parts[number][0]))
-    return found
+            shares.append(shares_of(atoms, chosen.parts[rule_index][0]))
+    return shares
 
 
 def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
@@ -213,30 +213,30 @@ def _left(plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]) ->
     A variable of one atom is not worth it: one that this atom shares divides its rows, too, and copies fewer of others.
     That fails only where an atom shares nothing, or nothing that is left.
     """
-    usable = [one.name for one in plan.rule.variables] if fixed or plan.crosses else plan.joined
+    usable = [variable.name for variable in plan.rule.variables] if fixed or plan.crosses else plan.joined
     names = {name for name in usable if name not in fixed}
-    return [(n, [name for name in own if name in names]) for n, own in _costs(plan.rule, rows, 1.0)]
+    return [(n, [name for name in atom_names if name in names]) for n, atom_names in _costs(plan.rule, rows, 1.0)]
 
 
-def _costs(rule: Rule, known: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
-    return [(known.get(atom.relation, mean), [one.name for one in atom.variables]) for atom in rule.atoms]
+def _costs(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
+    return [(sizes.get(atom.relation, mean), [variable.name for variable in atom.variables]) for atom in rule.atoms]
 
 
-def _checked(rules: Rules, number: int, heavy: Heavy) -> Heavy:
-    if not 0 <= number < len(rules.rules):
-        raise UsageError(f"heavy values are given for rule {number}; the rules are 0 to {len(rules.rules) - 1}.")
-    names = [variable.name for variable in rules.rules[number].variables]
+def _checked(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
+    if not 0 <= rule_index < len(rules.rules):
+        raise UsageError(f"heavy values are given for rule {rule_index}; the rules are 0 to {len(rules.rules) - 1}.")
+    names = [variable.name for variable in rules.rules[rule_index].variables]
     if len(heavy) > MOST_HEAVY:
         raise UnsupportedError(
-            f"rule {number} has heavy values of {len(heavy)} variables; {MOST_HEAVY} are supported.\n"
+            f"rule {rule_index} has heavy values of {len(heavy)} variables; {MOST_HEAVY} are supported.\n"
             "  Leave some out, or use layout='replicated'."
         )
-    found: dict[str, Sequence[Value]] = {}
+    validated: dict[str, Sequence[Value]] = {}
     for name, values in heavy.items():
         if name not in names:
-            raise UsageError(f"rule {number} has no variable '{name}'; it has {listed(names)}.")
+            raise UsageError(f"rule {rule_index} has no variable '{name}'; it has {listed(names)}.")
         for value in values:
             if type(value) not in (int, str):
                 raise UnsupportedError(f"the heavy value {value!r} of '{name}' is neither an integer nor a text.")
-        found[name] = tuple(dict.fromkeys(values))
-    return found
+        validated[name] = tuple(dict.fromkeys(values))
+    return validated

@@ -138,25 +138,25 @@ class CellRun:
         def make() -> Program:
             return Program(program, bag=bag, keep=keep, outputs=outputs, backend="cpu")
 
-        known = make()
-        require_spread(known.rules)
+        fresh_program = make()
+        require_spread(fresh_program.rules)
         before = chosen_before(place)
-        first = choose(known.rules, layout, cells or 1, sizes, heavy) if before is None else before
+        first = choose(fresh_program.rules, layout, cells or 1, sizes, heavy) if before is None else before
         first.check(place, layout, cells)
-        plan = cell_plan(known.rules, known.outputs, bag, first, known.keep)
+        plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, first, fresh_program.keep)
         columns = Columns.of(plan, schemas, make())
-        kept = {"chosen": first.to_json(), "columns": columns.described()}
+        layout_settings = {"chosen": first.to_json(), "columns": columns.described()}
         takeover = False if options is None else options.takeover
-        settings = CheckpointOptions(layout=json.dumps(kept, sort_keys=True), takeover=takeover)
-        opened = Checkpoint.open(place, program=known, owner=owner, options=settings)
+        settings = CheckpointOptions(layout=json.dumps(layout_settings, sort_keys=True), takeover=takeover)
+        opened = Checkpoint.open(place, program=fresh_program, owner=owner, options=settings)
         try:
-            opened.restore(known)
-            last = opened.last
-            if last is not None and CELLS not in last.extra:
+            opened.restore(fresh_program)
+            newest = opened.last
+            if newest is not None and CELLS not in newest.extra:
                 raise in_one_place(place)
-            if last is not None and CHOSEN in last.extra:
-                now = Chosen.from_json(last.extra[CHOSEN])
-                plan = cell_plan(known.rules, known.outputs, bag, now, known.keep)
+            if newest is not None and CHOSEN in newest.extra:
+                now = Chosen.from_json(newest.extra[CHOSEN])
+                plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, now, fresh_program.keep)
                 columns = Columns.of(plan, schemas, make())
             handing: Handing = NoFiles()
             if sink is not None:
@@ -164,11 +164,11 @@ class CellRun:
                 handing = HandedOn(Path(place) / HANDED, sink, answers)
             elif output is not None:
                 handing = Listed(Path(fspath(output)).expanduser().absolute())
-            handing.open(opened.manifests[-1].checkpoint, opened.fence, last)
+            handing.open(opened.manifests[-1].checkpoint, opened.fence, newest)
             return cls(
-                first, plan, columns, known, opened, Tidying(place), schemas, handing, backend, threads, gpu_memory,
+                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads, gpu_memory,
                 watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
-                json.loads(json.dumps(dict(sources or {}))), {}, 0 if last is None else last.extra.get(LOOKED, 0),
+                json.loads(json.dumps(dict(sources or {}))), {}, 0 if newest is None else newest.extra.get(LOOKED, 0),
             )  # fmt: skip
         except BaseException:
             opened.close()
@@ -192,8 +192,8 @@ class CellRun:
     @property
     def answers(self) -> dict[str, int]:
         """How many rows each output has after the last batch; in bag semantics the sum of their weights."""
-        last = self.checkpoint.last
-        return dict.fromkeys(self.plan.outputs, 0) if last is None else dict(last.extra["answers"])
+        newest = self.checkpoint.last
+        return dict.fromkeys(self.plan.outputs, 0) if newest is None else dict(newest.extra["answers"])
 
     # What Spark runs.
 
@@ -252,7 +252,9 @@ class CellRun:
         self._commit(flow(again(rows, columns), plan, columns, work), batch, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
-            self.progress["adapted"] = {i: {name: list(one[name]) for name in one} for i, one in heavy if one}
+            self.progress["adapted"] = {
+                i: {name: list(values_of[name]) for name in values_of} for i, values_of in heavy if values_of
+            }
             seconds = self.progress["seconds"]
             self.progress["seconds"] = {**seconds, "adapt": adapting, "batch": seconds["batch"] + adapting}
 
@@ -282,21 +284,21 @@ class CellRun:
 
     def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
         """The state in a plan that splits values that have become heavy; None if there is nothing to do."""
-        last = self.checkpoint.last
-        if last is None or batch != last.batch + 1 or self.adapts_from is None or self._looked_at == last.number:
+        newest = self.checkpoint.last
+        if newest is None or batch != newest.batch + 1 or self.adapts_from is None or self._looked_at == newest.number:
             return None
-        if not is_due(self.plan, last, self.adapts_from):
+        if not is_due(self.plan, newest, self.adapts_from):
             return None
-        chosen = heavier(self._root, self.plan, last, self.columns, session)
-        self._looked_at, self._looked = last.number, looked(last)
+        chosen = heavier(self._root, self.plan, newest, self.columns, session)
+        self._looked_at, self._looked = newest.number, looked(newest)
         if chosen is None:
             return None
-        known = self.program
-        plan = cell_plan(known.rules, known.outputs, known.bag, chosen, known.keep)
-        fresh = Program(known.rules, bag=known.bag, outputs=known.outputs, keep=known.keep, backend="cpu")
+        program = self.program
+        plan = cell_plan(program.rules, program.outputs, program.bag, chosen, program.keep)
+        fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, keep=program.keep, backend="cpu")
         columns = Columns.of(plan, self.schemas, fresh)
-        tables = gathered(self._root, self.plan, last, self.columns, session)
-        rows = united(plan, columns, {name: [table] for name, table in tables.items()}, known)
+        tables = gathered(self._root, self.plan, newest, self.columns, session)
+        rows = united(plan, columns, {name: [table] for name, table in tables.items()}, program)
         work = self._work(plan, columns, batch=batch, output="", bases={})
         return Moved(plan, columns, Notes.of(flow(rows, plan, columns, work)).cells)
 
@@ -316,17 +318,17 @@ class CellRun:
             self.progress = told(self.plan, batch, nothing, self.answers, done - start, 0.0) | {"skipped": True}
             return self.checkpoint.last
         plan = self.plan if moved is None else moved.plan
-        entries, held = entries_after(self.checkpoint.last, notes.cells, moved)
-        outputs = [OutputFile(*one) for cell in notes.cells for one in cell["outputs"]]
-        outputs.sort(key=lambda one: one.path)
+        entries, role_rows = entries_after(self.checkpoint.last, notes.cells, moved)
+        outputs = [OutputFile(*file) for cell in notes.cells for file in cell["outputs"]]
+        outputs.sort(key=lambda file: file.path)
         answers = self.answers
         for name, (_, _, net) in notes.counts(plan.outputs, plan.bag).items():
             answers[name] += net or 0
-        last = self.checkpoint.last
+        newest = self.checkpoint.last
         extra = {
-            CELLS: as_json(entries), HELD: held, LOOKED: self._looked, "listed": self.handing.is_listed,
+            CELLS: as_json(entries), HELD: role_rows, LOOKED: self._looked, "listed": self.handing.is_listed,
             "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
-            "sources": self.sources if last is None else last.extra["sources"], "answers": answers,
+            "sources": self.sources if newest is None else newest.extra["sources"], "answers": answers,
         }  # fmt: skip
         if plan.chosen != self._first:
             extra[CHOSEN] = plan.chosen.to_json()
@@ -338,12 +340,12 @@ class CellRun:
             self.plan, self.columns = moved.plan, moved.columns
         self.handing.publish(manifest)
         self._tidying(self.checkpoint.manifests)
-        shown = (
-            notes if emit else Notes(notes.rows, notes.digest, query, [{**one, "counts": {}} for one in notes.cells])
+        reported = (
+            notes if emit else Notes(notes.rows, notes.digest, query, [{**cell, "counts": {}} for cell in notes.cells])
         )
-        self.progress = told(plan, batch, shown, answers, done - start, time.perf_counter() - done)
+        self.progress = told(plan, batch, reported, answers, done - start, time.perf_counter() - done)
         return manifest
 
 
 def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
-    return {name: one if isinstance(one, (list, tuple)) else [one] for name, one in frames.items()}  # type: ignore[list-item]
+    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type: ignore[list-item]

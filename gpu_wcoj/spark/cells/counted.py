@@ -19,10 +19,10 @@ def owned(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[s
 
     `program` is one over bags whose rules only rename; its inputs hold the numbers of derivations.
     """
-    found = program.step(changes)
+    result = program.step(changes)
     if is_bag:
-        return found
-    return {name: _crossing(program, name, rows) if len(rows) else rows for name, rows in found.items()}
+        return result
+    return {name: _crossing(program, name, rows) if len(rows) else rows for name, rows in result.items()}
 
 
 def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
@@ -38,9 +38,9 @@ def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     after = backend.to_host(index.weights_of([backend.asarray(column) for column in columns]))
     before = after - rows.weights
     if (after < 0).any():
-        at = int(np.flatnonzero(after < 0)[0])
+        row = int(np.flatnonzero(after < 0)[0])
         raise CheckpointError(
-            f"row {rows.rows()[at][0]} would have {int(after[at])} derivations: the state is not that of the changes.\n"
+            f"row {rows.rows()[row][0]} would have {int(after[row])} derivations: the state is not that of the changes.\n"
             "  The batch is not committed. Begin a new checkpoint from the inputs, and report this."
         )
     sign = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
@@ -53,12 +53,12 @@ def summed(table: Any, width: int) -> Any:
 
     weight = table.column_names[-1]
     names = table.column_names[:width]
-    own = table.select([*names, weight])
-    if not own.num_rows:
-        return own
-    weights = own[weight].to_numpy()
+    selected = table.select([*names, weight])
+    if not selected.num_rows:
+        return selected
+    weights = selected[weight].to_numpy()
     if max(int(weights.max()), -int(weights.min())) * len(weights) >= 1 << 63:
         raise WeightOverflowError("of a cell", "of some derivations", None)
-    total = own.group_by(names, use_threads=False).aggregate([(weight, "sum")])
+    total = selected.group_by(names, use_threads=False).aggregate([(weight, "sum")])
     total = total.select([*names, f"{weight}_sum"]).rename_columns([*names, weight])
     return total.filter(pc.not_equal(total[weight], 0))

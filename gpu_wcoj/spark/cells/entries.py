@@ -12,7 +12,7 @@ from gpu_wcoj.spark.cells.state import CELLS, Entry
 
 
 def entries_after(
-    last: Manifest | None, cells: Sequence[Mapping[str, Any]], moved: Moved | None
+    last_manifest: Manifest | None, cells: Sequence[Mapping[str, Any]], moved: Moved | None
 ) -> tuple[dict[tuple[int, int], Entry], dict[str, Any]]:
     """The entries of all cells after a batch, of those that had rows the new ones; and what they hold.
 
@@ -31,24 +31,24 @@ def entries_after(
         If one has worked on another state.
     """
     entries: dict[tuple[int, int], Entry] = {}
-    held: dict[str, Any] = {}
+    role_rows: dict[str, Any] = {}
     if moved is not None:
-        entries, held = moved.entries, {f"{one['stage']}/{one['cell']}": one["held"] for one in moved.cells}
-    elif last is not None:
-        for name, one in last.extra[CELLS].items():
+        entries, role_rows = moved.entries, {f"{note['stage']}/{note['cell']}": note["held"] for note in moved.cells}
+    elif last_manifest is not None:
+        for name, entry in last_manifest.extra[CELLS].items():
             stage, cell = map(int, name.split("/"))
-            entries[stage, cell] = Entry(*one)
-        held = dict(last.extra.get(HELD, {}))
+            entries[stage, cell] = Entry(*entry)
+        role_rows = dict(last_manifest.extra.get(HELD, {}))
     fresh: set[tuple[int, int]] = set()
-    for one in cells:
-        at = one["stage"], one["cell"]
-        before = entries.get(at) if at not in fresh else None
-        if at in fresh or one["base"] != (None if before is None else before.file):
+    for note in cells:
+        key = note["stage"], note["cell"]
+        before = entries.get(key) if key not in fresh else None
+        if key in fresh or note["base"] != (None if before is None else before.file):
             raise CheckpointError(
-                f"cell {at[1]} of stage {at[0]} has worked on the state '{one['base']}', "
+                f"cell {key[1]} of stage {key[0]} has worked on the state '{note['base']}', "
                 f"and the checkpoint holds '{before and before.file}'.\n  The batch is not committed."
             )
-        fresh.add(at)
-        entries[at] = Entry(*one["entry"])
-        held[f"{at[0]}/{at[1]}"] = one["held"]
-    return entries, held
+        fresh.add(key)
+        entries[key] = Entry(*note["entry"])
+        role_rows[f"{key[0]}/{key[1]}"] = note["held"]
+    return entries, role_rows

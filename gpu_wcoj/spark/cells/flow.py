@@ -30,8 +30,8 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]
         there = exchanged(routed(frame, plan, columns, stage.number), plan.chosen.cells)
-        own = replace(work, stage=stage, moving=None if is_last else moving)
-        frame = there.mapInArrow(_named(own), f"{NOTE} string" if is_last else columns.moving)
+        stage_work = replace(work, stage=stage, moving=None if is_last else moving)
+        frame = there.mapInArrow(_named(stage_work), f"{NOTE} string" if is_last else columns.moving)
     return frame
 
 

@@ -32,7 +32,7 @@ class Handing(Protocol):
         """Whether the manifest lists them."""
         ...
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """Get ready to follow a checkpoint."""
         ...
 
@@ -51,7 +51,7 @@ class NoFiles:
     place = ""
     is_listed = False
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Handing.open`."""
 
     def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
@@ -70,9 +70,9 @@ class Listed:
         self._listing = Listing(folder)
         self.place = str(folder)
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:  # noqa: ARG002  # as `Handing` asks
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:  # noqa: ARG002  # as `Handing` asks
         """See `Handing.open`."""
-        self._listing.resume(checkpoint, last)
+        self._listing.resume(checkpoint, last_manifest)
 
     def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
         """See `Handing.hand_on`."""
@@ -103,17 +103,17 @@ class HandedOn:
         self._heads = heads
         self.place = str(folder)
 
-    def open(self, checkpoint: str, fence: int, last: Manifest | None) -> None:
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Handing.open`; what an attempt left is removed."""
-        self._sink.open(checkpoint, fence, last)
+        self._sink.open(checkpoint, fence, last_manifest)
         self._clear()
 
     def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
         """See `Handing.hand_on`."""
-        found: dict[str, list[Path]] = {name: [] for name in self._heads}
+        files_of_head: dict[str, list[Path]] = {name: [] for name in self._heads}
         for file in files:
-            found[file.path.split("/", 1)[0]].append(self._folder / file.path)
-        self._sink.deliver_files(found, {name: changed(schema) for name, schema in self._heads.items()}, batch)
+            files_of_head[file.path.split("/", 1)[0]].append(self._folder / file.path)
+        self._sink.deliver_files(files_of_head, {name: changed(schema) for name, schema in self._heads.items()}, batch)
 
     def publish(self, manifest: Manifest) -> None:  # noqa: ARG002  # as `Handing` asks
         """See `Handing.publish`."""

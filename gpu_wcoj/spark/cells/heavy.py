@@ -26,29 +26,31 @@ def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) 
     bindings with it are then spread by the other variables alone. Runs one job for each column that is asked about.
     """
     counted: dict[tuple[str, int], tuple[int, dict[Value, int]]] = {}
-    found: dict[int, Heavy] = {}
-    for number, rule in enumerate(rules.rules):
-        most: dict[str, dict[Value, float]] = {}
+    heavy: dict[int, Heavy] = {}
+    for rule_index, rule in enumerate(rules.rules):
+        frequencies: dict[str, dict[Value, float]] = {}
         for atom in rule.atoms:
             if atom.relation not in tables:
                 continue
             for variable in atom.variables:
-                parts = chosen.parts_of(number, variable.name)
+                parts = chosen.parts_of(rule_index, variable.name)
                 if parts == 1:
                     continue
-                at = atom.relation, atom.terms.index(variable)
-                if at not in counted:
-                    counted[at] = _frequent(tables[atom.relation], at[1])
-                rows, values = counted[at]
-                own = most.setdefault(variable.name, {})
+                column = atom.relation, atom.terms.index(variable)
+                if column not in counted:
+                    counted[column] = _frequent(tables[atom.relation], column[1])
+                rows, values = counted[column]
+                variable_frequencies = frequencies.setdefault(variable.name, {})
                 for value, count in values.items():
                     if count * parts > rows:
-                        own[value] = max(own.get(value, 0.0), count / rows)
-        heaviest = sorted((name for name in most if most[name]), key=lambda name: -max(most[name].values()))
-        chosen_ones = {name: _largest(most[name]) for name in heaviest[:MOST_HEAVY]}
-        if chosen_ones:
-            found[number] = chosen_ones
-    return found
+                        variable_frequencies[value] = max(variable_frequencies.get(value, 0.0), count / rows)
+        heaviest = sorted(
+            (name for name in frequencies if frequencies[name]), key=lambda name: -max(frequencies[name].values())
+        )
+        selected = {name: _largest(frequencies[name]) for name in heaviest[:MOST_HEAVY]}
+        if selected:
+            heavy[rule_index] = selected
+    return heavy
 
 
 def _largest(values: Mapping[Value, float]) -> tuple[Value, ...]:

@@ -55,15 +55,15 @@ class Held:
 
     def rows(self, name: str) -> list[ZSet]:
         """The rows of a relation that cells hold, each once; in set semantics with weight 1."""
-        found = []
+        parts = []
         for route in self.plan.held[name]:
             stage = self.plan.stages[route.stage]
             for cell in filter(route.is_first, range(route.cells)):
                 entry = Entry.of(self.manifest, route.stage, cell)
                 if entry is not None:
                     rows = cell_program(self.root, entry, stage, self.plan.bag).relation(f"in{route.role}")
-                    found.append(rows if self.plan.bag else as_set(rows))
-        return found
+                    parts.append(rows if self.plan.bag else as_set(rows))
+        return parts
 
     def table(self, name: str) -> pa.Table | None:
         """The rows of a relation that cells hold, and their weights, with the names of its source; None for none."""
@@ -72,15 +72,15 @@ class Held:
         tables = [rows.to_arrow() for rows in self.rows(name) if len(rows)]
         if not tables:
             return None
-        whole = pa.concat_tables(tables)
+        table = pa.concat_tables(tables)
         names = self._names(name)
-        return whole if names is None else whole.rename_columns([*names, "weight"])
+        return table if names is None else table.rename_columns([*names, "weight"])
 
     def program(self, **options: Any) -> Program:
         """A program with the rows of all inputs; see `gpu_wcoj.program.Program.restore` for the options."""
-        kept = {**self.definition.options(), **options}
+        program_options = {**self.definition.options(), **options}
         rules = parse(self.definition.text)
-        program = Program(rules, inputs=rules.inputs, **kept)
+        program = Program(rules, inputs=rules.inputs, **program_options)
         missing = [name for name in program.inputs if name not in self.plan.held]
         if missing:
             raise UnsupportedError(
@@ -98,12 +98,12 @@ class Held:
         described = self.manifest.extra.get("sources", {}).get(name)
         if name not in self.plan.rules.inputs or not described:
             return None
-        if any(one.relation == name for one in self.plan.rules.declarations):
+        if any(declaration.relation == name for declaration in self.plan.rules.declarations):
             return None
         first = described[0] if isinstance(described, list) else described
         names = [column.rpartition(" ")[0] for column in first["columns"]]
-        found = [one for one in names if one != "weight" and not one.startswith(ORDER)]
-        return found if len(found) == len(set(found)) else None
+        data_names = [column for column in names if column != "weight" and not column.startswith(ORDER)]
+        return data_names if len(data_names) == len(set(data_names)) else None
 
 
 def restored(path: str | os.PathLike[str], **options: Any) -> Program:

@@ -20,11 +20,11 @@ def cell_keys(cells: int) -> list[int]:
     >>> [spark_hash(key) % 3 for key in cell_keys(3)]
     [0, 1, 2]
     """
-    found: dict[int, int] = {}
+    key_of: dict[int, int] = {}
     for key in count():
-        found.setdefault(spark_hash(key) % cells, key)
-        if len(found) == cells:
-            return [found[cell] for cell in range(cells)]
+        key_of.setdefault(spark_hash(key) % cells, key)
+        if len(key_of) == cells:
+            return [key_of[cell] for cell in range(cells)]
     raise AssertionError
 
 

@@ -37,20 +37,20 @@ class Notes:
     @classmethod
     def of(cls, frame: DataFrame | None) -> Notes:
         """Run a batch; of none, no notes."""
-        found = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
-        told = [one for one in found if "cell" not in one]
-        queries = {one["query"] for one in told}
+        notes = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
+        batch_notes = [note for note in notes if "cell" not in note]
+        queries = {note["query"] for note in batch_notes}
         if len(queries) > 1:
             raise CheckpointError(f"one batch came from the queries {sorted(queries)}.")
-        digest = sum(one["digest"] for one in told) % (1 << 64)
-        cells = [one for one in found if "cell" in one]
-        return cls(sum(one["rows"] for one in told), f"{digest:016x}", next(iter(queries), ""), cells)
+        digest = sum(note["digest"] for note in batch_notes) % (1 << 64)
+        cells = [note for note in notes if "cell" in note]
+        return cls(sum(note["rows"] for note in batch_notes), f"{digest:016x}", next(iter(queries), ""), cells)
 
     def counts(self, outputs: Sequence[str], bag: bool) -> dict[str, list[int | None]]:
         """By output, how many rows came, went, and are added."""
         changes: dict[str, list[int | None]] = {name: [None, None, 0] if bag else [0, 0, 0] for name in outputs}
-        for one in self.cells:
-            for name, counts in one["counts"].items():
+        for cell in self.cells:
+            for name, counts in cell["counts"].items():
                 changes[name] = added(changes[name], counts)
         return changes
 
@@ -59,11 +59,11 @@ def load_of(plan: CellPlan, notes: Notes) -> dict[str, Any]:
     """How even the cells' load was: by stage, the rows of the fullest cell and the mean; the worst ratio of the two."""
     loads = {}
     for stage in plan.stages:
-        own = [one["rows"] for one in notes.cells if one["stage"] == stage.number]
-        loads[stage.number] = {"largest": max(own, default=0), "mean": sum(own) / plan.chosen.cells}
+        stage_rows = [cell["rows"] for cell in notes.cells if cell["stage"] == stage.number]
+        loads[stage.number] = {"largest": max(stage_rows, default=0), "mean": sum(stage_rows) / plan.chosen.cells}
     return {
         "load": loads,
-        "skew": max((one["largest"] / one["mean"] for one in loads.values() if one["mean"]), default=1.0),
+        "skew": max((load["largest"] / load["mean"] for load in loads.values() if load["mean"]), default=1.0),
     }
 
 
@@ -85,10 +85,10 @@ def told(
             "batch": running + committing,
             "cells": running,
             "commit": committing,
-            **{part: max((one["seconds"][part] for one in notes.cells), default=0.0) for part in _PARTS},
+            **{part: max((cell["seconds"][part] for cell in notes.cells), default=0.0) for part in _PARTS},
         },
-        "state_bytes": sum(one["bytes"] for one in notes.cells),
-        "checkpoint_bytes": sum(one["written"] for one in notes.cells),
+        "state_bytes": sum(cell["bytes"] for cell in notes.cells),
+        "checkpoint_bytes": sum(cell["written"] for cell in notes.cells),
         "adapted": {},
         **load_of(plan, notes),
     }

@@ -44,15 +44,15 @@ ADAPTS_FROM = 100_000
 
 def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
     """Whether to look for heavy values: some cell is far too full, and the state has grown since the last look."""
-    held = manifest.extra.get(HELD, {})
-    total = sum(rows for roles in held.values() for rows in roles.values())
+    role_rows = manifest.extra.get(HELD, {})
+    total = sum(rows for roles in role_rows.values() for rows in roles.values())
     if total < GROWTH * manifest.extra.get(LOOKED, 0):
         return False
     for relation in plan.travelling:
         for route in relation.routes:
             if not route.hashed or plan.stages[route.stage].kind != "join":
                 continue
-            rows = [held.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0) for cell in range(route.cells)]
+            rows = [role_rows.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0) for cell in range(route.cells)]
             if max(rows) >= adapts_from and max(rows) * route.cells > UNEVEN * sum(rows):
                 return True
     return False
@@ -66,11 +66,11 @@ def looked(manifest: Manifest) -> int:
 def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession) -> Chosen | None:
     """Shares that split the values that are heavy in this state; None if the plan does so already."""
     tables = gathered(root, plan, manifest, columns, session)
-    held = manifest.extra.get(HELD, {})
+    role_rows = manifest.extra.get(HELD, {})
     sizes = {
         name: float(
             sum(
-                held.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0)
+                role_rows.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0)
                 for route in plan.held[name]
                 for cell in filter(route.is_first, range(route.cells))
             )
@@ -80,11 +80,14 @@ def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, ses
     cells = plan.chosen.cells
     even = choose(plan.rules, "hypercube", cells, sizes)
     heavy = heavy_values(plan.rules, even, tables)
-    known = [{(name, value) for name, values in one.items() for value in values} for one in plan.chosen.heavy]
-    found = {
-        number: {(name, value) for name, values in one.items() for value in values} for number, one in heavy.items()
+    split_already = [
+        {(name, value) for name, values in values_of.items() for value in values} for values_of in plan.chosen.heavy
+    ]
+    heavy_now = {
+        rule_index: {(name, value) for name, values in values_of.items() for value in values}
+        for rule_index, values_of in heavy.items()
     }
-    if all(values <= known[number] for number, values in found.items()):
+    if all(values <= split_already[rule_index] for rule_index, values in heavy_now.items()):
         return None
     return choose(plan.rules, "hypercube", cells, sizes, heavy)
 
@@ -93,8 +96,8 @@ def gathered(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> dict[str, DataFrame]:
     """The rows of every input, each once, with ``weight``, from where the cells hold them."""
-    found = {}
-    for number, name in enumerate(plan.rules.inputs):
+    gathered_rows = {}
+    for index, name in enumerate(plan.rules.inputs):
         places = []
         for route in plan.held.get(name, ()):
             for cell in filter(route.is_first, range(route.cells)):
@@ -102,11 +105,11 @@ def gathered(
                 if entry is not None:
                     places.append((entry, plan.stages[route.stage], cell, route.role))
         if places:
-            fields = [one for one in columns.fields[number] if one.name.startswith("c")]
+            fields = [column for column in columns.fields[index] if column.name.startswith("c")]
             schema = StructType([*fields, StructField(WEIGHT, LongType())])
             gather = Gather(root, tuple(places), arrow_schema(schema), plan.bag)
-            found[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
-    return found
+            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
+    return gathered_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +130,8 @@ class Gather:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function of ``mapInArrow``: of the places with these numbers, the rows."""
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                entry, stage, cell, role = self.places[number]
+            for place in batch.column(0).to_pylist():
+                entry, stage, cell, role = self.places[place]
                 program = at_hand(self.root, stage.number, cell, entry)
                 if program is None:
                     program = cell_program(self.root, entry, stage, self.bag)
@@ -149,7 +152,7 @@ class Moved:
     @property
     def entries(self) -> dict[tuple[int, int], Entry]:
         """Where it is."""
-        return {(one["stage"], one["cell"]): Entry(*one["entry"]) for one in self.cells}
+        return {(note["stage"], note["cell"]): Entry(*note["entry"]) for note in self.cells}
 
 
 def _named(gather: Gather) -> Any:

@@ -47,7 +47,7 @@ class Route:
 
     def coordinate(self, cell: int) -> int:
         """What the hashed coordinates of a row must add up to for it to go to that cell."""
-        return sum((cell // one.stride) % one.parts * one.stride for one in self.hashed)
+        return sum((cell // coordinate.stride) % coordinate.parts * coordinate.stride for coordinate in self.hashed)
 
     def is_first(self, cell: int) -> bool:
         """Whether a cell is the first of those that rows go to, for some rows; each row has one such cell."""
@@ -129,7 +129,7 @@ class Stage:
 
     def roles_of(self, relation: int) -> list[int]:
         """The roles that rows of a relation can be routed to; bit i of a mask stands for the i-th."""
-        return [role for role, own in enumerate(self.roles) if own == relation]
+        return [role for role, role_relation in enumerate(self.roles) if role_relation == relation]
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,15 @@ class CellPlan:
         chosen = self.chosen
         lines = [f"layout {chosen.layout}, {chosen.cells} cells: {chosen.reason}"]
         if chosen.layout == "hypercube":
-            for number, (rule, cost) in enumerate(zip(self.rules.rules, shares_in(self.rules, chosen), strict=True)):
+            for rule_index, (rule, cost) in enumerate(
+                zip(self.rules.rules, shares_in(self.rules, chosen), strict=True)
+            ):
                 lines.append(f"  {rule}")
                 lines.append(f"    {cost}")
-                lines.extend(f"    {line}" for line in self._exchanges(number))
-                for way in range(1, len(chosen.parts[number])):
-                    who = [name for bit, name in enumerate(chosen.heavy[number]) if way >> bit & 1]
-                    hashed = chosen.coordinates(number, way)
+                lines.extend(f"    {line}" for line in self._exchanges(rule_index))
+                for way in range(1, len(chosen.parts[rule_index])):
+                    who = [name for bit, name in enumerate(chosen.heavy[rule_index]) if way >> bit & 1]
+                    hashed = chosen.coordinates(rule_index, way)
                     grid = " x ".join(f"{_shown(names)}:{parts}" for names, parts in hashed) or "one cell"
                     lines.append(f"    where {' and '.join(who)} is heavy: {grid}")
         else:
@@ -177,14 +179,14 @@ class CellPlan:
         lines.extend(f"  {head}: {how}" for head, how in self.finals.items())
         return "\n".join(lines)
 
-    def _exchanges(self, number: int) -> list[str]:
+    def _exchanges(self, rule_index: int) -> list[str]:
         """What the lookups of a rule ask for."""
         chosen = self.chosen
-        if chosen.is_shared(number):
+        if chosen.is_shared(rule_index):
             return ["lookups need no exchange: what joins is in one cell"]
-        moves = chosen.moved[number] if chosen.moved else ()
-        shown = ", ".join(map(_shown, moves))
-        return [f"lookups would be exchanged by {shown}: rows are copied instead"] if moves else []
+        moves = chosen.moved[rule_index] if chosen.moved else ()
+        columns = ", ".join(map(_shown, moves))
+        return [f"lookups would be exchanged by {columns}: rows are copied instead"] if moves else []
 
 
 def _shown(names: Names) -> str:

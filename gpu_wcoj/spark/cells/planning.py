@@ -65,20 +65,20 @@ class _Planner:
             heads = [name for name in self.rules.heads if levels[name] == level and name in needed]
             if heads:
                 self._add_level(heads)
-        held = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
+        state_routes = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
         types = Types(core(self.rules), self.bag)
-        stages = [replace(one, equated=tuple(self._equated(one, types))) for one in self.stages]
+        stages = [replace(stage, equated=tuple(self._equated(stage, types))) for stage in self.stages]
         return CellPlan(
             self.rules, self.bag, self.outputs, self.chosen, tuple(stages), tuple(self.travelling), self.finals,
-            held,
+            state_routes,
         )  # fmt: skip
 
     def _equated(self, stage: Stage, types: Types) -> Iterator[tuple[str, int]]:
         """Columns of a stage's program whose values the whole program compares somewhere, maybe in another stage."""
         arity = self.rules.arity
-        known = [(f"in{role}", self.travelling[own].name) for role, own in enumerate(stage.roles)]
-        known += [(one.name, one.head) for one in stage.results]
-        for name, relation in known:
+        relation_of = [(f"in{role}", self.travelling[relation_id].name) for role, relation_id in enumerate(stage.roles)]
+        relation_of += [(result.name, result.head) for result in stage.results]
+        for name, relation in relation_of:
             for column in range(arity[relation]):
                 if not types.keeps_zero_signs(relation, column):
                     yield name, column
@@ -101,21 +101,23 @@ class _Planner:
         while len(levels) < len(self.rules.inputs) + len(self.rules.heads):
             for name in self.rules.heads:
                 read = [a.relation for rule in self.rules.rules if rule.head.relation == name for a in rule.atoms]
-                if name not in levels and all(one in levels for one in read):
-                    levels[name] = 1 + max(levels[one] for one in read)
+                if name not in levels and all(atom_relation in levels for atom_relation in read):
+                    levels[name] = 1 + max(levels[atom_relation] for atom_relation in read)
         return {name: levels[name] for name in self.rules.heads}
 
     def _add_level(self, heads: Sequence[str]) -> None:
-        number = len(self.stages)
+        stage_index = len(self.stages)
         roles: dict[tuple[object, ...], int] = {}
         of_role: list[int] = []
         texts: list[str] = []
         results: list[Result] = []
         exchanged: list[tuple[str, int, int]] = []
         for head in heads:
-            own = [(at, rule) for at, rule in enumerate(self.rules.rules) if rule.head.relation == head]
-            width = len(own[0][1].head.terms)
-            final, why = self._is_final(own)
+            head_rules = [
+                (rule_index, rule) for rule_index, rule in enumerate(self.rules.rules) if rule.head.relation == head
+            ]
+            width = len(head_rules[0][1].head.terms)
+            final, why = self._is_final(head_rules)
             part = None if final else self._new(head, is_part=True)
             goes_on = self._read(head)
             if final:
@@ -125,22 +127,24 @@ class _Planner:
                 targets = (part,)
                 exchanged.append((head, width, part))
             self.finals[head] = why
-            for at, rule in own:
-                for way in range(len(self.chosen.parts[at])):
+            for rule_index, rule in head_rules:
+                for way in range(len(self.chosen.parts[rule_index])):
                     name = f"out{len(results)}"
-                    whole = (final and why.startswith("counted")) or self._keeps_all(rule)
-                    texts.append(self._cell_rule(rule, at, way, name, not whole, number, roles, of_role))
+                    keeps_all = (final and why.startswith("counted")) or self._keeps_all(rule)
+                    texts.append(
+                        self._cell_rule(rule, rule_index, way, name, not keeps_all, stage_index, roles, of_role)
+                    )
                     results.append(Result(name, head, width, not final, targets, final and head in self.outputs))
-        self.stages.append(Stage(number, "join", "\n".join(texts), tuple(of_role), tuple(results)))
+        self.stages.append(Stage(stage_index, "join", "\n".join(texts), tuple(of_role), tuple(results)))
         if exchanged:
             self._add_owner(exchanged)
 
     def _add_owner(self, exchanged: Sequence[tuple[str, int, int]]) -> None:
-        number = len(self.stages)
+        stage_index = len(self.stages)
         texts, results = [], []
         for role, (head, width, part) in enumerate(exchanged):
             row = Hashed(tuple(range(width)), OWNER_SALT, self.chosen.cells, 1)
-            route = Route(number, role, (row,), self.chosen.cells)
+            route = Route(stage_index, role, (row,), self.chosen.cells)
             self._route(part, route)
             self.held[head] = {(-1, -1): [route]}
             variables = ", ".join(f"v{i}" for i in range(width))
@@ -148,34 +152,34 @@ class _Planner:
             targets = (self._new(head),) if self._read(head) else ()
             results.append(Result(f"out{role}", head, width, False, targets, head in self.outputs))
         roles = tuple(part for _, _, part in exchanged)
-        self.stages.append(Stage(number, "owner", "\n".join(texts), roles, tuple(results)))
+        self.stages.append(Stage(stage_index, "owner", "\n".join(texts), roles, tuple(results)))
 
-    def _is_final(self, own: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
+    def _is_final(self, head_rules: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
         """Whether no two cells can derive the same row of a head, and why."""
-        if own[0][1].head.relation in self.keep:
+        if head_rules[0][1].head.relation in self.keep:
             return False, "is kept: a row's derivations are counted by the cell that its hash names"
-        if len(own) > 1:
+        if len(head_rules) > 1:
             return False, "has several rules: a row's derivations are counted by the cell that its hash names"
-        at, rule = own[0]
+        rule_index, rule = head_rules[0]
         if self._keeps_all(rule):
             return True, "keeps all variables: a row is derived in one cell, once"
-        ways = [self.chosen.coordinates(at, way) for way in range(len(self.chosen.parts[at]))]
+        ways = [self.chosen.coordinates(rule_index, way) for way in range(len(self.chosen.parts[rule_index]))]
         hashed = {name for grid in ways for names, parts in grid if parts > 1 for name in names}
-        hashed |= set(self.chosen.heavy[at])
-        kept = {term.name for term in rule.head.terms if isinstance(term, Variable)}
-        if self.chosen.layout == "hypercube" and hashed <= kept:
+        hashed |= set(self.chosen.heavy[rule_index])
+        head_names = {term.name for term in rule.head.terms if isinstance(term, Variable)}
+        if self.chosen.layout == "hypercube" and hashed <= head_names:
             return True, "counted in the cell that derives it, as it keeps all hashed variables"
         return False, "drops variables: a row's derivations are counted by the cell that its hash names"
 
     @staticmethod
     def _keeps_all(rule: Rule) -> bool:
-        kept = {term for term in rule.head.terms if isinstance(term, Variable)}
-        return set(_variables(rule)) <= kept
+        head_variables = {term for term in rule.head.terms if isinstance(term, Variable)}
+        return set(_variables(rule)) <= head_variables
 
     def _cell_rule(
         self,
         rule: Rule,
-        at: int,
+        rule_index: int,
         way: int,
         name: str,
         keep_all: bool,
@@ -185,17 +189,17 @@ class _Planner:
     ) -> str:
         """The rule as a cell evaluates it; the roles of its atoms are made, with their routes."""
         variables = _variables(rule)
-        renamed = {one: f"v{i}" for i, one in enumerate(variables)}
+        renamed = {variable: f"v{i}" for i, variable in enumerate(variables)}
 
         def spelt(term: Expression) -> str:
             return renamed[term] if isinstance(term, Variable) else str(term)
 
-        coordinates = self.chosen.coordinates(at, way)
+        coordinates = self.chosen.coordinates(rule_index, way)
         grid = prod(parts for _, parts in coordinates) if self.chosen.layout == "hypercube" else self.chosen.cells
-        heavy = list(self.chosen.heavy[at].items())
+        heavy = list(self.chosen.heavy[rule_index].items())
         atoms = []
         for position, atom in enumerate(rule.atoms):
-            hashed = _hashed(atom, coordinates, variables, self.chosen.is_shared(at, way))
+            hashed = _hashed(atom, coordinates, variables, self.chosen.is_shared(rule_index, way))
             restricted = []
             for variable in atom.variables:
                 for bit, (heavy_name, values) in enumerate(heavy):
@@ -211,14 +215,16 @@ class _Planner:
             route = Route(stage, roles[key], hashed, grid, tuple(restricted))
             if is_new:
                 self._route(relation, route)
-            own = {one.name for one in atom.variables}
-            if not any(way >> bit & 1 for bit, (heavy_name, _) in enumerate(heavy) if heavy_name not in own):
-                self.held.setdefault(atom.relation, {}).setdefault((at, position), []).append(route)
+            atom_names = {variable.name for variable in atom.variables}
+            if not any(way >> bit & 1 for bit, (heavy_name, _) in enumerate(heavy) if heavy_name not in atom_names):
+                self.held.setdefault(atom.relation, {}).setdefault((rule_index, position), []).append(route)
             atoms.append(f"in{roles[key]}({', '.join(map(spelt, atom.terms))})")
         head = [spelt(term) for term in rule.head.terms]
         if keep_all:
-            head += [renamed[one] for one in variables if one not in rule.head.terms]
-        comparisons = [f"{spelt(one.left)} {one.op} {spelt(one.right)}" for one in rule.comparisons]
+            head += [renamed[variable] for variable in variables if variable not in rule.head.terms]
+        comparisons = [
+            f"{spelt(comparison.left)} {comparison.op} {spelt(comparison.right)}" for comparison in rule.comparisons
+        ]
         return f"{name}({', '.join(head)}) :- {', '.join([*atoms, *comparisons])}."
 
     def _read(self, head: str) -> bool:
@@ -229,21 +235,23 @@ class _Planner:
         return len(self.travelling) - 1
 
     def _number_of(self, name: str) -> int:
-        return next(one.number for one in self.travelling if one.name == name and not one.is_part)
+        return next(
+            travelling.number for travelling in self.travelling if travelling.name == name and not travelling.is_part
+        )
 
     def _route(self, relation: int, route: Route) -> None:
-        known = self.travelling[relation]
-        self.travelling[relation] = replace(known, routes=(*known.routes, route))
+        travelling = self.travelling[relation]
+        self.travelling[relation] = replace(travelling, routes=(*travelling.routes, route))
 
 
 def _variables(rule: Rule) -> list[Variable]:
     """All variables, those that only comparisons bind too."""
-    found: dict[Variable, None] = dict.fromkeys(rule.variables)
+    variables: dict[Variable, None] = dict.fromkeys(rule.variables)
     for comparison in rule.comparisons:
         assert isinstance(comparison, Comparison)
-        found.update(dict.fromkeys(comparison.variables))
-    found.update(dict.fromkeys(rule.head.variables))
-    return list(found)
+        variables.update(dict.fromkeys(comparison.variables))
+    variables.update(dict.fromkeys(rule.head.variables))
+    return list(variables)
 
 
 def _hashed(
@@ -254,12 +262,12 @@ def _hashed(
     Each has a salt of its own, so that the same values do not always fall into the same parts. What lookups share has
     none, whatever its variables are called: then rules that look a relation up by the same columns share a role.
     """
-    column_of = {one.name: atom.terms.index(one) for one in atom.variables}
-    place = {one.name: i for i, one in enumerate(variables)}
-    found, stride = [], 1
+    column_of = {variable.name: atom.terms.index(variable) for variable in atom.variables}
+    place = {variable.name: i for i, variable in enumerate(variables)}
+    hashed, stride = [], 1
     for names, parts in coordinates:
         if column_of.keys() >= set(names):
             columns = tuple(column_of[name] for name in names)
-            found.append(Hashed(columns, 0 if is_shared else place[names[0]], parts, stride))
+            hashed.append(Hashed(columns, 0 if is_shared else place[names[0]], parts, stride))
         stride *= parts
-    return tuple(sorted(found, key=lambda one: one.columns))
+    return tuple(sorted(hashed, key=lambda coordinate: coordinate.columns))

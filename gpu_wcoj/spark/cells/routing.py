@@ -51,19 +51,21 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
     """
     inside = since > 0
     coming = _coming(plan, since)
-    routes = [(one, route) for one in plan.travelling if one.number in coming for route in one.routes]
+    routes = [
+        (relation, route) for relation in plan.travelling if relation.number in coming for route in relation.routes
+    ]
     names = {route: f"to_{route.stage}_{route.role}" for _, route in routes}
-    words = [_cells_of(route, one.number, columns).alias(names[route]) for one, route in routes]
+    words = [_cells_of(route, relation.number, columns).alias(names[route]) for relation, route in routes]
     arrays, masks = [], ["CASE"]
     for stage in plan.stages[since:]:
-        here = [(one, route) for one, route in routes if route.stage == stage.number]
+        here = [(relation, route) for relation, route in routes if route.stage == stage.number]
         if here:
             cells = ", ".join(str(_SHIFT * stage.number + cell) for cell in range(plan.chosen.cells))
             word = " | ".join(names[route] for _, route in here)
             arrays.append(f"filter(array({cells}), d -> (shiftright({word}, d % {_SHIFT}) & 1L) = 1L)")
             bits = []
-            for one, route in here:
-                bit = stage.roles_of(one.number).index(route.role)
+            for relation, route in here:
+                bit = stage.roles_of(relation.number).index(route.role)
                 bits.append(f"shiftleft(shiftright({names[route]}, {_TO} % {_SHIFT}) & 1L, {bit})")
             masks.append(f"WHEN {_TO} div {_SHIFT} = {stage.number} THEN {' | '.join(bits)}")
     to = f"concat({', '.join(arrays)})" if arrays else "cast(null as array<int>)"
@@ -98,7 +100,7 @@ def _coming(plan: CellPlan, since: int) -> set[int]:
     """The relations whose rows begin to travel before this stage."""
     if since == 0:
         return set(range(len(plan.rules.inputs)))
-    return {number for result in plan.stages[since - 1].results for number in result.goes_to}
+    return {relation for result in plan.stages[since - 1].results for relation in result.goes_to}
 
 
 def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
@@ -109,16 +111,17 @@ def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
     """
     pattern = sum(1 << cell for cell in range(route.cells) if route.coordinate(cell) == 0)
     word = sf.lit(pattern - (1 << 64) if pattern >> 63 else pattern).cast("bigint")
-    at = [
-        sf.pmod(_hash(relation, one.columns, columns, one.salt), sf.lit(one.parts).cast("bigint")) * one.stride
-        for one in route.hashed
+    coordinates = [
+        sf.pmod(_hash(relation, coordinate.columns, columns, coordinate.salt), sf.lit(coordinate.parts).cast("bigint"))
+        * coordinate.stride
+        for coordinate in route.hashed
     ]
-    if at:
-        word = sf.call_function("shiftleft", word, reduce(lambda one, other: one + other, at).cast("int"))
+    if coordinates:
+        word = sf.call_function("shiftleft", word, reduce(lambda left, right: left + right, coordinates).cast("int"))
     taken = sf.col(REL) == relation
-    for column, values, wanted in route.chosen:
-        held = sf.coalesce(sf.col(columns.slots[relation][f"c{column}"]).isin(*values), sf.lit(False))
-        taken = taken & (held if wanted else ~held)
+    for column, values, is_included in route.chosen:
+        is_chosen = sf.coalesce(sf.col(columns.slots[relation][f"c{column}"]).isin(*values), sf.lit(False))
+        taken = taken & (is_chosen if is_included else ~is_chosen)
     return sf.when(taken, word).otherwise(sf.lit(0).cast("bigint"))
 
 

@@ -61,45 +61,45 @@ class Columns:
         for name in plan.rules.inputs:
             data = data_columns(frames[name].names)
             ordered = in_order(program, name, data)
-            schema = StructType([frames[name][one] for one in data])
+            schema = StructType([frames[name][column] for column in data])
             empty[name] = arrow_schema(schema, f"relation '{name}'").empty_table()
-            moments = [frames[name][one] for one in order_columns(frames[name].names)]
+            moments = [frames[name][column] for column in order_columns(frames[name].names)]
             fields[name] = StructType(
-                [StructField(f"c{i}", frames[name][one].dataType) for i, one in enumerate(ordered)]
-                + [StructField(f"o{i}", one.dataType) for i, one in enumerate(moments)]
+                [StructField(f"c{i}", frames[name][column].dataType) for i, column in enumerate(ordered)]
+                + [StructField(f"o{i}", moment.dataType) for i, moment in enumerate(moments)]
             )
         program.step(empty)
         heads: dict[str, pa.Schema] = {}
         for name in program.heads:
             heads[name] = program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
             kinds = spark_schema(heads[name])
-            fields[name] = StructType([StructField(f"c{i}", one.dataType) for i, one in enumerate(kinds)])
+            fields[name] = StructType([StructField(f"c{i}", column.dataType) for i, column in enumerate(kinds)])
             heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
-        return cls(tuple(fields[one.name] for one in plan.travelling), heads)
+        return cls(tuple(fields[relation.name] for relation in plan.travelling), heads)
 
     @cached_property
     def types(self) -> Mapping[str, DataType]:
         """The slots, with their types."""
         return {
             slot: kind[name].dataType
-            for kind, mine in zip(self.fields, self.slots, strict=True)
-            for name, slot in mine.items()
+            for kind, slot_of in zip(self.fields, self.slots, strict=True)
+            for name, slot in slot_of.items()
         }
 
     @cached_property
     def slots(self) -> tuple[Mapping[str, str], ...]:
         """Per relation, which slot each of its columns has: the first of its type that is free."""
         kinds: dict[str, int] = {}
-        found = []
+        slots = []
         for fields in self.fields:
             used: dict[int, int] = {}
-            mine = {}
-            for one in fields:
-                kind = kinds.setdefault(one.dataType.json(), len(kinds))
-                mine[one.name] = f"t{kind}_{used.get(kind, 0)}"
+            slot_of = {}
+            for column in fields:
+                kind = kinds.setdefault(column.dataType.json(), len(kinds))
+                slot_of[column.name] = f"t{kind}_{used.get(kind, 0)}"
                 used[kind] = used.get(kind, 0) + 1
-            found.append(mine)
-        return tuple(found)
+            slots.append(slot_of)
+        return tuple(slots)
 
     @property
     def moving(self) -> StructType:
@@ -125,53 +125,60 @@ def data_columns(names: Sequence[str]) -> list[str]:
 def united(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
     """The normalised rows of the sources, some for each input, in one DataFrame."""
     parts = []
-    for number, name in enumerate(plan.rules.inputs):
+    for relation, name in enumerate(plan.rules.inputs):
         for frame in frames.get(name, ()):
             data = in_order(program, name, data_columns(frame.columns))
-            given = [sf.col(quoted(one)) for one in (*data, *order_columns(frame.columns))]
-            digest = sf.xxhash64(sf.lit(number), sf.col(WEIGHT), *given)
-            fields = columns.fields[number]
+            values_of_row = [sf.col(quoted(column)) for column in (*data, *order_columns(frame.columns))]
+            digest = sf.xxhash64(sf.lit(relation), sf.col(WEIGHT), *values_of_row)
+            fields = columns.fields[relation]
             # A table beside an ordered stream may be in no order.
-            values = [*given, *(sf.lit(None) for _ in fields.fields[len(given) :])]
-            own = {
-                columns.slots[number][field.name]: value.cast(field.dataType)
+            values = [*values_of_row, *(sf.lit(None) for _ in fields.fields[len(values_of_row) :])]
+            slot_values = {
+                columns.slots[relation][field.name]: value.cast(field.dataType)
                 for value, field in zip(values, fields, strict=True)
             }
             parts.append(
-                frame.select(sf.lit(number).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *padded(own, columns))
+                frame.select(
+                    sf.lit(relation).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *padded(slot_values, columns)
+                )
             )
-    return reduce(lambda one, other: one.unionAll(other), parts)
+    return reduce(lambda union, frame: union.unionAll(frame), parts)
 
 
-def padded(own: Mapping[str, Column], columns: Columns) -> list[Column]:
+def padded(values: Mapping[str, Column], columns: Columns) -> list[Column]:
     """All slots, null where no column is given."""
-    return [(own[slot] if slot in own else sf.lit(None).cast(kind)).alias(slot) for slot, kind in columns.types.items()]
+    return [
+        (values[slot] if slot in values else sf.lit(None).cast(kind)).alias(slot)
+        for slot, kind in columns.types.items()
+    ]
 
 
 def again(rows: DataFrame, columns: Columns) -> DataFrame:
     """Rows that `united` gave by another plan's columns, by these: inputs have the same slots in every plan."""
-    own = {name: sf.col(name) for name in rows.columns}
-    return rows.select(REL, WEIGHT, DIGEST, *padded(own, columns))
+    slot_values = {name: sf.col(name) for name in rows.columns}
+    return rows.select(REL, WEIGHT, DIGEST, *padded(slot_values, columns))
 
 
 def moving_rows(
-    schema: pa.Schema, number: int, slots: Sequence[str], columns: Sequence[Any], weights: Any
+    schema: pa.Schema, relation: int, slots: Sequence[str], columns: Sequence[Any], weights: Any
 ) -> pa.RecordBatch:
     """Rows of one relation as a cell gives them on; its columns stand in these slots."""
     n = len(weights)
-    given: dict[str, Any] = {
-        REL: pa.repeat(pa.scalar(number, pa.int32()), n), WEIGHT: _whole(weights),
+    arrays_by_name: dict[str, Any] = {
+        REL: pa.repeat(pa.scalar(relation, pa.int32()), n), WEIGHT: _whole(weights),
         FIRST: pa.repeat(pa.scalar(0, pa.int64()), n), DIGEST: pa.repeat(pa.scalar(0, pa.int64()), n),
     }  # fmt: skip
     for slot, column in zip(slots, columns, strict=True):
-        given[slot] = _whole(column).cast(schema.field(slot).type)
-    arrays = [given[one.name] if one.name in given else pa.nulls(n, one.type) for one in schema]
+        arrays_by_name[slot] = _whole(column).cast(schema.field(slot).type)
+    arrays = [
+        arrays_by_name[column.name] if column.name in arrays_by_name else pa.nulls(n, column.type) for column in schema
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def note_row(schema: pa.Schema, text: str) -> pa.RecordBatch:
     """What a cell reports, as a row beside those of relations."""
-    arrays = [pa.array([text], one.type) if one.name == NOTE else pa.nulls(1, one.type) for one in schema]
+    arrays = [pa.array([text], column.type) if column.name == NOTE else pa.nulls(1, column.type) for column in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -187,10 +194,10 @@ def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
     ArityError, ColumnError
         If they are not those of the relation.
     """
-    known = program.declared.get(name)
+    declared = program.declared.get(name)
     if len(data) != program.arity(name):
-        raise ArityError(wrong_number(name, program.arity(name), data, known))
-    return [data[i] for i in column_order(name, data, known)]
+        raise ArityError(wrong_number(name, program.arity(name), data, declared))
+    return [data[i] for i in column_order(name, data, declared)]
 
 
 def quoted(name: str) -> str:

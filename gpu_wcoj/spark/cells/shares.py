@@ -91,10 +91,10 @@ def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Sha
         variables = shared[:MOST_VARIABLES]
     best: tuple[tuple[float, float, int, tuple[int, ...]], Shares] | None = None
     for parts in _assignments(len(variables), cells):
-        found = _cost(atoms, dict(zip(variables, parts, strict=True)))
-        key = (found.cell_rows, found.shipped_rows, max(parts, default=1), tuple(-part for part in parts))
+        shares = _cost(atoms, dict(zip(variables, parts, strict=True)))
+        key = (shares.cell_rows, shares.shipped_rows, max(parts, default=1), tuple(-part for part in parts))
         if best is None or key < best[0]:
-            best = key, found
+            best = key, shares
     assert best is not None
     return best[1]
 
@@ -112,16 +112,16 @@ def even_shares(atoms: Sequence[tuple[float, Sequence[str]]], names: Sequence[st
     >>> print(even_shares([(100, "ab"), (100, "abc")], "ab", 8))
     (a, b):8 (8 cells, 1 copies of a row, 12% of the rows in a cell)
     """
-    whole = sum(rows for rows, _ in atoms)
-    shown = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    return Shares(((shown, cells),) if cells > 1 else (), whole / cells, whole, whole)
+    total_rows = sum(rows for rows, _ in atoms)
+    label = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    return Shares(((label, cells),) if cells > 1 else (), total_rows / cells, total_rows, total_rows)
 
 
 def _cost(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]) -> Shares:
-    whole = prod(parts.values())
-    held = sum(rows / prod(parts.get(name, 1) for name in set(names)) for rows, names in atoms)
-    kept = tuple((name, part) for name, part in parts.items() if part > 1)
-    return Shares(kept, held, held * whole, sum(rows for rows, _ in atoms))
+    n_cells = prod(parts.values())
+    cell_rows = sum(rows / prod(parts.get(name, 1) for name in set(names)) for rows, names in atoms)
+    hashed = tuple((name, part) for name, part in parts.items() if part > 1)
+    return Shares(hashed, cell_rows, cell_rows * n_cells, sum(rows for rows, _ in atoms))
 
 
 def _assignments(n: int, cells: int) -> Iterator[tuple[int, ...]]:
@@ -130,5 +130,5 @@ def _assignments(n: int, cells: int) -> Iterator[tuple[int, ...]]:
         yield ()
         return
     for part in range(1, cells + 1):
-        for rest in _assignments(n - 1, cells // part):
-            yield (part, *rest)
+        for remaining in _assignments(n - 1, cells // part):
+            yield (part, *remaining)

@@ -46,7 +46,7 @@ def _against(rule: Rule) -> str:
     terms = [
         *rule.head.terms,
         *(term for atom in rule.atoms for term in atom.terms),
-        *(term for one in rule.comparisons for term in (one.left, one.right)),
+        *(term for comparison in rule.comparisons for term in (comparison.left, comparison.right)),
     ]
     if rule.computed or any(isinstance(term, Call) for term in terms):
         return "a rule calculates, which is done by one engine only"

@@ -47,8 +47,8 @@ class Entry:
         """The entry in a manifest; None if the cell has no state."""
         if manifest is None:
             return None
-        found = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
-        return None if found is None else cls(*found)
+        content = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
+        return None if content is None else cls(*content)
 
 
 @dataclass(eq=False)
@@ -91,10 +91,10 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
 
 def taken(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> Kept:
     """The program of a cell in the state of an entry: the one at hand if it is in that state, else loaded."""
-    own = _cache.get(root, {})
-    kept = own.pop((stage, cell), None)
-    if kept is not None and kept.entry == entry:
-        return kept
+    states = _cache.get(root, {})
+    state = states.pop((stage, cell), None)
+    if state is not None and state.entry == entry:
+        return state
     program = make()
     if entry is None:
         return Kept(program, None, None)
@@ -106,24 +106,24 @@ def taken(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[
 
 def at_hand(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
     """The program of a cell in the state of an entry, to be read, if this worker has it; it stays where it is."""
-    kept = _cache.get(root, {}).get((stage, cell))
-    return kept.program if kept is not None and kept.entry == entry else None
+    state = _cache.get(root, {}).get((stage, cell))
+    return state.program if state is not None and state.entry == entry else None
 
 
-def put_back(root: str, stage: int, cell: int, kept: Kept, manifest: Manifest) -> None:
+def put_back(root: str, stage: int, cell: int, state: Kept, manifest: Manifest) -> None:
     """Keep an engine at hand for the next batch; those that no manifest can ask for any more are dropped."""
-    own = _cache.setdefault(root, {})
+    states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MOST_ROOTS:
         _cache.popitem(last=False)
-    for (other_stage, other_cell), other in list(own.items()):
+    for (other_stage, other_cell), cached in list(states.items()):
         old = Entry.of(manifest, other_stage, other_cell)
-        if other.entry != old and other.entry is not None and _batch(other.entry.file) <= manifest.batch:
-            del own[other_stage, other_cell]
-    own[stage, cell] = kept
+        if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
+            del states[other_stage, other_cell]
+    states[stage, cell] = state
 
 
-def written(root: str, batch: int, stage: int, cell: int, kept: Kept) -> tuple[Kept, int]:
+def written(root: str, batch: int, stage: int, cell: int, state: Kept) -> tuple[Kept, int]:
     """Write what a cell's state has that its entry has not; the files are on the disk when this returns.
 
     Returns
@@ -133,26 +133,26 @@ def written(root: str, batch: int, stage: int, cell: int, kept: Kept) -> tuple[K
     folder = cells_folder(root)
     folder.prepare()
     attempt = os.urandom(8).hex()
-    number = 0
+    sequence = 0
 
     def new_name(kind: str = "run", ending: str = "parquet") -> str:
-        nonlocal number
-        number += 1
-        return f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{number:06}.{ending}"
+        nonlocal sequence
+        sequence += 1
+        return f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{sequence:06}.{ending}"
 
-    stored = store(kept.program.subject, kept.stored, folder, new_name)
+    stored = store(state.program.subject, state.stored, folder, new_name)
     data = sealed({"state": stored.to_json()})
     name = new_name("state", "json")
     write_whole(folder.create(name), data)
     folder.sync()
-    mark_stored(kept.program.subject, name)
-    return Kept(kept.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+    mark_stored(state.program.subject, name)
+    return Kept(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
     """Bytes of the runs that a state has and the one before it has not."""
-    known = set() if before is None else {run.file for run in before.runs}
-    return 0 if after is None else sum(run.bytes for run in after.runs if run.file not in known)
+    stored_files = set() if before is None else {run.file for run in before.runs}
+    return 0 if after is None else sum(run.bytes for run in after.runs if run.file not in stored_files)
 
 
 def read_entry(folder: Folder, entry: Entry) -> StoredState:
@@ -163,14 +163,14 @@ def read_entry(folder: Folder, entry: Entry) -> StoredState:
     CheckpointDamagedError
         If the file is missing or is not what was written.
     """
-    shown = folder.shown(entry.file)
+    path = folder.shown(entry.file)
     try:
         data = folder.read(entry.file)
     except FileNotFoundError:
-        raise CheckpointDamagedError(shown, "is missing") from None
+        raise CheckpointDamagedError(path, "is missing") from None
     if checksum(data) != entry.sha256:
-        raise CheckpointDamagedError(shown, "does not have the checksum that it was written with")
-    return StoredState.from_json(opened(data, shown)["state"])
+        raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
+    return StoredState.from_json(opened(data, path)["state"])
 
 
 def cells_folder(root: str) -> WatchedFolder:
@@ -187,13 +187,13 @@ class Tidying:
 
     def __call__(self, manifests: list[Manifest]) -> None:
         """Leave what these manifests need, and what later batches are writing."""
-        entries = {Entry(*one) for manifest in manifests for one in manifest.extra.get(CELLS, {}).values()}
+        entries = {Entry(*content) for manifest in manifests for content in manifest.extra.get(CELLS, {}).values()}
         self._files = {entry: self._files.get(entry) or self._of(entry) for entry in entries}
         needed = set().union(*self._files.values()) if self._files else set()
-        last = manifests[-1].batch
+        newest_batch = manifests[-1].batch
         with contextlib.suppress(GpuWcojError):
             for name in self._folder.names():
-                if _OURS.fullmatch(name) and name not in needed and _batch(name) <= last:
+                if _OURS.fullmatch(name) and name not in needed and _batch(name) <= newest_batch:
                     self._folder.remove(name)
 
     def _of(self, entry: Entry) -> set[str]:

@@ -83,62 +83,64 @@ class Work:
         """The function of ``mapInArrow``."""
         batch, query = self._batch()
         manifest, is_done = base_of(self.root, batch) if self.root else (None, False)
-        mine: list[pa.RecordBatch] = []
+        stage_rows: list[pa.RecordBatch] = []
         rows, digest = 0, 0
-        for one in batches:
+        for record_batch in batches:
             if self.stage.number == 0:
-                rows += pc.sum(one[FIRST]).as_py() or 0
-                digest += int(np.asarray(one[DIGEST].fill_null(0)).view(np.uint64).sum(dtype=np.uint64))
-            here = pc.fill_null(pc.equal(one[STAGE], self.stage.number), False)
-            notes = pc.is_valid(one[NOTE])
-            for note in one.filter(notes)[NOTE].to_pylist():
+                rows += pc.sum(record_batch[FIRST]).as_py() or 0
+                digest += int(np.asarray(record_batch[DIGEST].fill_null(0)).view(np.uint64).sum(dtype=np.uint64))
+            here = pc.fill_null(pc.equal(record_batch[STAGE], self.stage.number), False)
+            notes = pc.is_valid(record_batch[NOTE])
+            for note in record_batch.filter(notes)[NOTE].to_pylist():
                 yield self._note(note)
-            kept = one.filter(pc.and_(here, pc.invert(notes)))
-            if kept.num_rows:
-                mine.append(kept)
+            rows_here = record_batch.filter(pc.and_(here, pc.invert(notes)))
+            if rows_here.num_rows:
+                stage_rows.append(rows_here)
             if self.moving is not None and not is_done:
-                onward = one.filter(pc.and_(pc.invert(here), pc.invert(notes)))
+                onward = record_batch.filter(pc.and_(pc.invert(here), pc.invert(notes)))
                 if onward.num_rows:
                     yield onward.cast(self.moving)
         if self.stage.number == 0 and rows:
             report = {"rows": rows, "digest": digest % (1 << 64), "query": query, "batch": batch}
             yield self._note(json.dumps(report))
-        if is_done or not mine:
+        if is_done or not stage_rows:
             return
-        table = pa.Table.from_batches(mine)
+        table = pa.Table.from_batches(stage_rows)
         for cell in sorted(pc.unique(table[CELL]).to_pylist()):
-            own = table.filter(pc.equal(table[CELL], cell))
-            yield from self._cell(cell, own, batch, manifest)
+            cell_rows = table.filter(pc.equal(table[CELL], cell))
+            yield from self._cell(cell, cell_rows, batch, manifest)
 
     def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Manifest | None) -> Iterator[pa.RecordBatch]:
         """One cell's tick."""
         start = time.perf_counter()
-        number = self.stage.number
+        stage_index = self.stage.number
         if manifest is None:
-            kept = Kept(self._program(cell), None, None)
+            state = Kept(self._program(cell), None, None)
         else:
-            base = Entry.of(manifest, number, cell) if self.bases is None else self.bases.get((number, cell))
-            kept = taken(self.root, number, cell, base, lambda: self._program(cell))
-        base_name = None if kept.entry is None else kept.entry.file
+            base = Entry.of(manifest, stage_index, cell) if self.bases is None else self.bases.get((stage_index, cell))
+            state = taken(self.root, stage_index, cell, base, lambda: self._program(cell))
+        base_name = None if state.entry is None else state.entry.file
         loaded = time.perf_counter()
         self._at("before the tick", cell, batch)
         changes = self._changes(rows)
-        tables, counts = self._tick(kept.program, changes)
+        tables, counts = self._tick(state.program, changes)
         ticked = time.perf_counter()
         outputs = []
         for head in counts if self.output else ():
-            whole = pa.concat_tables([tables[one.name] for one in self.stage.results if one.head == head])
-            outputs.append(self._write(head, whole, batch, cell))
+            changed_rows = pa.concat_tables(
+                [tables[result.name] for result in self.stage.results if result.head == head]
+            )
+            outputs.append(self._write(head, changed_rows, batch, cell))
         put = time.perf_counter()
         self._at("before the state is written", cell, batch)
         nbytes = new_bytes = 0
         if manifest is not None:
-            before = kept.stored
-            kept, nbytes = written(self.root, batch, number, cell, kept)
-            new_bytes = bytes_since(before, kept.stored)
+            before = state.stored
+            state, nbytes = written(self.root, batch, stage_index, cell, state)
+            new_bytes = bytes_since(before, state.stored)
         self._at("after the state is written", cell, batch)
         if manifest is not None:
-            put_back(self.root, number, cell, kept, manifest)
+            put_back(self.root, stage_index, cell, state, manifest)
         for result in self.stage.results:
             for target in result.goes_to:
                 table = tables[result.name]
@@ -146,12 +148,12 @@ class Work:
                     assert self.moving is not None
                     slots = list(self.slots[target].values())
                     yield moving_rows(self.moving, target, slots, table.columns[:-1], table.columns[-1])
-        entry = None if kept.entry is None else [kept.entry.file, kept.entry.sha256]
+        entry = None if state.entry is None else [state.entry.file, state.entry.sha256]
         yield self._note(
             json.dumps(
                 {
-                    "stage": number, "cell": cell, "base": base_name, "entry": entry, "rows": rows.num_rows,
-                    "held": held_rows(kept.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
+                    "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": rows.num_rows,
+                    "held": held_rows(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
                     "outputs": outputs,
                     "seconds": {
                         "load": loaded - start, "tick": ticked - loaded, "output": put - ticked,
@@ -165,19 +167,21 @@ class Work:
         self, program: Program, changes: Mapping[str, Any]
     ) -> tuple[dict[str, pa.Table], dict[str, list[int | None]]]:
         """The rows of each result that are asked for, and how many rows of each output come, go and are added."""
-        heads = dict.fromkeys(one.head for one in self.stage.results if one.is_output)
+        heads = dict.fromkeys(result.head for result in self.stage.results if result.is_output)
         counts: dict[str, list[int | None]] = {}
-        if self.stage.kind == "join" and not self.output and not any(one.goes_to for one in self.stage.results):
+        if self.stage.kind == "join" and not self.output and not any(result.goes_to for result in self.stage.results):
             for name, change in program.step_counts(changes).items():
-                head = next(one.head for one in self.stage.results if one.name == name)
+                head = next(result.head for result in self.stage.results if result.name == name)
                 if head in heads and (change.net or change.inserted):
-                    own = [change.inserted, change.deleted, change.net]
-                    counts[head] = added(counts[head], own) if head in counts else own
+                    change_counts = [change.inserted, change.deleted, change.net]
+                    counts[head] = added(counts[head], change_counts) if head in counts else change_counts
             return {}, counts
-        found = owned(program, changes, self.bag) if self.stage.kind == "owner" else program.step(changes)
-        tables = {result.name: self._table(result, found[result.name]) for result in self.stage.results}
+        rows_of = owned(program, changes, self.bag) if self.stage.kind == "owner" else program.step(changes)
+        tables = {result.name: self._table(result, rows_of[result.name]) for result in self.stage.results}
         for head in heads:
-            weights = np.concatenate([_weights(tables[one.name]) for one in self.stage.results if one.head == head])
+            weights = np.concatenate(
+                [_weights(tables[result.name]) for result in self.stage.results if result.head == head]
+            )
             if len(weights):
                 net = int(weights.sum())
                 signs = (None, None) if self.bag else (int((weights > 0).sum()), int((weights < 0).sum()))
@@ -197,22 +201,24 @@ class Work:
         """The rows of each role."""
         changes: dict[str, ZSet | pa.Table] = {}
         for relation in dict.fromkeys(self.stage.roles):
-            own = rows.filter(pc.equal(rows[REL], relation))
-            if not own.num_rows:
+            relation_rows = rows.filter(pc.equal(rows[REL], relation))
+            if not relation_rows.num_rows:
                 continue
             roles = self.stage.roles_of(relation)
-            mask = own[MASK].to_numpy()
-            values = {name: own[slot] for name, slot in self.slots[relation].items()}
+            mask = relation_rows[MASK].to_numpy()
+            values = {name: relation_rows[slot] for name, slot in self.slots[relation].items()}
             columns = {name: value for name, value in values.items() if name.startswith("c")}
-            columns[WEIGHT] = own[WEIGHT]
+            columns[WEIGHT] = relation_rows[WEIGHT]
             moments = {f"{ORDER}{name[1:]}": value for name, value in values.items() if name.startswith("o")}
-            if any(value.null_count < own.num_rows for value in moments.values()):  # else it is a table in no order
+            if any(
+                value.null_count < relation_rows.num_rows for value in moments.values()
+            ):  # else it is a table in no order
                 columns |= moments
             table = pa.table(columns)
             for bit, role in enumerate(roles):
-                held = (mask >> bit & 1).astype(bool)
-                if held.any():
-                    changes[f"in{role}"] = as_change(table if held.all() else table.filter(pa.array(held)))
+                has_role = (mask >> bit & 1).astype(bool)
+                if has_role.any():
+                    changes[f"in{role}"] = as_change(table if has_role.all() else table.filter(pa.array(has_role)))
         return changes
 
     def _table(self, result: Result, rows: ZSet) -> pa.Table:
@@ -223,7 +229,7 @@ class Work:
             return schema.append(pa.field(WEIGHT, pa.int64())).empty_table().rename_columns(names)
         table = rows.with_weight_name(WEIGHT).to_arrow()
         table = summed(table, result.width) if result.is_summed else table
-        columns = [column.cast(one.type) for column, one in zip(table.columns, schema, strict=False)]
+        columns = [column.cast(column_field.type) for column, column_field in zip(table.columns, schema, strict=False)]
         return pa.table([*columns, table.columns[-1]], names=names)
 
     def _program(self, cell: int) -> Program:
@@ -263,9 +269,9 @@ class Work:
         return int(batch), query
 
 
-def added(one: Sequence[int | None], other: Sequence[int | None]) -> list[int | None]:
+def added(left: Sequence[int | None], right: Sequence[int | None]) -> list[int | None]:
     """Counts of rows, part by part; what one of them does not count, their sum does not."""
-    return [None if a is None or b is None else a + b for a, b in zip(one, other, strict=True)]
+    return [None if a is None or b is None else a + b for a, b in zip(left, right, strict=True)]
 
 
 def held_rows(program: Program) -> dict[str, int]:

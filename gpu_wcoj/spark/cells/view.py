@@ -80,9 +80,9 @@ class CellView(RunningView):
 
         Making it takes as long as `restore`; it is made again once there has been another batch.
         """
-        held = held_at(self.checkpoint_path / ENGINE)
-        if self._restored is None or self._restored[0] != held.manifest.version:
-            self._restored = held.manifest.version, held.program(backend="cpu")
+        reader = held_at(self.checkpoint_path / ENGINE)
+        if self._restored is None or self._restored[0] != reader.manifest.version:
+            self._restored = reader.manifest.version, reader.program(backend="cpu")
         return self._restored[1]
 
     def count(self, name: str) -> int:
@@ -93,16 +93,16 @@ class CellView(RunningView):
         """
         if name in self._answers:
             return self._answers[name]
-        held = held_at(self.checkpoint_path / ENGINE)
-        if name in held.plan.held:
-            return sum(int(rows.weights.sum()) for rows in held.rows(name))
+        reader = held_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.held:
+            return sum(int(rows.weights.sum()) for rows in reader.rows(name))
         return self.program.count(name)
 
     def relation(self, name: str) -> ZSet:
         """All rows of a relation of the program after the last committed batch, in this process; see `count`."""
-        held = held_at(self.checkpoint_path / ENGINE)
-        if name in held.plan.held:
-            rows = held.table(name)
+        reader = held_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.held:
+            rows = reader.table(name)
             if rows is not None:
                 return ZSet.from_arrow(rows, weight="weight")
         return self.program.relation(name)
@@ -130,7 +130,10 @@ class CellView(RunningView):
 
     def _stream(self) -> DataFrame:
         assert self._run is not None
-        streams = {name: [one.frame for one in own if one.is_stream] for name, own in self._sources.by_relation.items()}
+        streams = {
+            name: [source.frame for source in sources if source.is_stream]
+            for name, sources in self._sources.by_relation.items()
+        }
         return self._run.rows(streams) if self._run.adapts_from is not None else self._run.frame(streams)
 
     def _let_go(self) -> None:
@@ -158,7 +161,7 @@ class CellView(RunningView):
         measured = self._measured()
         run = CellRun.open(
             self._text,
-            {name: own[-1].frame.schema for name, own in self._sources.by_relation.items()},
+            {name: sources[-1].frame.schema for name, sources in self._sources.by_relation.items()},
             checkpoint=self.checkpoint_path / ENGINE,
             output=how.output, sink=how.sink, layout=how.layout, adapts_from=how.adapts_from, bag=how.bag,
             keep=how.keep, outputs=how.outputs, backend=how.backend, threads=how.threads, gpu_memory=how.gpu_memory,
@@ -207,5 +210,5 @@ class CellView(RunningView):
 
     def _report(self, run: CellRun) -> None:
         progress = run.progress
-        shown = hint(progress["rows"], progress["seconds"]["batch"], self._options.batch_rows)
-        self._tell({**progress, "hint": "" if progress["skipped"] else shown})
+        advice = hint(progress["rows"], progress["seconds"]["batch"], self._options.batch_rows)
+        self._tell({**progress, "hint": "" if progress["skipped"] else advice})
