@@ -172,7 +172,7 @@ def _weight(
         _require(schema, column, IntegralType, "integers, at most 64 bits wide; round and cast it first")
         value = _path(column)
         return _unless_null(value, f"the column '{column}' of weights is null", value.cast("bigint")), (column,)
-    coded = CODED[chosen] if codes is None else Coded.of(CODED[chosen].column, codes)
+    coded = CODED[chosen] if codes is None else Coded.from_codes(CODED[chosen].column, codes)
     column = column or coded.column
     numbered = all(isinstance(code, int) for code in coded.codes)
     if not numbered and not all(isinstance(code, str) for code in coded.codes):

@@ -45,7 +45,7 @@ def confs_of(session: SparkSession) -> Mapping[str, str]:
     return values
 
 
-def number(confs: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+def integer_conf(confs: Mapping[str, str], name: str, default: int | None = None) -> int | None:
     """A conf that is a whole number of at least 1."""
     value = confs.get(name)
     if value is None:

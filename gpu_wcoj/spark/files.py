@@ -18,7 +18,7 @@ from gpu_wcoj.errors import OutputFileError, UsageError
 from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.listing import Listing
-from gpu_wcoj.spark.output import Changes, Written, with_batch
+from gpu_wcoj.spark.output import Changes, WrittenBatch, with_batch
 from gpu_wcoj.spark.types import spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
@@ -44,8 +44,8 @@ class ToParquet:
         self._fence = fence
         self._listing.resume(checkpoint, last_manifest)
 
-    def take(self, program: Program, changes: Changes, batch: int) -> Written:
-        """See `Sink.take`."""
+    def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
+        """See `Sink.process_batch`."""
         attempt = Attempt(self._listing.path, batch, self._fence)
         try:
             counts = program.step_pieces(changes, attempt.add)
@@ -54,7 +54,7 @@ class ToParquet:
             attempt.discard()
             raise
         relations = {name: json_schema(with_batch(program.empty(name).to_arrow(), batch)) for name in program.outputs}
-        return Written(counts, attempt.seconds, files, relations)
+        return WrittenBatch(counts, attempt.seconds, files, relations)
 
     def publish(self, manifest: Manifest) -> None:
         """See `Sink.publish`."""

@@ -34,7 +34,7 @@ class Coded:
         return self.inserts + self.deletes
 
     @staticmethod
-    def of(column: str, codes: Mapping[str | int, int]) -> Coded:
+    def from_codes(column: str, codes: Mapping[str | int, int]) -> Coded:
         """A format with codes of its own, each 1 (the row came) or -1 (it went)."""
         return Coded(
             column,
@@ -88,7 +88,7 @@ def order_columns(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedFormat:
     """A format that was told by the columns: its name, the column that it goes by, and why it was taken."""
 
     format: str
@@ -100,7 +100,7 @@ class Found:
 
 
 @entry_point
-def detect(df: DataFrame) -> Found:
+def detect(df: DataFrame) -> DetectedFormat:
     """The format of a DataFrame of changes, by its columns.
 
     Raises
@@ -116,14 +116,14 @@ def detect(df: DataFrame) -> Found:
             f"{', '.join(map(str, detected))}.\n"
             f"  Say which it is: changes='{detected[0].format}'; a column that is data then stays data."
         )
-    return detected[0] if detected else Found("append", None, "no column says what a row does")
+    return detected[0] if detected else DetectedFormat("append", None, "no column says what a row does")
 
 
-def _enveloped(schema: StructType) -> list[Found]:
+def _enveloped(schema: StructType) -> list[DetectedFormat]:
     if is_envelope(schema):
-        return [Found("debezium", None, "by the columns 'before', 'after' and 'op'")]
+        return [DetectedFormat("debezium", None, "by the columns 'before', 'after' and 'op'")]
     return [
-        Found("debezium", field.name, f"by the fields 'before', 'after' and 'op' of the column '{field.name}'")
+        DetectedFormat("debezium", field.name, f"by the fields 'before', 'after' and 'op' of the column '{field.name}'")
         for field in schema
         if field.name in {"payload", "value"} and is_envelope(field.dataType)
     ]
@@ -138,24 +138,26 @@ def is_envelope(kind: DataType) -> bool:
     return all(isinstance(kind[side].dataType, StructType) for side in ("before", "after"))
 
 
-def _change_typed(schema: StructType) -> list[Found]:
+def _change_typed(schema: StructType) -> list[DetectedFormat]:
     column = CODED["delta_cdf"].column
     if column not in schema.names:
         return []
     for name in ("delta_cdf", "iceberg"):
         signs = [beside for beside in CODED[name].beside if beside in schema.names]
         if signs:
-            return [Found(name, column, f"by the columns '{column}' and {listed(signs)}")]
+            return [DetectedFormat(name, column, f"by the columns '{column}' and {listed(signs)}")]
     raise SchemaError(
         f"the column '{column}' is that of Delta's changes and of Iceberg's, and no column beside it tells which.\n"
         "  Say it: changes='delta_cdf' (insert, delete, ...) or changes='iceberg' (INSERT, DELETE, ...)."
     )
 
 
-def _coded(schema: StructType) -> list[Found]:
+def _coded(schema: StructType) -> list[DetectedFormat]:
     columns = {WEIGHT: WEIGHT, **{name: CODED[name].column for name in ("sign", "risingwave", "flink", "op")}}
     if is_envelope(schema):
         del columns["op"]
     return [
-        Found(name, column, f"by the column '{column}'") for name, column in columns.items() if column in schema.names
+        DetectedFormat(name, column, f"by the column '{column}'")
+        for name, column in columns.items()
+        if column in schema.names
     ]

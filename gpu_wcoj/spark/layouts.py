@@ -16,7 +16,7 @@ Layout = Literal["one", "auto", "hypercube", "replicated"]
 LAYOUTS = ("one", "auto", "hypercube", "replicated")
 
 
-def spread_of(session: SparkSession, requested: str, rules: Rules) -> tuple[str, str]:
+def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple[str, str]:
     """The layout to use where this one is asked for, ``"auto"`` if that is left to what cells would hold; and why.
 
     Raises

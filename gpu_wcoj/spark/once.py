@@ -23,15 +23,15 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of, unread_columns
-from gpu_wcoj.spark.cells.answer import Spread, chosen_for, files_of
-from gpu_wcoj.spark.cells.chosen import Chosen
-from gpu_wcoj.spark.cells.handing import changed
+from gpu_wcoj.spark.cells.answer import Spread, choose_for_answer, files_of
+from gpu_wcoj.spark.cells.chosen import CellLayout
+from gpu_wcoj.spark.cells.handing import change_schema
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.confs import confs_of, number
+from gpu_wcoj.spark.confs import confs_of, integer_conf
 from gpu_wcoj.spark.files import Attempt, json_schema
-from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, resolve_layout
 from gpu_wcoj.spark.output import check_columns
-from gpu_wcoj.spark.scans import collected
+from gpu_wcoj.spark.scans import collect_table
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.types import spark_schema
 
@@ -103,20 +103,20 @@ def join(
     elif output not in engine.outputs:
         raise UnknownRelationError(output, engine.outputs, "outputs")
     _check(engine, frames)
-    check_columns(spark, output, _shown(engine, output).column_names)
-    chosen = _chosen(spark, engine, frames, layout, cells)
-    if isinstance(chosen, Chosen):
+    check_columns(spark, output, _empty_answer(engine, output).column_names)
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
         folder = _folder(spark, path)
         single_output = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
-        spread = Spread.of(single_output, frames, chosen)
-        names = files_of(spread.run(folder, **_how(spark, backend, threads)))
+        spread = Spread.from_frames(single_output, frames, chosen)
+        names = files_of(spread.run(folder, **_engine_options(spark, backend, threads)))
         head = spread.columns.heads[output]
-        schema = spark_schema(changed(head) if engine.bag else head)
+        schema = spark_schema(change_schema(head) if engine.bag else head)
     else:
         changes = _read(engine, frames)
         folder = _folder(spark, path)
-        names = [file.path for file in _written(engine, changes, folder, output, engine.bag)]
-        schema = StructType.fromJson(json_schema(_shown(engine, output)))
+        names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
+        schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
     if not names:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
@@ -142,9 +142,9 @@ def count(
     """
     engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     _check(engine, frames)
-    chosen = _chosen(spark, engine, frames, layout, cells)
-    if isinstance(chosen, Chosen):
-        notes = Spread.of(engine, frames, chosen).run(None, **_how(spark, backend, threads))
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
+        notes = Spread.from_frames(engine, frames, chosen).run(None, **_engine_options(spark, backend, threads))
         return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
     return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
 
@@ -164,8 +164,8 @@ def explain(
     """Where and how `join` and `count` would compute an answer, and why; for people."""
     engine, frames = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
     _check(engine, frames)
-    chosen = _chosen(spark, engine, frames, layout, cells)
-    if isinstance(chosen, Chosen):
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
         return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
     return f"layout one, in the driver: {chosen}\n{engine.explain()}"
 
@@ -181,7 +181,7 @@ def _engine(
     if names_in(program, language):
         tables = {name: columns_of(frame.schema) for name, frame in frames.items()}
     program, bag = rules_of(program, language, dialect, bag, tables)
-    how = _how(spark, backend, threads)
+    how = _engine_options(spark, backend, threads)
     rules = parse(program) if isinstance(program, str) else program
     columns = {name: frame.columns for name, frame in frames.items()}
     schemas = {name: frame.schema for name, frame in frames.items()}
@@ -192,23 +192,23 @@ def _engine(
     return Program(program, bag=bag, backend=how["backend"], threads=how["threads"]), frames
 
 
-def _how(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
+def _engine_options(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
     confs = confs_of(spark)
-    return {"backend": backend or confs.get("backend", "auto"), "threads": threads or number(confs, "threads")}
+    return {"backend": backend or confs.get("backend", "auto"), "threads": threads or integer_conf(confs, "threads")}
 
 
-def _chosen(
+def _choose_layout(
     spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], layout: Layout | None, cells: int | None
-) -> Chosen | str:
+) -> CellLayout | str:
     """The layout, or why it is one engine."""
     confs = confs_of(spark)
     requested = layout or confs.get("layout", "auto")
     if requested not in LAYOUTS:
         raise UsageError(f"there is no layout '{requested}'.\n  The layouts are: {listed(LAYOUTS)}.")
-    resolved, reason = spread_of(spark, requested, engine.rules)
-    chosen: Chosen | str = reason
+    resolved, reason = resolve_layout(spark, requested, engine.rules)
+    chosen: CellLayout | str = reason
     if resolved != "one":
-        chosen = chosen_for(spark, engine, frames, cells_layout(resolved), cells or number(confs, "cells"))
+        chosen = choose_for_answer(spark, engine, frames, cells_layout(resolved), cells or integer_conf(confs, "cells"))
     _LOGGER.info(
         "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
     )
@@ -228,7 +228,7 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
 def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name in engine.inputs:
-        table, _ = collected(frames[name])
+        table, _ = collect_table(frames[name])
         arity, declared = engine.arity(name), engine.declared.get(name)
         changes[name] = read_change(
             name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False
@@ -236,7 +236,7 @@ def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
     return changes
 
 
-def _written(
+def _write_answer(
     engine: Program, changes: Mapping[str, Any], folder: Path, output: str, bag: bool
 ) -> tuple[OutputFile, ...]:
     """The answer as files."""
@@ -254,7 +254,7 @@ def _written(
         raise
 
 
-def _shown(engine: Program, output: str) -> pa.Table:
+def _empty_answer(engine: Program, output: str) -> pa.Table:
     """The answer's columns, without rows; their types are known once rows have been read."""
     empty = engine.empty(output)
     return (empty if engine.bag else empty.with_weight_name(None)).to_arrow()

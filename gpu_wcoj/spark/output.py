@@ -22,7 +22,7 @@ Receiver = Callable[["dict[str, pa.Table]", int], object]
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBatch:
     """What became of a batch: counts by output, files, their columns, and the seconds that writing took."""
 
     counts: Mapping[str, ChangeCount]
@@ -41,7 +41,7 @@ class Sink(Protocol):
         """Get ready to follow a checkpoint, by its name, as the holder of a fencing number."""
         ...
 
-    def take(self, program: Program, changes: Changes, batch: int) -> Written:
+    def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
         """Let the program take in the changes of a batch, and write what comes of them."""
         ...
 
@@ -50,7 +50,7 @@ class Sink(Protocol):
         ...
 
 
-class Nowhere:
+class CountOnly:
     """Changes are counted, not listed."""
 
     is_listed = False
@@ -58,9 +58,9 @@ class Nowhere:
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Sink.open`."""
 
-    def take(self, program: Program, changes: Changes, batch: int) -> Written:  # noqa: ARG002  # there is nothing to name
-        """See `Sink.take`."""
-        return Written(program.step_counts(changes))
+    def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:  # noqa: ARG002  # there is nothing to name
+        """See `Sink.process_batch`."""
+        return WrittenBatch(program.step_counts(changes))
 
     def publish(self, manifest: Manifest) -> None:
         """See `Sink.publish`."""
@@ -79,13 +79,13 @@ class ToCallable:
         """See `Sink.open`."""
         self._checkpoint = checkpoint
 
-    def take(self, program: Program, changes: Changes, batch: int) -> Written:
-        """See `Sink.take`."""
+    def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
+        """See `Sink.process_batch`."""
         results = program.step(changes)
-        counts = {name: _counted(rows.weights, program.bag) for name, rows in results.items()}
+        counts = {name: _count_changes(rows.weights, program.bag) for name, rows in results.items()}
         start = time.perf_counter()
         self.deliver({name: rows.to_arrow() for name, rows in results.items()}, batch)
-        return Written(counts, time.perf_counter() - start)
+        return WrittenBatch(counts, time.perf_counter() - start)
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
         """Hand over the changes."""
@@ -154,7 +154,7 @@ def sink_of(
         If they do not go together.
     """
     if output is None:
-        return Nowhere()
+        return CountOnly()
     if not isinstance(output, (str, PathLike)):
         if not callable(output):
             raise UsageError(f"output={output!r:.80} is neither a path nor a function of (changes, batch).")
@@ -214,7 +214,7 @@ def read_files(files: Sequence[Path], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([table.cast(schema) for table in tables])
 
 
-def _counted(weights: Any, is_bag: bool) -> ChangeCount:
+def _count_changes(weights: Any, is_bag: bool) -> ChangeCount:
     net = int(weights.sum())
     if is_bag:
         return ChangeCount(None, None, net)

@@ -62,7 +62,7 @@ class Listener(StreamingQueryListener):
         """See `StreamingQueryListener`."""
 
 
-def kept_of(report: str) -> dict[str, Any]:
+def progress_fields(report: str) -> dict[str, Any]:
     """Of Spark's report of a batch, as JSON, what `View.progress` repeats.
 
     Examples
@@ -75,7 +75,7 @@ def kept_of(report: str) -> dict[str, Any]:
     return {name: report_fields[name] for name in names if name in report_fields}
 
 
-def logged(progress: Mapping[str, Any]) -> None:
+def log_progress(progress: Mapping[str, Any]) -> None:
     """Log a batch; its id is in the record as ``batch``."""
     extra = {"batch": progress["batch"]}
     if progress["skipped"]:

@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 from gpu_wcoj.checkpoint import Manifest
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.held import restored
-from gpu_wcoj.spark.progress import Listener, kept_of, logged
+from gpu_wcoj.spark.cells.held import restore_program
+from gpu_wcoj.spark.progress import Listener, progress_fields, log_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ class RunningView(ABC):
         self._closing = threading.RLock()
         self._progress: dict[str, Any] = {}
         self._answers: dict[str, int] = {}
-        self._listening: list[Callable[[dict[str, Any]], object]] = []
+        self._callbacks: list[Callable[[dict[str, Any]], object]] = []
 
     @property
     @abstractmethod
@@ -94,11 +94,11 @@ class RunningView(ABC):
         """Take the checkpoint, and load the tables if it is new."""
 
     @abstractmethod
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Let go of the checkpoint; called while no batch is running."""
 
     @abstractmethod
-    def _do(self, frame: DataFrame, batch: int) -> None:
+    def _process_batch(self, frame: DataFrame, batch: int) -> None:
         """Take in one batch, if it is not committed already."""
 
     @property
@@ -140,11 +140,11 @@ class RunningView(ABC):
         options
             See `gpu_wcoj.program.Program.restore`.
         """
-        return restored(Path(checkpoint) / ENGINE, **options)
+        return restore_program(Path(checkpoint) / ENGINE, **options)
 
     def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
         """Let a function be told of every batch that is committed or passed over, with its `progress`."""
-        self._listening.append(told)
+        self._callbacks.append(told)
 
     def start(
         self, trigger: Mapping[str, Any] | str | None = None, *, name: str | None = None, takeover: bool = False
@@ -183,7 +183,7 @@ class RunningView(ABC):
         try:
             writer = (
                 self._stream()
-                .writeStream.foreachBatch(self._take)
+                .writeStream.foreachBatch(self._run_batch)
                 .option("checkpointLocation", str(self.checkpoint_path / SPARK))
             )
             if trigger is not None:
@@ -243,14 +243,14 @@ class RunningView(ABC):
         """Let go of the checkpoint, when the batch that is running is done. Closing twice is no error."""
         with self._closing:
             with self._batch:
-                self._let_go()
+                self._release()
             listener, self._listener = self._listener, None
             if listener is not None:
                 with suppress(Exception):  # the session may have gone
                     self._session.streams.removeListener(listener)
                     latest = None if self._query is None else self._query.lastProgress
                     if latest is not None and self._progress:  # what the listener is yet to be told
-                        self._progress["spark"] = kept_of(latest.json)
+                        self._progress["spark"] = progress_fields(latest.json)
 
     # Opening.
 
@@ -294,7 +294,7 @@ class RunningView(ABC):
 
     # A batch.
 
-    def _take(self, frame: DataFrame, batch: int) -> None:
+    def _run_batch(self, frame: DataFrame, batch: int) -> None:
         """What Spark calls for every batch; it may call again for one that is committed already."""
         with self._batch:
             if self._is_stopping:
@@ -302,17 +302,17 @@ class RunningView(ABC):
             try:
                 if not self._is_open:
                     raise UsageError("this view is closed; the batch is left to its next start.")
-                self._do(frame, batch)
+                self._process_batch(frame, batch)
             except BaseException as error:
                 self.failure = error
                 _LOGGER.error("batch %d: %s", batch, error, extra={"batch": batch})
                 raise
 
-    def _tell(self, progress: Mapping[str, Any]) -> None:
+    def _notify(self, progress: Mapping[str, Any]) -> None:
         """A batch is committed, or was passed over."""
         self._progress = dict(progress)
-        logged(self._progress)
-        for callback in self._listening:
+        log_progress(self._progress)
+        for callback in self._callbacks:
             callback(dict(self._progress))
 
     def _query_id(self) -> str:

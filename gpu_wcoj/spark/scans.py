@@ -46,7 +46,7 @@ def plain_files(df: DataFrame) -> list[str] | None:
         return None
     if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
         return None
-    roots = sorted(f"{root}/" for root in _each(relation.location().rootPaths()))
+    roots = sorted(f"{root}/" for root in _scala_list(relation.location().rootPaths()))
     if any(following.startswith(root) for root, following in pairwise(roots)):
         return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
@@ -58,17 +58,17 @@ def plain_files(df: DataFrame) -> list[str] | None:
     return sorted(paths)
 
 
-def collected(df: DataFrame) -> tuple[pa.Table, bool]:
+def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
     """The rows of a batch DataFrame, and whether they were read from its files, without the JVM."""
     files = plain_files(df)
     if files:
-        table = _read(files, df.schema)
+        table = _read_files(files, df.schema)
         if table is not None:
             return table, True
     return df.toArrow(), False
 
 
-def _read(files: list[str], columns: StructType) -> pa.Table | None:
+def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
     """The columns of files that hold them in just the types that Spark sees; else None."""
     try:
         read_schema = arrow_schema(columns)
@@ -83,7 +83,7 @@ def _read(files: list[str], columns: StructType) -> pa.Table | None:
     return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
 
 
-def _each(sequence: Any) -> list[Any]:
+def _scala_list(sequence: Any) -> list[Any]:
     """The elements of a sequence of Scala's."""
     return [sequence.apply(i) for i in range(sequence.size())]
 

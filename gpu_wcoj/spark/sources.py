@@ -56,7 +56,7 @@ class Source:
     """
 
     relation: str
-    given: DataFrame
+    original: DataFrame
     frame: DataFrame
     reading: Reading
 
@@ -73,7 +73,7 @@ class Source:
 
     def described(self) -> dict[str, Any]:
         """What must stay the same as long as one checkpoint is used."""
-        reads = streams_of(self.given) if self.is_stream else plain_files(self.given)
+        reads = streams_of(self.original) if self.is_stream else plain_files(self.original)
         order = self.reading.order_by
         return {
             "kind": "stream" if self.is_stream else "table",
@@ -104,11 +104,11 @@ def sources_of(
         If a DataFrame is one of Spark Connect.
     """
     for relation_frames in frames.values():
-        for frame in _each(relation_frames):
+        for frame in _as_list(relation_frames):
             require_classic(frame, "maintain")
     sources: list[Source] = []
     for name in inputs:
-        relation_frames = _each(frames[name])
+        relation_frames = _as_list(frames[name])
         if len(relation_frames) > 1 and [frame.isStreaming for frame in relation_frames] != [False, True]:
             kinds = ", ".join("a stream" if frame.isStreaming else "a table" for frame in relation_frames)
             raise UsageError(
@@ -123,12 +123,12 @@ def sources_of(
             changes = normalise(frame, how.changes, columns=how.columns, key=how.key, order_by=how.order_by)
             relation_sources.append(Source(name, frame, changes, how))
         if len(relation_sources) > 1:
-            relation_sources[1] = _alike(relation_sources[0], relation_sources[1])
+            relation_sources[1] = _align_columns(relation_sources[0], relation_sources[1])
         sources.extend(relation_sources)
     return sources
 
 
-def _each(frames: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+def _as_list(frames: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
     return list(frames) if isinstance(frames, (list, tuple)) else [frames]  # type: ignore[list-item]
 
 
@@ -144,7 +144,7 @@ def _data(source: Source) -> list[StructField]:
     return [source.frame.schema[name] for name in source.data]
 
 
-def _alike(table: Source, stream: Source) -> Source:
+def _align_columns(table: Source, stream: Source) -> Source:
     """The stream with its columns in the table's order.
 
     Raises
@@ -155,8 +155,8 @@ def _alike(table: Source, stream: Source) -> Source:
     table_fields, stream_types = _data(table), {column.name: column.dataType for column in _data(stream)}
     if {column.name: column.dataType for column in table_fields} != stream_types:
         raise SchemaError(
-            f"the table of '{table.relation}' has the columns {_shown(table_fields)},\n"
-            f"  and the stream {_shown(_data(stream))}. Select, rename and cast, so that they are the same."
+            f"the table of '{table.relation}' has the columns {_format_fields(table_fields)},\n"
+            f"  and the stream {_format_fields(_data(stream))}. Select, rename and cast, so that they are the same."
         )
     if stream.data == table.data:
         return stream
@@ -164,7 +164,7 @@ def _alike(table: Source, stream: Source) -> Source:
     return replace(stream, frame=stream.frame.select(*map(_quoted, (*table.data, *beside))))
 
 
-def _shown(fields: Sequence[StructField]) -> str:
+def _format_fields(fields: Sequence[StructField]) -> str:
     return ", ".join(f"'{column.name} {column.dataType.simpleString()}'" for column in fields)
 
 
@@ -185,7 +185,7 @@ class United:
     slots: Sequence[Mapping[str, str]]
 
     @classmethod
-    def of(cls, sources: Sequence[Source]) -> United:
+    def from_sources(cls, sources: Sequence[Source]) -> United:
         """The union of these sources. A column of one type takes the first slot of that type that is free."""
         kinds: dict[str, tuple[int, DataType]] = {}
         types: dict[str, DataType] = {}
@@ -251,7 +251,7 @@ class Sources:
 
     def __post_init__(self) -> None:
         streams = [source for source in self.all if source.is_stream]
-        object.__setattr__(self, "united", United.of(streams) if streams else None)
+        object.__setattr__(self, "united", United.from_sources(streams) if streams else None)
 
     @property
     def tables(self) -> list[Source]:

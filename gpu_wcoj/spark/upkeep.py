@@ -18,9 +18,9 @@ from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of, unread_columns
 from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
 from gpu_wcoj.spark.cells.view import CellOptions, CellView
-from gpu_wcoj.spark.confs import confs_of, number
+from gpu_wcoj.spark.confs import confs_of, integer_conf
 from gpu_wcoj.spark.formats import Format
-from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, spread_of
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, resolve_layout
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
 from gpu_wcoj.spark.progress import BATCH_ROWS
 from gpu_wcoj.spark.session import check_frames, require_classic
@@ -137,7 +137,10 @@ def maintain(
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
-            _of(changes, name, "auto"), _of(columns, name, None), _of(key, name, ()), _of(order_by, name, ())
+            _option_for(changes, name, "auto"),
+            _option_for(columns, name, None),
+            _option_for(key, name, ()),
+            _option_for(order_by, name, ()),
         )
 
     tables: Tables = {}
@@ -150,8 +153,8 @@ def maintain(
     def make() -> Program:
         return Program(
             rules, bag=is_bag, keep=keep, outputs=outputs, inputs=reads,
-            backend=backend or _backend(confs.get("backend", "auto")),
-            threads=threads if threads is not None else number(confs, "threads"),
+            backend=backend or _parse_backend(confs.get("backend", "auto")),
+            threads=threads if threads is not None else integer_conf(confs, "threads"),
             gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
         )  # fmt: skip
 
@@ -183,21 +186,21 @@ def maintain(
     if isinstance(output, (str, PathLike)):
         for name in planned.outputs:
             check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
-    batch_rows = number(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
-    spread, reason = spread_of(session, requested, planned.rules)
+    batch_rows = integer_conf(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
+    spread, reason = resolve_layout(session, requested, planned.rules)
     if spread == "one":
         return View(session, view_sources, make, place, sink, emit_loaded, batch_rows, reason)
     how = CellOptions(
         layout=cells_layout(spread),
         output=None if isinstance(sink, ToCallable) or output is None else Path(str(output)).expanduser().absolute(),
         sink=sink if isinstance(sink, ToCallable) else None,
-        cells=cells if cells is not None else number(confs, "cells"),
+        cells=cells if cells is not None else integer_conf(confs, "cells"),
         adapts_from=_adapts_from(confs),
         bag=is_bag,
         keep=tuple(keep),
         outputs=None if outputs is None else tuple(outputs),
-        backend=backend or _backend(confs.get("backend", "auto")),
-        threads=threads if threads is not None else number(confs, "threads"),
+        backend=backend or _parse_backend(confs.get("backend", "auto")),
+        threads=threads if threads is not None else integer_conf(confs, "threads"),
         gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
         emit_loaded=emit_loaded,
         batch_rows=batch_rows,
@@ -222,17 +225,17 @@ def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Readi
 def _adapts_from(confs: Mapping[str, str]) -> int | None:
     """From which rows of a cell on heavy values are looked for, by ``spark.gpuWcoj.cells.adapt``."""
     value = confs.get("cells.adapt", str(ADAPTS_FROM))
-    return None if value == "off" else number({"cells.adapt": value}, "cells.adapt")
+    return None if value == "off" else integer_conf({"cells.adapt": value}, "cells.adapt")
 
 
-def _of(option: Any, name: str, default: Any) -> Any:
+def _option_for(option: Any, name: str, default: Any) -> Any:
     """An option for one relation: by its name, or that for all."""
     if isinstance(option, Mapping):
         return option.get(name, default)
     return default if option is None else option
 
 
-def _backend(name: str) -> BackendName:
+def _parse_backend(name: str) -> BackendName:
     for backend in BACKENDS:
         if name == backend:
             return backend

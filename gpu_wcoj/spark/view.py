@@ -18,10 +18,10 @@ from gpu_wcoj.errors import BatchMismatchError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import detect
-from gpu_wcoj.spark.output import Changes, Sink, Written
+from gpu_wcoj.spark.output import Changes, Sink, WrittenBatch
 from gpu_wcoj.spark.progress import hint
 from gpu_wcoj.spark.running import ENGINE, SPARK, RunningView
-from gpu_wcoj.spark.scans import collected
+from gpu_wcoj.spark.scans import collect_table
 from gpu_wcoj.spark.sources import Source, Sources, digest_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class View(RunningView):
         assert self._sources.united is not None
         return self._sources.united.frame
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         checkpoint, self._checkpoint = self._checkpoint, None
         if checkpoint is not None:
             checkpoint.close()
@@ -149,12 +149,12 @@ class View(RunningView):
         else:
             program.load(changes)
             start = time.perf_counter()
-            written = self._sink.take(program, {}, LOADED)
+            written = self._sink.process_batch(program, {}, LOADED)
             self._finish(LOADED, written, {"read": read, "engine": time.perf_counter() - start}, loaded=loaded)
 
     # A batch.
 
-    def _do(self, frame: DataFrame, batch: int) -> None:
+    def _process_batch(self, frame: DataFrame, batch: int) -> None:
         checkpoint, united = self._checkpoint, self._sources.united
         assert checkpoint is not None
         assert united is not None
@@ -178,14 +178,14 @@ class View(RunningView):
         self, batch: int, changes: Changes, read: float, *, loaded: Mapping[str, Any] | None = None, **identity: Any
     ) -> None:
         start = time.perf_counter()
-        written = self._sink.take(self.program, changes, batch)
+        written = self._sink.process_batch(self.program, changes, batch)
         engine = time.perf_counter() - start - written.seconds
         self._finish(batch, written, {"read": read, "engine": engine}, loaded=loaded, **identity)
 
     def _finish(
         self,
         batch: int,
-        written: Written,
+        written: WrittenBatch,
         seconds: dict[str, float],
         *,
         query: str = "",
@@ -235,7 +235,7 @@ class View(RunningView):
         skipped: bool = False,
     ) -> None:
         total = sum(seconds.values())
-        self._tell(
+        self._notify(
             {
                 "batch": batch,
                 "rows": rows,
@@ -252,11 +252,11 @@ class View(RunningView):
 
 def _read_table(source: Source) -> tuple[pa.Table, bool]:
     """The rows of a table, read without the JVM where it is nothing but Parquet files of data columns and weights."""
-    how, frame = source.reading, source.given
+    how, frame = source.reading, source.original
     chosen = detect(frame).format if how.changes == "auto" else how.changes
     if chosen in ("append", "weight") and not how.key and not how.order_by and not isinstance(how.columns, Mapping):
         names = source.frame.columns if chosen == "weight" else source.frame.columns[:-1]
-        return collected(frame.select(*("`" + name.replace("`", "``") + "`" for name in names)))
+        return collect_table(frame.select(*("`" + name.replace("`", "``") + "`" for name in names)))
     return source.frame.toArrow(), False
 
 

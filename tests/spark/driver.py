@@ -52,7 +52,7 @@ def arm(plan: dict) -> None:
         case "manifest":
             armed(files.ToParquet, "publish", lambda _, manifest: manifest.batch == batch, kill)
         case "commit":
-            armed(running, "logged", lambda progress: progress["batch"] == batch, kill, after=True)
+            armed(running, "log_progress", lambda progress: progress["batch"] == batch, kill, after=True)
     if "stop" in plan:
         armed(
             Checkpoint, "commit", lambda _, number: number == plan["stop"], lambda: os.kill(os.getpid(), signal.SIGSTOP)
@@ -65,7 +65,7 @@ def arm(plan: dict) -> None:
             if len(taken) == plan.get("after", 0) + 1:
                 threading.Timer(plan["seconds"], kill).start()
 
-        armed(view.View, "_take", lambda *_: True, start)
+        armed(view.View, "_run_batch", lambda *_: True, start)
 
 
 def main() -> None:

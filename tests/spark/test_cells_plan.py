@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 from gpu_wcoj import Program
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.chosen import Chosen, choose, shares_in
+from gpu_wcoj.spark.cells.chosen import CellLayout, choose, shares_in
 from gpu_wcoj.spark.cells.keys import cell_keys, spark_hash
 from gpu_wcoj.spark.cells.plan import Route
 from gpu_wcoj.spark.cells.planning import cell_plan
@@ -89,7 +89,7 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
     rows = {one: {(rnd.randrange(8), rnd.randrange(8)) for _ in range(60)} for one in rules.inputs}
     for one, own in rows.items():
         for row in own:  # what is held is held once, seen from the first of its cells
-            firsts = [cell for route in plan.held[one] for cell in cells_of(route, row) if route.is_first(cell)]
+            firsts = [cell for route in plan.state_routes[one] for cell in cells_of(route, row) if route.is_first(cell)]
             assert len(firsts) == 1
     held: dict[int, dict[str, list[Any]]] = {cell: {} for cell in range(cells)}
     for relation in plan.travelling:
@@ -184,12 +184,12 @@ def test_what_older_checkpoints_have_chosen_stays() -> None:
     """They name no shared keys: their rows lie on a grid, and what is written of it is what was."""
     rules = parse(TEXTS["both"])
     old = {"layout": "hypercube", "cells": 4, "parts": [[{"a": 2, "b": 2}]], "heavy": [{}], "reason": "as asked for"}
-    chosen = Chosen.from_json(old)
+    chosen = CellLayout.from_json(old)
     assert chosen.to_json() == old
     plan = cell_plan(rules, rules.heads, False, chosen)
     assert [one.salt for relation in plan.travelling for one in relation.routes[0].hashed] == [0, 1, 1, 0]
     new = choose(rules, "hypercube", 4)
-    assert Chosen.from_json(json.loads(json.dumps(new.to_json()))) == new
+    assert CellLayout.from_json(json.loads(json.dumps(new.to_json()))) == new
     assert new.shared == ((("b",),),)
 
 
@@ -207,7 +207,7 @@ def test_layout_by_cost() -> None:
 def test_what_is_chosen_is_kept() -> None:
     rules = parse(TEXTS["triangle"])
     chosen = choose(rules, "hypercube", 4, {"e": 10}, {0: {"a": [7, "x"]}})
-    assert Chosen.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen
+    assert CellLayout.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen
     chosen.check("here", "auto", None)
     with pytest.raises(CheckpointMismatchError, match="in its layout"):
         chosen.check("here", "replicated", None)

@@ -15,7 +15,7 @@ from gpu_wcoj import Program
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.spread import reason_against
-from gpu_wcoj.spark.layouts import spread_of
+from gpu_wcoj.spark.layouts import resolve_layout
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from gpu_wcoj.spark.layouts import spread_of
 )
 def test_programs_that_cells_cannot_run_are_named(spark: Any, tmp_path: Path, text: str, message: str) -> None:
     rules = Program(text, backend="cpu").rules
-    one, reason = spread_of(spark, "auto", rules)
+    one, reason = resolve_layout(spark, "auto", rules)
     assert one == "one"
     assert re.search(message, reason)
     frames = {name: spark.range(3).selectExpr("id AS a", "id AS b") for name in Program(text, backend="cpu").inputs}

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.chosen import Chosen, Layout, choose
+from gpu_wcoj.spark.cells.chosen import CellLayout, Layout, choose
 from gpu_wcoj.spark.cells.commit import LOAD
 from gpu_wcoj.spark.cells.flow import flow, work_of
-from gpu_wcoj.spark.cells.heavy import heavy_values
+from gpu_wcoj.spark.cells.heavy import find_heavy_values
 from gpu_wcoj.spark.cells.load import Notes
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.rows import Columns, in_order, quoted, united
-from gpu_wcoj.spark.cells.shares import MOST_CELLS
+from gpu_wcoj.spark.cells.rows import Columns, in_order, quoted, unite
+from gpu_wcoj.spark.cells.shares import MAX_CELLS
 from gpu_wcoj.spark.formats import WEIGHT
 
 if TYPE_CHECKING:
@@ -47,21 +47,24 @@ class Spread:
     tables: Mapping[str, DataFrame]
 
     @classmethod
-    def of(cls, program: Program, frames: Mapping[str, DataFrame], chosen: Chosen) -> Spread:
+    def from_frames(cls, program: Program, frames: Mapping[str, DataFrame], chosen: CellLayout) -> Spread:
         """A program over DataFrames, by a layout."""
         tables = as_tables(program, frames)
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen)
         fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
         return cls(
-            program, plan, Columns.of(plan, {name: table.schema for name, table in tables.items()}, fresh), tables
+            program,
+            plan,
+            Columns.from_frames(plan, {name: table.schema for name, table in tables.items()}, fresh),
+            tables,
         )
 
     def run(self, output: Path | None, **how: Any) -> Notes:
         """Compute the answer, into files below a folder or, if there is none, as counts; `how` are fields of `Work`."""
         place = "" if output is None else str(output)
         work = work_of(self.plan, self.columns, output=place, batch=LOAD, is_answer=True, **how)
-        rows = united(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
-        notes = Notes.of(flow(rows, self.plan, self.columns, work))
+        rows = unite(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
+        notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:
             listed_files = {output / path for path in files_of(notes)}
             for file in output.glob("*/*.parquet"):  # of tasks that failed, or were done twice
@@ -87,9 +90,9 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
     return tables
 
 
-def chosen_for(
+def choose_for_answer(
     spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
-) -> Chosen | str:
+) -> CellLayout | str:
     """The layout for one answer; or why one engine is to give it, which only ``"auto"`` can come to."""
     sizes = {name: estimated_bytes(frames[name]) for name in program.inputs}
     total = sum(sizes.values())
@@ -99,11 +102,11 @@ def chosen_for(
             "which is little for many executors"
         )
     tasks = max(1, spark.sparkContext.defaultParallelism)
-    n_cells = cells or min(MOST_CELLS, tasks)
+    n_cells = cells or min(MAX_CELLS, tasks)
     chosen = choose(program.rules, layout, n_cells, sizes)
     if chosen.layout == "replicated":
         return chosen
-    heavy = heavy_values(program.rules, chosen, as_tables(program, frames))
+    heavy = find_heavy_values(program.rules, chosen, as_tables(program, frames))
     return choose(program.rules, layout, n_cells, sizes, heavy)
 
 

@@ -15,7 +15,7 @@ from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageErro
 from gpu_wcoj.planner.exchanges import Exchanges
 from gpu_wcoj.planner.lookups import Arranged
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.spark.cells.shares import MOST_CELLS, Shares, best_shares, even_shares, shares_of
+from gpu_wcoj.spark.cells.shares import MAX_CELLS, Shares, best_shares, even_shares, shares_of
 
 Layout = Literal["auto", "hypercube", "replicated"]
 Value = int | str
@@ -23,15 +23,15 @@ Heavy = Mapping[str, Sequence[Value]]
 """Per variable of a rule, values that so many rows have that one part would be too large."""
 Names = tuple[str, ...]
 
-LARGEST_FRACTION = 0.5
+MAX_CELL_FRACTION = 0.5
 """If cells of a grid would hold more than this part of the rows, every cell holds all of them instead."""
 
-MOST_HEAVY = 3
+MAX_HEAVY_VARIABLES = 3
 """So many variables of a rule may have heavy values: each doubles the ways that rows take."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class CellLayout:
     """The layout of a program over cells.
 
     Attributes
@@ -93,7 +93,7 @@ class Chosen:
         return content
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Chosen:
+    def from_json(cls, content: Mapping[str, Any]) -> CellLayout:
         """What `to_json` gave."""
         return cls(
             content["layout"],
@@ -119,7 +119,7 @@ def choose(
     cells: int,
     sizes: Mapping[str, float] | None = None,
     heavy: Mapping[int, Heavy] | None = None,
-) -> Chosen:
+) -> CellLayout:
     """The layout with the least work, and its shares.
 
     Parameters
@@ -144,9 +144,9 @@ def choose(
     """
     if layout not in ("auto", "hypercube", "replicated"):
         raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
-    if type(cells) is not int or not 1 <= cells <= MOST_CELLS:
-        raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
-    heavy_of = {rule_index: _checked(rules, rule_index, values) for rule_index, values in (heavy or {}).items()}
+    if type(cells) is not int or not 1 <= cells <= MAX_CELLS:
+        raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MAX_CELLS}.")
+    heavy_of = {rule_index: _validate_heavy(rules, rule_index, values) for rule_index, values in (heavy or {}).items()}
     known_sizes = dict(sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
     rows = {name: known_sizes.get(name, mean or 1.0) for name in (*rules.inputs, *rules.heads)}
@@ -158,18 +158,18 @@ def choose(
         for way in range(1 << len(heavy_names)):
             fixed = {name for bit, name in enumerate(heavy_names) if way >> bit & 1}
             one_key = tuple(name for name in plan.shared if name not in fixed and cells > 1)
-            ways.append({} if one_key else dict(best_shares(_left(plan, rows, fixed), cells).parts))
+            ways.append({} if one_key else dict(best_shares(_hashable_variables(plan, rows, fixed), cells).parts))
             together.append(one_key)
         parts.append(tuple(ways))
         shared.append(tuple(together))
-    grid = Chosen("hypercube", cells, tuple(parts), (), "", tuple(shared))
+    grid = CellLayout("hypercube", cells, tuple(parts), (), "", tuple(shared))
     fraction = max((shares.fraction for shares in shares_in(rules, grid, sizes)), default=0.0)
     chosen: Literal["hypercube", "replicated"]
     if layout == "auto":
-        chosen = "replicated" if fraction > LARGEST_FRACTION and cells > 1 else "hypercube"
+        chosen = "replicated" if fraction > MAX_CELL_FRACTION and cells > 1 else "hypercube"
         reason = (
             f"on a grid a cell would hold {fraction:.0%} of a rule's rows, "
-            f"{'more than' if fraction > LARGEST_FRACTION else 'at most'} {LARGEST_FRACTION:.0%}"
+            f"{'more than' if fraction > MAX_CELL_FRACTION else 'at most'} {MAX_CELL_FRACTION:.0%}"
         )
     else:
         chosen, reason = layout, "as asked for"
@@ -178,18 +178,18 @@ def choose(
             raise UsageError("heavy values have no meaning with layout='replicated': its work is split by rows.")
         parts, shared = [({},) for _ in parts], []
     moved = tuple(plan.moved for plan in plans)
-    return Chosen(
+    return CellLayout(
         chosen, cells, tuple(parts), tuple(heavy_of.get(i, {}) for i in range(len(parts))), reason, tuple(shared), moved
     )
 
 
-def shares_in(rules: Rules, chosen: Chosen, sizes: Mapping[str, float] | None = None) -> list[Shares]:
+def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | None = None) -> list[Shares]:
     """Per rule, what its shares cost, heavy values left aside."""
     known_sizes = dict(sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
     shares = []
     for rule_index, rule in enumerate(rules.rules):
-        atoms = _costs(rule, known_sizes, mean or 1.0)
+        atoms = _atom_sizes(rule, known_sizes, mean or 1.0)
         if chosen.is_shared(rule_index):
             shares.append(even_shares(atoms, chosen.shared[rule_index][0], chosen.cells))
         else:
@@ -207,7 +207,9 @@ def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
     return plans
 
 
-def _left(plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]) -> list[tuple[float, list[str]]]:
+def _hashable_variables(
+    plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]
+) -> list[tuple[float, list[str]]]:
     """Per atom its rows, and what the grid may hash of it.
 
     A variable of one atom is not worth it: one that this atom shares divides its rows, too, and copies fewer of others.
@@ -215,20 +217,20 @@ def _left(plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]) ->
     """
     usable = [variable.name for variable in plan.rule.variables] if fixed or plan.crosses else plan.joined
     names = {name for name in usable if name not in fixed}
-    return [(n, [name for name in atom_names if name in names]) for n, atom_names in _costs(plan.rule, rows, 1.0)]
+    return [(n, [name for name in atom_names if name in names]) for n, atom_names in _atom_sizes(plan.rule, rows, 1.0)]
 
 
-def _costs(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
+def _atom_sizes(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
     return [(sizes.get(atom.relation, mean), [variable.name for variable in atom.variables]) for atom in rule.atoms]
 
 
-def _checked(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
+def _validate_heavy(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
     if not 0 <= rule_index < len(rules.rules):
         raise UsageError(f"heavy values are given for rule {rule_index}; the rules are 0 to {len(rules.rules) - 1}.")
     names = [variable.name for variable in rules.rules[rule_index].variables]
-    if len(heavy) > MOST_HEAVY:
+    if len(heavy) > MAX_HEAVY_VARIABLES:
         raise UnsupportedError(
-            f"rule {rule_index} has heavy values of {len(heavy)} variables; {MOST_HEAVY} are supported.\n"
+            f"rule {rule_index} has heavy values of {len(heavy)} variables; {MAX_HEAVY_VARIABLES} are supported.\n"
             "  Leave some out, or use layout='replicated'."
         )
     validated: dict[str, Sequence[Value]] = {}

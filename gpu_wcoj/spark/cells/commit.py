@@ -15,16 +15,24 @@ from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputF
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.chosen import Chosen, Heavy, Layout, choose
+from gpu_wcoj.spark.cells.chosen import CellLayout, Heavy, Layout, choose
 from gpu_wcoj.spark.cells.entries import entries_after
 from gpu_wcoj.spark.cells.flow import flow, work_of
 from gpu_wcoj.spark.cells.handing import HandedOn, Handing, Listed, NoFiles, as_listed
-from gpu_wcoj.spark.cells.held import CHOSEN, Held, chosen_before, in_one_place
-from gpu_wcoj.spark.cells.load import Notes, told
-from gpu_wcoj.spark.cells.moving import HELD, LOOKED, Moved, gathered, heavier, is_due, looked
+from gpu_wcoj.spark.cells.held import CHOSEN, StateReader, existing_layout, not_on_cells_error
+from gpu_wcoj.spark.cells.load import Notes, batch_progress
+from gpu_wcoj.spark.cells.moving import (
+    ROLE_ROWS,
+    SEARCHED_ROWS,
+    Moved,
+    gather_inputs,
+    find_balanced_layout,
+    is_due,
+    count_role_rows,
+)
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.rows import Columns, again, united
+from gpu_wcoj.spark.cells.rows import Columns, reselect, unite
 from gpu_wcoj.spark.cells.spread import require_spread
 from gpu_wcoj.spark.cells.state import CELLS, Tidying, as_json
 from gpu_wcoj.spark.cells.step import Watch, Work
@@ -57,7 +65,7 @@ class CellRun:
         Of the last batch: rows, changes, seconds, bytes of state, the largest and the mean load of a cell.
     """
 
-    _first: Chosen
+    _first: CellLayout
     plan: CellPlan
     columns: Columns
     program: Program
@@ -116,7 +124,7 @@ class CellRun:
             See `choose`. A checkpoint keeps what was chosen when it was new; later `layout` and `cells` must be that,
             ``"auto"`` or None, and `sizes` and `heavy` are not asked again.
         adapts_from
-            See `CellRun`; of batches that come by `take`.
+            See `CellRun`; of batches that come through `process_batch`.
         backend
             Of the cells' engines. On executors with GPUs, a task takes the one that Spark gave it.
         threads
@@ -140,11 +148,11 @@ class CellRun:
 
         fresh_program = make()
         require_spread(fresh_program.rules)
-        before = chosen_before(place)
+        before = existing_layout(place)
         first = choose(fresh_program.rules, layout, cells or 1, sizes, heavy) if before is None else before
         first.check(place, layout, cells)
         plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, first, fresh_program.keep)
-        columns = Columns.of(plan, schemas, make())
+        columns = Columns.from_frames(plan, schemas, make())
         layout_settings = {"chosen": first.to_json(), "columns": columns.described()}
         takeover = False if options is None else options.takeover
         settings = CheckpointOptions(layout=json.dumps(layout_settings, sort_keys=True), takeover=takeover)
@@ -153,11 +161,11 @@ class CellRun:
             opened.restore(fresh_program)
             newest = opened.last
             if newest is not None and CELLS not in newest.extra:
-                raise in_one_place(place)
+                raise not_on_cells_error(place)
             if newest is not None and CHOSEN in newest.extra:
-                now = Chosen.from_json(newest.extra[CHOSEN])
+                now = CellLayout.from_json(newest.extra[CHOSEN])
                 plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, now, fresh_program.keep)
-                columns = Columns.of(plan, schemas, make())
+                columns = Columns.from_frames(plan, schemas, make())
             handing: Handing = NoFiles()
             if sink is not None:
                 answers = {name: columns.heads[name] for name in plan.outputs}
@@ -168,7 +176,7 @@ class CellRun:
             return cls(
                 first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads, gpu_memory,
                 watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
-                json.loads(json.dumps(dict(sources or {}))), {}, 0 if newest is None else newest.extra.get(LOOKED, 0),
+                json.loads(json.dumps(dict(sources or {}))), {}, 0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
             )  # fmt: skip
         except BaseException:
             opened.close()
@@ -184,10 +192,12 @@ class CellRun:
         return self.checkpoint.last is None
 
     @property
-    def held(self) -> Held:
+    def state_reader(self) -> StateReader:
         """The state of the cells after the last batch."""
         layout = self.checkpoint.options.layout
-        return Held(self._root, self.checkpoint.manifests[-1], Definition.of(self.program.subject, layout), self.plan)
+        return StateReader(
+            self._root, self.checkpoint.manifests[-1], Definition.of(self.program.subject, layout), self.plan
+        )
 
     @property
     def answers(self) -> dict[str, int]:
@@ -199,7 +209,7 @@ class CellRun:
 
     def rows(self, sources: Frames) -> DataFrame:
         """Normalised changes, streams or not, as one DataFrame, for `take`."""
-        return united(self.plan, self.columns, _listed(sources), self.program)
+        return unite(self.plan, self.columns, _listed(sources), self.program)
 
     def frame(self, sources: Frames, batch: int | None = None) -> DataFrame:
         """What runs the program over normalised changes: a DataFrame of notes, for `commit`.
@@ -239,7 +249,7 @@ class CellRun:
         """The function of ``foreachBatch`` for `frame`: run the batch, and publish it at once, or nothing of it."""
         self._commit(notes, batch)
 
-    def take(self, rows: DataFrame, batch: int) -> None:
+    def process_batch(self, rows: DataFrame, batch: int) -> None:
         """The function of ``foreachBatch`` for `rows`: as `commit`, and the plan changes where values become heavy."""
         session = rows.sparkSession
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
@@ -249,7 +259,7 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
-        self._commit(flow(again(rows, columns), plan, columns, work), batch, moved=moved)
+        self._commit(flow(reselect(rows, columns), plan, columns, work), batch, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
             self.progress["adapted"] = {
@@ -289,24 +299,24 @@ class CellRun:
             return None
         if not is_due(self.plan, newest, self.adapts_from):
             return None
-        chosen = heavier(self._root, self.plan, newest, self.columns, session)
-        self._looked_at, self._looked = newest.number, looked(newest)
+        chosen = find_balanced_layout(self._root, self.plan, newest, self.columns, session)
+        self._looked_at, self._looked = newest.number, count_role_rows(newest)
         if chosen is None:
             return None
         program = self.program
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen, program.keep)
         fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, keep=program.keep, backend="cpu")
-        columns = Columns.of(plan, self.schemas, fresh)
-        tables = gathered(self._root, self.plan, newest, self.columns, session)
-        rows = united(plan, columns, {name: [table] for name, table in tables.items()}, program)
+        columns = Columns.from_frames(plan, self.schemas, fresh)
+        tables = gather_inputs(self._root, self.plan, newest, self.columns, session)
+        rows = unite(plan, columns, {name: [table] for name, table in tables.items()}, program)
         work = self._work(plan, columns, batch=batch, output="", bases={})
-        return Moved(plan, columns, Notes.of(flow(rows, plan, columns, work)).cells)
+        return Moved(plan, columns, Notes.collect(flow(rows, plan, columns, work)).cells)
 
     def _commit(
         self, frame: DataFrame | None, batch: int, *, emit: bool = True, moved: Moved | None = None
     ) -> Manifest:
         start = time.perf_counter()
-        notes = Notes.of(frame)
+        notes = Notes.collect(frame)
         done = time.perf_counter()
         query = "" if batch == LOAD else notes.query
         if not query and frame is not None and batch != LOAD:  # a batch without rows has no task to tell
@@ -315,7 +325,9 @@ class CellRun:
             assert self.checkpoint.last is not None
             self.handing.publish(self.checkpoint.last)
             nothing = Notes(notes.rows, notes.digest, query, ())
-            self.progress = told(self.plan, batch, nothing, self.answers, done - start, 0.0) | {"skipped": True}
+            self.progress = batch_progress(self.plan, batch, nothing, self.answers, done - start, 0.0) | {
+                "skipped": True
+            }
             return self.checkpoint.last
         plan = self.plan if moved is None else moved.plan
         entries, role_rows = entries_after(self.checkpoint.last, notes.cells, moved)
@@ -326,7 +338,7 @@ class CellRun:
             answers[name] += net or 0
         newest = self.checkpoint.last
         extra = {
-            CELLS: as_json(entries), HELD: role_rows, LOOKED: self._looked, "listed": self.handing.is_listed,
+            CELLS: as_json(entries), ROLE_ROWS: role_rows, SEARCHED_ROWS: self._looked, "listed": self.handing.is_listed,
             "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
             "sources": self.sources if newest is None else newest.extra["sources"], "answers": answers,
         }  # fmt: skip
@@ -343,7 +355,7 @@ class CellRun:
         reported = (
             notes if emit else Notes(notes.rows, notes.digest, query, [{**cell, "counts": {}} for cell in notes.cells])
         )
-        self.progress = told(plan, batch, reported, answers, done - start, time.perf_counter() - done)
+        self.progress = batch_progress(plan, batch, reported, answers, done - start, time.perf_counter() - done)
         return manifest
 
 

@@ -14,7 +14,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.zset.zset import ZSet
 
 
-def owned(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[str, ZSet]:
+def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[str, ZSet]:
     """Take in changes of derivations; the rows that come (1) and go (-1), or in bag semantics the changes summed.
 
     `program` is one over bags whose rules only rename; its inputs hold the numbers of derivations.
@@ -47,7 +47,7 @@ def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     return ZSet.from_columns(rows.names, rows.columns, sign)
 
 
-def summed(table: Any, width: int) -> Any:
+def sum_rows(table: Any, width: int) -> Any:
     """Rows of an Arrow table with their weights, over the first `width` columns: equal ones added, zeros left out."""
     import pyarrow.compute as pc
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_wcoj.checkpoint import Manifest
 from gpu_wcoj.errors import CheckpointError
-from gpu_wcoj.spark.cells.moving import HELD, Moved
+from gpu_wcoj.spark.cells.moving import ROLE_ROWS, Moved
 from gpu_wcoj.spark.cells.state import CELLS, Entry
 
 
@@ -38,7 +38,7 @@ def entries_after(
         for name, entry in last_manifest.extra[CELLS].items():
             stage, cell = map(int, name.split("/"))
             entries[stage, cell] = Entry(*entry)
-        role_rows = dict(last_manifest.extra.get(HELD, {}))
+        role_rows = dict(last_manifest.extra.get(ROLE_ROWS, {}))
     fresh: set[tuple[int, int]] = set()
     for note in cells:
         key = note["stage"], note["cell"]

@@ -29,7 +29,7 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
     frame = rows
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]
-        there = exchanged(routed(frame, plan, columns, stage.number), plan.chosen.cells)
+        there = exchanged(routed(frame, plan, columns, stage.index), plan.chosen.cells)
         stage_work = replace(work, stage=stage, moving=None if is_last else moving)
         frame = there.mapInArrow(_named(stage_work), f"{NOTE} string" if is_last else columns.moving)
     return frame

@@ -113,7 +113,9 @@ class HandedOn:
         files_of_head: dict[str, list[Path]] = {name: [] for name in self._heads}
         for file in files:
             files_of_head[file.path.split("/", 1)[0]].append(self._folder / file.path)
-        self._sink.deliver_files(files_of_head, {name: changed(schema) for name, schema in self._heads.items()}, batch)
+        self._sink.deliver_files(
+            files_of_head, {name: change_schema(schema) for name, schema in self._heads.items()}, batch
+        )
 
     def publish(self, manifest: Manifest) -> None:  # noqa: ARG002  # as `Handing` asks
         """See `Handing.publish`."""
@@ -124,11 +126,11 @@ class HandedOn:
             path.unlink(missing_ok=True)
 
 
-def changed(head: pa.Schema) -> pa.Schema:
+def change_schema(head: pa.Schema) -> pa.Schema:
     """The columns of a head's changes: its own, and the weight."""
     return head.append(pa.field(weight_name(head.names), pa.int64()))
 
 
 def as_listed(head: pa.Schema) -> pa.Table:
     """No changes of a head, with the columns of the files."""
-    return with_batch(changed(head).empty_table(), 0)
+    return with_batch(change_schema(head).empty_table(), 0)

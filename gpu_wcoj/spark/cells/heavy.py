@@ -9,17 +9,17 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType
 
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.cells.chosen import MOST_HEAVY, Chosen, Heavy, Value
+from gpu_wcoj.spark.cells.chosen import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value
 from gpu_wcoj.spark.cells.rows import data_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_VALUES = 64
+MAX_VALUES = 64
 """Of one variable, so many values at most are heavy, the most frequent ones."""
 
 
-def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) -> dict[int, Heavy]:
+def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, DataFrame]) -> dict[int, Heavy]:
     """The heavy values of every rule's hashed variables, by the tables that are loaded first.
 
     A value is heavy if more rows of an atom have it than one part of its variable would hold if all were even. The
@@ -38,7 +38,7 @@ def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) 
                     continue
                 column = atom.relation, atom.terms.index(variable)
                 if column not in counted:
-                    counted[column] = _frequent(tables[atom.relation], column[1])
+                    counted[column] = _frequent_values(tables[atom.relation], column[1])
                 rows, values = counted[column]
                 variable_frequencies = frequencies.setdefault(variable.name, {})
                 for value, count in values.items():
@@ -47,18 +47,18 @@ def heavy_values(rules: Rules, chosen: Chosen, tables: Mapping[str, DataFrame]) 
         heaviest = sorted(
             (name for name in frequencies if frequencies[name]), key=lambda name: -max(frequencies[name].values())
         )
-        selected = {name: _largest(frequencies[name]) for name in heaviest[:MOST_HEAVY]}
+        selected = {name: _most_frequent(frequencies[name]) for name in heaviest[:MAX_HEAVY_VARIABLES]}
         if selected:
             heavy[rule_index] = selected
     return heavy
 
 
-def _largest(values: Mapping[Value, float]) -> tuple[Value, ...]:
+def _most_frequent(values: Mapping[Value, float]) -> tuple[Value, ...]:
     ordered = sorted(values, key=lambda value: (-values[value], str(value)))
-    return tuple(ordered[:MOST_VALUES])
+    return tuple(ordered[:MAX_VALUES])
 
 
-def _frequent(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
+def _frequent_values(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
     """How many rows a table has, and the most frequent values of a column, if it is of integers or text."""
     name = data_columns(table.columns)[column]
     if not isinstance(table.schema[name].dataType, (IntegralType, StringType)):
@@ -66,5 +66,5 @@ def _frequent(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
     value = sf.col("`" + name.replace("`", "``") + "`")
     groups = table.groupBy(value.alias("v")).agg(sf.count(sf.lit(1)).alias("n"))
     rows = int(table.count())
-    top = groups.where(sf.col("v").isNotNull()).orderBy(sf.col("n").desc(), sf.col("v")).limit(MOST_VALUES).collect()
+    top = groups.where(sf.col("v").isNotNull()).orderBy(sf.col("n").desc(), sf.col("v")).limit(MAX_VALUES).collect()
     return rows, {row["v"]: int(row["n"]) for row in top}

@@ -15,7 +15,7 @@ from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.chosen import Chosen
+from gpu_wcoj.spark.cells.chosen import CellLayout
 from gpu_wcoj.spark.cells.plan import CellPlan, Stage
 from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry, stage_program
@@ -30,7 +30,7 @@ CHOSEN = "chosen"
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class StateReader:
     """The state of all cells after one batch.
 
     Attributes
@@ -45,21 +45,21 @@ class Held:
     plan: CellPlan
 
     @classmethod
-    def of(cls, root: str, manifest: Manifest, definition: Definition) -> Held:
+    def from_manifest(cls, root: str, manifest: Manifest, definition: Definition) -> StateReader:
         """By a manifest of a checkpoint on cells."""
         options = definition.options()
         rules = Program(definition.text, outputs=options["outputs"], keep=options["keep"], backend="cpu").rules
-        chosen = chosen_in(root, definition, manifest)
+        chosen = layout_in(root, definition, manifest)
         plan = cell_plan(rules, options["outputs"], options["bag"], chosen, options["keep"])
         return cls(root, manifest, definition, plan)
 
     def rows(self, name: str) -> list[ZSet]:
         """The rows of a relation that cells hold, each once; in set semantics with weight 1."""
         parts = []
-        for route in self.plan.held[name]:
+        for route in self.plan.state_routes[name]:
             stage = self.plan.stages[route.stage]
             for cell in filter(route.is_first, range(route.cells)):
-                entry = Entry.of(self.manifest, route.stage, cell)
+                entry = Entry.from_manifest(self.manifest, route.stage, cell)
                 if entry is not None:
                     rows = cell_program(self.root, entry, stage, self.plan.bag).relation(f"in{route.role}")
                     parts.append(rows if self.plan.bag else as_set(rows))
@@ -81,7 +81,7 @@ class Held:
         program_options = {**self.definition.options(), **options}
         rules = parse(self.definition.text)
         program = Program(rules, inputs=rules.inputs, **program_options)
-        missing = [name for name in program.inputs if name not in self.plan.held]
+        missing = [name for name in program.inputs if name not in self.plan.state_routes]
         if missing:
             raise UnsupportedError(
                 f"the checkpoint '{self.root}' on cells keeps what its outputs are made of, and nothing of "
@@ -106,11 +106,11 @@ class Held:
         return data_names if len(data_names) == len(set(data_names)) else None
 
 
-def restored(path: str | os.PathLike[str], **options: Any) -> Program:
+def restore_program(path: str | os.PathLike[str], **options: Any) -> Program:
     """The program of a checkpoint, of one engine or on cells, in its state after the last batch."""
     if not is_on_cells(path):
         return Program.restore(path, **options)
-    return read_again(path, lambda folder, manifest, known: held_in(folder, manifest, known).program(**options))
+    return read_again(path, lambda folder, manifest, known: reader_in(folder, manifest, known).program(**options))
 
 
 def is_on_cells(path: str | os.PathLike[str]) -> bool:
@@ -118,17 +118,17 @@ def is_on_cells(path: str | os.PathLike[str]) -> bool:
     return read_again(path, lambda _folder, _manifest, definition: bool(definition.parts["layout"] != "one"))
 
 
-def held_in(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> Held:
+def reader_in(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> StateReader:
     """What `read_again` gives a reader, as the state of cells."""
-    return Held.of(folder.shown(".").removesuffix("/."), manifest, definition)
+    return StateReader.from_manifest(folder.shown(".").removesuffix("/."), manifest, definition)
 
 
-def held_at(path: str | os.PathLike[str]) -> Held:
+def reader_at(path: str | os.PathLike[str]) -> StateReader:
     """The state of the cells after the last batch."""
-    return read_again(path, held_in)
+    return read_again(path, reader_in)
 
 
-def chosen_in(root: str, definition: Definition, manifest: Manifest | None = None) -> Chosen:
+def layout_in(root: str, definition: Definition, manifest: Manifest | None = None) -> CellLayout:
     """The layout that a state is in, or, without its manifest, that its checkpoint began with.
 
     Raises
@@ -138,12 +138,12 @@ def chosen_in(root: str, definition: Definition, manifest: Manifest | None = Non
     """
     try:
         first = json.loads(str(definition.parts["layout"]))["chosen"]
-        return Chosen.from_json(first if manifest is None else manifest.extra.get(CHOSEN, first))
+        return CellLayout.from_json(first if manifest is None else manifest.extra.get(CHOSEN, first))
     except (ValueError, KeyError, TypeError):
         raise CheckpointDamagedError(root, "has a layout that cannot be read") from None
 
 
-def chosen_before(place: str) -> Chosen | None:
+def existing_layout(place: str) -> CellLayout | None:
     """What was chosen when a checkpoint was new; None if there is none."""
     folder = WatchedFolder(folder_at(place))
     names = folder.names()
@@ -154,11 +154,11 @@ def chosen_before(place: str) -> Chosen | None:
         return None
     definition = read_definition(folder, manifests[-1])
     if definition.parts.get("layout") == "one":
-        raise in_one_place(place)
-    return chosen_in(place, definition)
+        raise not_on_cells_error(place)
+    return layout_in(place, definition)
 
 
-def in_one_place(place: str) -> CheckpointError:
+def not_on_cells_error(place: str) -> CheckpointError:
     """What to say of a checkpoint that is not on cells."""
     return CheckpointError(
         f"the checkpoint '{place}' is of a program in one place, not on cells.\n"

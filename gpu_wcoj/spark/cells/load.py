@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.errors import CheckpointError
 from gpu_wcoj.spark.cells.plan import CellPlan
-from gpu_wcoj.spark.cells.step import added
+from gpu_wcoj.spark.cells.step import add_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +35,7 @@ class Notes:
     cells: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def of(cls, frame: DataFrame | None) -> Notes:
+    def collect(cls, frame: DataFrame | None) -> Notes:
         """Run a batch; of none, no notes."""
         notes = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
         batch_notes = [note for note in notes if "cell" not in note]
@@ -51,7 +51,7 @@ class Notes:
         changes: dict[str, list[int | None]] = {name: [None, None, 0] if bag else [0, 0, 0] for name in outputs}
         for cell in self.cells:
             for name, counts in cell["counts"].items():
-                changes[name] = added(changes[name], counts)
+                changes[name] = add_counts(changes[name], counts)
         return changes
 
 
@@ -59,15 +59,15 @@ def load_of(plan: CellPlan, notes: Notes) -> dict[str, Any]:
     """How even the cells' load was: by stage, the rows of the fullest cell and the mean; the worst ratio of the two."""
     loads = {}
     for stage in plan.stages:
-        stage_rows = [cell["rows"] for cell in notes.cells if cell["stage"] == stage.number]
-        loads[stage.number] = {"largest": max(stage_rows, default=0), "mean": sum(stage_rows) / plan.chosen.cells}
+        stage_rows = [cell["rows"] for cell in notes.cells if cell["stage"] == stage.index]
+        loads[stage.index] = {"largest": max(stage_rows, default=0), "mean": sum(stage_rows) / plan.chosen.cells}
     return {
         "load": loads,
         "skew": max((load["largest"] / load["mean"] for load in loads.values() if load["mean"]), default=1.0),
     }
 
 
-def told(
+def batch_progress(
     plan: CellPlan, batch: int, notes: Notes, answers: Mapping[str, int], running: float, committing: float
 ) -> dict[str, Any]:
     """The progress of a batch that is committed."""

@@ -16,19 +16,19 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
 
 from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.spark.cells.chosen import Chosen, choose
-from gpu_wcoj.spark.cells.heavy import heavy_values
+from gpu_wcoj.spark.cells.chosen import CellLayout, choose
+from gpu_wcoj.spark.cells.heavy import find_heavy_values
 from gpu_wcoj.spark.cells.held import as_set, cell_program
 from gpu_wcoj.spark.cells.plan import CellPlan, Stage
 from gpu_wcoj.spark.cells.rows import Columns
-from gpu_wcoj.spark.cells.state import Entry, at_hand
+from gpu_wcoj.spark.cells.state import Entry, cached_program
 from gpu_wcoj.spark.formats import WEIGHT
 from gpu_wcoj.spark.types import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-HELD, LOOKED = "held", "looked"
+ROLE_ROWS, SEARCHED_ROWS = "held", "looked"
 """What manifests call the rows of every cell by role, and how many they were in all at the last look."""
 
 UNEVEN = 1.3
@@ -44,9 +44,9 @@ ADAPTS_FROM = 100_000
 
 def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
     """Whether to look for heavy values: some cell is far too full, and the state has grown since the last look."""
-    role_rows = manifest.extra.get(HELD, {})
+    role_rows = manifest.extra.get(ROLE_ROWS, {})
     total = sum(rows for roles in role_rows.values() for rows in roles.values())
-    if total < GROWTH * manifest.extra.get(LOOKED, 0):
+    if total < GROWTH * manifest.extra.get(SEARCHED_ROWS, 0):
         return False
     for relation in plan.travelling:
         for route in relation.routes:
@@ -58,20 +58,22 @@ def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
     return False
 
 
-def looked(manifest: Manifest) -> int:
+def count_role_rows(manifest: Manifest) -> int:
     """What to note of a look at this state."""
-    return sum(rows for roles in manifest.extra.get(HELD, {}).values() for rows in roles.values())
+    return sum(rows for roles in manifest.extra.get(ROLE_ROWS, {}).values() for rows in roles.values())
 
 
-def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession) -> Chosen | None:
+def find_balanced_layout(
+    root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
+) -> CellLayout | None:
     """Shares that split the values that are heavy in this state; None if the plan does so already."""
-    tables = gathered(root, plan, manifest, columns, session)
-    role_rows = manifest.extra.get(HELD, {})
+    tables = gather_inputs(root, plan, manifest, columns, session)
+    role_rows = manifest.extra.get(ROLE_ROWS, {})
     sizes = {
         name: float(
             sum(
                 role_rows.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0)
-                for route in plan.held[name]
+                for route in plan.state_routes[name]
                 for cell in filter(route.is_first, range(route.cells))
             )
         )
@@ -79,7 +81,7 @@ def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, ses
     }
     cells = plan.chosen.cells
     even = choose(plan.rules, "hypercube", cells, sizes)
-    heavy = heavy_values(plan.rules, even, tables)
+    heavy = find_heavy_values(plan.rules, even, tables)
     split_already = [
         {(name, value) for name, values in values_of.items() for value in values} for values_of in plan.chosen.heavy
     ]
@@ -92,16 +94,16 @@ def heavier(root: str, plan: CellPlan, manifest: Manifest, columns: Columns, ses
     return choose(plan.rules, "hypercube", cells, sizes, heavy)
 
 
-def gathered(
+def gather_inputs(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> dict[str, DataFrame]:
     """The rows of every input, each once, with ``weight``, from where the cells hold them."""
     gathered_rows = {}
     for index, name in enumerate(plan.rules.inputs):
         places = []
-        for route in plan.held.get(name, ()):
+        for route in plan.state_routes.get(name, ()):
             for cell in filter(route.is_first, range(route.cells)):
-                entry = Entry.of(manifest, route.stage, cell)
+                entry = Entry.from_manifest(manifest, route.stage, cell)
                 if entry is not None:
                     places.append((entry, plan.stages[route.stage], cell, route.role))
         if places:
@@ -132,7 +134,7 @@ class Gather:
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 entry, stage, cell, role = self.places[place]
-                program = at_hand(self.root, stage.number, cell, entry)
+                program = cached_program(self.root, stage.number, cell, entry)
                 if program is None:
                     program = cell_program(self.root, entry, stage, self.bag)
                 rows = program.relation(f"in{role}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.cells.chosen import Chosen, Names, Value, shares_in
+from gpu_wcoj.spark.cells.chosen import CellLayout, Names, Value, shares_in
 
 OWNER_SALT = 1 << 20
 """By what a row's own hash differs from those of its columns' variables."""
@@ -70,7 +70,7 @@ class Travelling:
         Whether these are changes of derivations, for the owners of the rows.
     """
 
-    number: int
+    index: int
     name: str
     routes: tuple[Route, ...] = ()
     is_part: bool = False
@@ -120,7 +120,7 @@ class Stage:
         Relations and columns of the cell's program in which -0.0 is 0.0, as the whole program compares their values.
     """
 
-    number: int
+    index: int
     kind: Literal["join", "owner"]
     program: str
     roles: tuple[int, ...]
@@ -148,11 +148,11 @@ class CellPlan:
     rules: Rules
     bag: bool
     outputs: tuple[str, ...]
-    chosen: Chosen
+    chosen: CellLayout
     stages: tuple[Stage, ...]
     travelling: tuple[Travelling, ...]
     finals: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
+    state_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """How it runs, for people."""
@@ -168,14 +168,14 @@ class CellPlan:
                 for way in range(1, len(chosen.parts[rule_index])):
                     who = [name for bit, name in enumerate(chosen.heavy[rule_index]) if way >> bit & 1]
                     hashed = chosen.coordinates(rule_index, way)
-                    grid = " x ".join(f"{_shown(names)}:{parts}" for names, parts in hashed) or "one cell"
+                    grid = " x ".join(f"{_format_names(names)}:{parts}" for names, parts in hashed) or "one cell"
                     lines.append(f"    where {' and '.join(who)} is heavy: {grid}")
         else:
             lines.append("  every cell holds all rows and works on its share of each change, by the rows' hash")
         for stage in self.stages:
             doing = "joins" if stage.kind == "join" else "counts derivations of"
             heads = ", ".join(dict.fromkeys(result.head for result in stage.results))
-            lines.append(f"stage {stage.number + 1}: {doing} {heads}")
+            lines.append(f"stage {stage.index + 1}: {doing} {heads}")
         lines.extend(f"  {head}: {how}" for head, how in self.finals.items())
         return "\n".join(lines)
 
@@ -185,9 +185,9 @@ class CellPlan:
         if chosen.is_shared(rule_index):
             return ["lookups need no exchange: what joins is in one cell"]
         moves = chosen.moved[rule_index] if chosen.moved else ()
-        columns = ", ".join(map(_shown, moves))
+        columns = ", ".join(map(_format_names, moves))
         return [f"lookups would be exchanged by {columns}: rows are copied instead"] if moves else []
 
 
-def _shown(names: Names) -> str:
+def _format_names(names: Names) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"

@@ -22,11 +22,13 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.core import core
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
-from gpu_wcoj.spark.cells.chosen import Chosen, Names
+from gpu_wcoj.spark.cells.chosen import CellLayout, Names
 from gpu_wcoj.spark.cells.plan import OWNER_SALT, CellPlan, Hashed, Result, Route, Stage, Travelling
 
 
-def cell_plan(rules: Rules, outputs: Sequence[str], bag: bool, chosen: Chosen, keep: Sequence[str] = ()) -> CellPlan:
+def cell_plan(
+    rules: Rules, outputs: Sequence[str], bag: bool, chosen: CellLayout, keep: Sequence[str] = ()
+) -> CellPlan:
     """Plan a program.
 
     Parameters
@@ -49,12 +51,12 @@ class _Planner:
     rules: Rules
     outputs: tuple[str, ...]
     bag: bool
-    chosen: Chosen
+    chosen: CellLayout
     keep: tuple[str, ...] = ()
     travelling: list[Travelling] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     finals: dict[str, str] = field(default_factory=dict)
-    held: dict[str, dict[tuple[int, int], list[Route]]] = field(default_factory=dict)
+    state_routes: dict[str, dict[tuple[int, int], list[Route]]] = field(default_factory=dict)
 
     def planned(self) -> CellPlan:
         for name in self.rules.inputs:
@@ -65,7 +67,7 @@ class _Planner:
             heads = [name for name in self.rules.heads if levels[name] == level and name in needed]
             if heads:
                 self._add_level(heads)
-        state_routes = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.held.items()}
+        state_routes = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.state_routes.items()}
         types = Types(core(self.rules), self.bag)
         stages = [replace(stage, equated=tuple(self._equated(stage, types))) for stage in self.stages]
         return CellPlan(
@@ -146,7 +148,7 @@ class _Planner:
             row = Hashed(tuple(range(width)), OWNER_SALT, self.chosen.cells, 1)
             route = Route(stage_index, role, (row,), self.chosen.cells)
             self._route(part, route)
-            self.held[head] = {(-1, -1): [route]}
+            self.state_routes[head] = {(-1, -1): [route]}
             variables = ", ".join(f"v{i}" for i in range(width))
             texts.append(f"out{role}({variables}) :- in{role}({variables}).")
             targets = (self._new(head),) if self._read(head) else ()
@@ -217,7 +219,7 @@ class _Planner:
                 self._route(relation, route)
             atom_names = {variable.name for variable in atom.variables}
             if not any(way >> bit & 1 for bit, (heavy_name, _) in enumerate(heavy) if heavy_name not in atom_names):
-                self.held.setdefault(atom.relation, {}).setdefault((rule_index, position), []).append(route)
+                self.state_routes.setdefault(atom.relation, {}).setdefault((rule_index, position), []).append(route)
             atoms.append(f"in{roles[key]}({', '.join(map(spelt, atom.terms))})")
         head = [spelt(term) for term in rule.head.terms]
         if keep_all:
@@ -236,7 +238,7 @@ class _Planner:
 
     def _number_of(self, name: str) -> int:
         return next(
-            travelling.number for travelling in self.travelling if travelling.name == name and not travelling.is_part
+            travelling.index for travelling in self.travelling if travelling.name == name and not travelling.is_part
         )
 
     def _route(self, relation: int, route: Route) -> None:

@@ -52,22 +52,22 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
     inside = since > 0
     coming = _coming(plan, since)
     routes = [
-        (relation, route) for relation in plan.travelling if relation.number in coming for route in relation.routes
+        (relation, route) for relation in plan.travelling if relation.index in coming for route in relation.routes
     ]
     names = {route: f"to_{route.stage}_{route.role}" for _, route in routes}
-    words = [_cells_of(route, relation.number, columns).alias(names[route]) for relation, route in routes]
+    words = [_cells_of(route, relation.index, columns).alias(names[route]) for relation, route in routes]
     arrays, masks = [], ["CASE"]
     for stage in plan.stages[since:]:
-        here = [(relation, route) for relation, route in routes if route.stage == stage.number]
+        here = [(relation, route) for relation, route in routes if route.stage == stage.index]
         if here:
-            cells = ", ".join(str(_SHIFT * stage.number + cell) for cell in range(plan.chosen.cells))
+            cells = ", ".join(str(_SHIFT * stage.index + cell) for cell in range(plan.chosen.cells))
             word = " | ".join(names[route] for _, route in here)
             arrays.append(f"filter(array({cells}), d -> (shiftright({word}, d % {_SHIFT}) & 1L) = 1L)")
             bits = []
             for relation, route in here:
-                bit = stage.roles_of(relation.number).index(route.role)
+                bit = stage.roles_of(relation.index).index(route.role)
                 bits.append(f"shiftleft(shiftright({names[route]}, {_TO} % {_SHIFT}) & 1L, {bit})")
-            masks.append(f"WHEN {_TO} div {_SHIFT} = {stage.number} THEN {' | '.join(bits)}")
+            masks.append(f"WHEN {_TO} div {_SHIFT} = {stage.index} THEN {' | '.join(bits)}")
     to = f"concat({', '.join(arrays)})" if arrays else "cast(null as array<int>)"
     mask = f"{' '.join(masks)} ELSE 0L END" if arrays else "0L"
     if inside:

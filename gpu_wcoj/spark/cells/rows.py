@@ -48,7 +48,7 @@ class Columns:
     heads: Mapping[str, pa.Schema]
 
     @classmethod
-    def of(cls, plan: CellPlan, frames: Mapping[str, StructType], program: Program) -> Columns:
+    def from_frames(cls, plan: CellPlan, frames: Mapping[str, StructType], program: Program) -> Columns:
         """The columns by those of the sources; `program` is one that has not ticked, and learns the types.
 
         Raises
@@ -122,7 +122,7 @@ def data_columns(names: Sequence[str]) -> list[str]:
     return [name for name in names if name != WEIGHT and name not in order]
 
 
-def united(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
+def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
     """The normalised rows of the sources, some for each input, in one DataFrame."""
     parts = []
     for relation, name in enumerate(plan.rules.inputs):
@@ -139,13 +139,13 @@ def united(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataF
             }
             parts.append(
                 frame.select(
-                    sf.lit(relation).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *padded(slot_values, columns)
+                    sf.lit(relation).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *pad_slots(slot_values, columns)
                 )
             )
     return reduce(lambda union, frame: union.unionAll(frame), parts)
 
 
-def padded(values: Mapping[str, Column], columns: Columns) -> list[Column]:
+def pad_slots(values: Mapping[str, Column], columns: Columns) -> list[Column]:
     """All slots, null where no column is given."""
     return [
         (values[slot] if slot in values else sf.lit(None).cast(kind)).alias(slot)
@@ -153,10 +153,10 @@ def padded(values: Mapping[str, Column], columns: Columns) -> list[Column]:
     ]
 
 
-def again(rows: DataFrame, columns: Columns) -> DataFrame:
+def reselect(rows: DataFrame, columns: Columns) -> DataFrame:
     """Rows that `united` gave by another plan's columns, by these: inputs have the same slots in every plan."""
     slot_values = {name: sf.col(name) for name in rows.columns}
-    return rows.select(REL, WEIGHT, DIGEST, *padded(slot_values, columns))
+    return rows.select(REL, WEIGHT, DIGEST, *pad_slots(slot_values, columns))
 
 
 def moving_rows(
@@ -165,11 +165,11 @@ def moving_rows(
     """Rows of one relation as a cell gives them on; its columns stand in these slots."""
     n = len(weights)
     arrays_by_name: dict[str, Any] = {
-        REL: pa.repeat(pa.scalar(relation, pa.int32()), n), WEIGHT: _whole(weights),
+        REL: pa.repeat(pa.scalar(relation, pa.int32()), n), WEIGHT: _combine_chunks(weights),
         FIRST: pa.repeat(pa.scalar(0, pa.int64()), n), DIGEST: pa.repeat(pa.scalar(0, pa.int64()), n),
     }  # fmt: skip
     for slot, column in zip(slots, columns, strict=True):
-        arrays_by_name[slot] = _whole(column).cast(schema.field(slot).type)
+        arrays_by_name[slot] = _combine_chunks(column).cast(schema.field(slot).type)
     arrays = [
         arrays_by_name[column.name] if column.name in arrays_by_name else pa.nulls(n, column.type) for column in schema
     ]
@@ -182,7 +182,7 @@ def note_row(schema: pa.Schema, text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _whole(column: Any) -> pa.Array:
+def _combine_chunks(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

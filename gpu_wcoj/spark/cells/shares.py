@@ -17,9 +17,9 @@ from math import prod
 
 from gpu_wcoj.errors import UsageError
 
-MOST_CELLS = 64
+MAX_CELLS = 64
 """The cells that a row goes to are the bits of one integer."""
-MOST_VARIABLES = 8
+MAX_VARIABLES = 8
 """Of more variables, only those that more than one atom has are hashed, and of these the first so many."""
 
 
@@ -83,12 +83,12 @@ def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Sha
     >>> best_shares([(100, "ab"), (100, "ac"), (100, "ad")], 8).parts
     (('a', 8),)
     """
-    if not 1 <= cells <= MOST_CELLS:
-        raise UsageError(f"cells={cells} is not allowed; it must be a number from 1 to {MOST_CELLS}.")
+    if not 1 <= cells <= MAX_CELLS:
+        raise UsageError(f"cells={cells} is not allowed; it must be a number from 1 to {MAX_CELLS}.")
     variables = list(dict.fromkeys(name for _, names in atoms for name in names))
-    if len(variables) > MOST_VARIABLES:
+    if len(variables) > MAX_VARIABLES:
         shared = [name for name in variables if sum(name in names for _, names in atoms) > 1]
-        variables = shared[:MOST_VARIABLES]
+        variables = shared[:MAX_VARIABLES]
     best: tuple[tuple[float, float, int, tuple[int, ...]], Shares] | None = None
     for parts in _assignments(len(variables), cells):
         shares = _cost(atoms, dict(zip(variables, parts, strict=True)))

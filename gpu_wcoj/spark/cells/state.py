@@ -31,7 +31,7 @@ CELLS = "cells"
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
 
-MOST_ROOTS = 4
+MAX_CHECKPOINTS = 4
 """A worker keeps engines of so many checkpoints."""
 
 
@@ -43,7 +43,7 @@ class Entry:
     sha256: str
 
     @classmethod
-    def of(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
+    def from_manifest(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
         """The entry in a manifest; None if the cell has no state."""
         if manifest is None:
             return None
@@ -52,7 +52,7 @@ class Entry:
 
 
 @dataclass(eq=False)
-class Kept:
+class CellState:
     """A program in the state that an entry stands for."""
 
     program: Program
@@ -60,7 +60,7 @@ class Kept:
     entry: Entry | None
 
 
-_cache: OrderedDict[str, dict[tuple[int, int], Kept]] = OrderedDict()
+_cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 """Engines that this worker has at hand, by checkpoint, stage and cell. One is taken out while it is worked on."""
 
 
@@ -89,7 +89,7 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
     return newest, newest.last is not None and batch <= newest.batch
 
 
-def taken(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> Kept:
+def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
     """The program of a cell in the state of an entry: the one at hand if it is in that state, else loaded."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
@@ -97,33 +97,33 @@ def taken(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[
         return state
     program = make()
     if entry is None:
-        return Kept(program, None, None)
+        return CellState(program, None, None)
     folder = cells_folder(root)
     stored = read_entry(folder, entry)
     load(program.subject, stored, folder, entry.file)
-    return Kept(program, stored, entry)
+    return CellState(program, stored, entry)
 
 
-def at_hand(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
+def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
     """The program of a cell in the state of an entry, to be read, if this worker has it; it stays where it is."""
     state = _cache.get(root, {}).get((stage, cell))
     return state.program if state is not None and state.entry == entry else None
 
 
-def put_back(root: str, stage: int, cell: int, state: Kept, manifest: Manifest) -> None:
+def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
     """Keep an engine at hand for the next batch; those that no manifest can ask for any more are dropped."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
-    while len(_cache) > MOST_ROOTS:
+    while len(_cache) > MAX_CHECKPOINTS:
         _cache.popitem(last=False)
     for (other_stage, other_cell), cached in list(states.items()):
-        old = Entry.of(manifest, other_stage, other_cell)
+        old = Entry.from_manifest(manifest, other_stage, other_cell)
         if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
             del states[other_stage, other_cell]
     states[stage, cell] = state
 
 
-def written(root: str, batch: int, stage: int, cell: int, state: Kept) -> tuple[Kept, int]:
+def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
     """Write what a cell's state has that its entry has not; the files are on the disk when this returns.
 
     Returns
@@ -146,7 +146,7 @@ def written(root: str, batch: int, stage: int, cell: int, state: Kept) -> tuple[
     write_whole(folder.create(name), data)
     folder.sync()
     mark_stored(state.program.subject, name)
-    return Kept(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+    return CellState(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
@@ -188,7 +188,7 @@ class Tidying:
     def __call__(self, manifests: list[Manifest]) -> None:
         """Leave what these manifests need, and what later batches are writing."""
         entries = {Entry(*content) for manifest in manifests for content in manifest.extra.get(CELLS, {}).values()}
-        self._files = {entry: self._files.get(entry) or self._of(entry) for entry in entries}
+        self._files = {entry: self._files.get(entry) or self._files_of(entry) for entry in entries}
         needed = set().union(*self._files.values()) if self._files else set()
         newest_batch = manifests[-1].batch
         with contextlib.suppress(GpuWcojError):
@@ -196,7 +196,7 @@ class Tidying:
                 if _OURS.fullmatch(name) and name not in needed and _batch(name) <= newest_batch:
                     self._folder.remove(name)
 
-    def _of(self, entry: Entry) -> set[str]:
+    def _files_of(self, entry: Entry) -> set[str]:
         return {entry.file, *(run.file for run in read_entry(self._folder, entry).runs)}
 
 

@@ -17,11 +17,20 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.counted import owned, summed
+from gpu_wcoj.spark.cells.counted import apply_derivations, sum_rows
 from gpu_wcoj.spark.cells.files import write_output
 from gpu_wcoj.spark.cells.plan import Result, Stage
 from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
-from gpu_wcoj.spark.cells.state import Entry, Kept, base_of, bytes_since, put_back, stage_program, taken, written
+from gpu_wcoj.spark.cells.state import (
+    Entry,
+    CellState,
+    base_of,
+    bytes_since,
+    cache_state,
+    stage_program,
+    acquire_state,
+    write_state,
+)
 from gpu_wcoj.spark.feed import as_change
 from gpu_wcoj.spark.formats import ORDER, WEIGHT
 from gpu_wcoj.spark.output import with_batch
@@ -86,10 +95,10 @@ class Work:
         stage_rows: list[pa.RecordBatch] = []
         rows, digest = 0, 0
         for record_batch in batches:
-            if self.stage.number == 0:
+            if self.stage.index == 0:
                 rows += pc.sum(record_batch[FIRST]).as_py() or 0
                 digest += int(np.asarray(record_batch[DIGEST].fill_null(0)).view(np.uint64).sum(dtype=np.uint64))
-            here = pc.fill_null(pc.equal(record_batch[STAGE], self.stage.number), False)
+            here = pc.fill_null(pc.equal(record_batch[STAGE], self.stage.index), False)
             notes = pc.is_valid(record_batch[NOTE])
             for note in record_batch.filter(notes)[NOTE].to_pylist():
                 yield self._note(note)
@@ -100,7 +109,7 @@ class Work:
                 onward = record_batch.filter(pc.and_(pc.invert(here), pc.invert(notes)))
                 if onward.num_rows:
                     yield onward.cast(self.moving)
-        if self.stage.number == 0 and rows:
+        if self.stage.index == 0 and rows:
             report = {"rows": rows, "digest": digest % (1 << 64), "query": query, "batch": batch}
             yield self._note(json.dumps(report))
         if is_done or not stage_rows:
@@ -113,15 +122,19 @@ class Work:
     def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Manifest | None) -> Iterator[pa.RecordBatch]:
         """One cell's tick."""
         start = time.perf_counter()
-        stage_index = self.stage.number
+        stage_index = self.stage.index
         if manifest is None:
-            state = Kept(self._program(cell), None, None)
+            state = CellState(self._program(cell), None, None)
         else:
-            base = Entry.of(manifest, stage_index, cell) if self.bases is None else self.bases.get((stage_index, cell))
-            state = taken(self.root, stage_index, cell, base, lambda: self._program(cell))
+            base = (
+                Entry.from_manifest(manifest, stage_index, cell)
+                if self.bases is None
+                else self.bases.get((stage_index, cell))
+            )
+            state = acquire_state(self.root, stage_index, cell, base, lambda: self._program(cell))
         base_name = None if state.entry is None else state.entry.file
         loaded = time.perf_counter()
-        self._at("before the tick", cell, batch)
+        self._call_watch("before the tick", cell, batch)
         changes = self._changes(rows)
         tables, counts = self._tick(state.program, changes)
         ticked = time.perf_counter()
@@ -132,15 +145,15 @@ class Work:
             )
             outputs.append(self._write(head, changed_rows, batch, cell))
         put = time.perf_counter()
-        self._at("before the state is written", cell, batch)
+        self._call_watch("before the state is written", cell, batch)
         nbytes = new_bytes = 0
         if manifest is not None:
             before = state.stored
-            state, nbytes = written(self.root, batch, stage_index, cell, state)
+            state, nbytes = write_state(self.root, batch, stage_index, cell, state)
             new_bytes = bytes_since(before, state.stored)
-        self._at("after the state is written", cell, batch)
+        self._call_watch("after the state is written", cell, batch)
         if manifest is not None:
-            put_back(self.root, stage_index, cell, state, manifest)
+            cache_state(self.root, stage_index, cell, state, manifest)
         for result in self.stage.results:
             for target in result.goes_to:
                 table = tables[result.name]
@@ -153,7 +166,7 @@ class Work:
             json.dumps(
                 {
                     "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": rows.num_rows,
-                    "held": held_rows(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
+                    "held": rows_by_role(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
                     "outputs": outputs,
                     "seconds": {
                         "load": loaded - start, "tick": ticked - loaded, "output": put - ticked,
@@ -174,9 +187,9 @@ class Work:
                 head = next(result.head for result in self.stage.results if result.name == name)
                 if head in heads and (change.net or change.inserted):
                     change_counts = [change.inserted, change.deleted, change.net]
-                    counts[head] = added(counts[head], change_counts) if head in counts else change_counts
+                    counts[head] = add_counts(counts[head], change_counts) if head in counts else change_counts
             return {}, counts
-        rows_of = owned(program, changes, self.bag) if self.stage.kind == "owner" else program.step(changes)
+        rows_of = apply_derivations(program, changes, self.bag) if self.stage.kind == "owner" else program.step(changes)
         tables = {result.name: self._table(result, rows_of[result.name]) for result in self.stage.results}
         for head in heads:
             weights = np.concatenate(
@@ -195,7 +208,7 @@ class Work:
         if self.is_answer and not self.bag:
             rows = rows.select(range(len(names)))
         return write_output(self.output, head, rows if self.is_answer else with_batch(rows, batch), batch,
-                            self.stage.number, cell)  # fmt: skip
+                            self.stage.index, cell)  # fmt: skip
 
     def _changes(self, rows: pa.Table) -> dict[str, ZSet | pa.Table]:
         """The rows of each role."""
@@ -228,7 +241,7 @@ class Work:
         if not len(rows):
             return schema.append(pa.field(WEIGHT, pa.int64())).empty_table().rename_columns(names)
         table = rows.with_weight_name(WEIGHT).to_arrow()
-        table = summed(table, result.width) if result.is_summed else table
+        table = sum_rows(table, result.width) if result.is_summed else table
         columns = [column.cast(column_field.type) for column, column_field in zip(table.columns, schema, strict=False)]
         return pa.table([*columns, table.columns[-1]], names=names)
 
@@ -245,9 +258,9 @@ class Work:
             return note_row(self.moving, text)
         return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=[NOTE])
 
-    def _at(self, point: str, cell: int, batch: int) -> None:
+    def _call_watch(self, point: str, cell: int, batch: int) -> None:
         if self.watch is not None:
-            self.watch(point, self.stage.number, cell, batch)
+            self.watch(point, self.stage.index, cell, batch)
 
     def _batch(self) -> tuple[int, str]:
         """The id of the batch that this task belongs to, and of its query; the task's device is chosen."""
@@ -269,12 +282,12 @@ class Work:
         return int(batch), query
 
 
-def added(left: Sequence[int | None], right: Sequence[int | None]) -> list[int | None]:
+def add_counts(left: Sequence[int | None], right: Sequence[int | None]) -> list[int | None]:
     """Counts of rows, part by part; what one of them does not count, their sum does not."""
     return [None if a is None or b is None else a + b for a, b in zip(left, right, strict=True)]
 
 
-def held_rows(program: Program) -> dict[str, int]:
+def rows_by_role(program: Program) -> dict[str, int]:
     """How many rows each role of a cell's program has."""
     lowered = program.subject.ledger.lowered
     return {} if lowered is None else {name: len(index) for name, index in lowered.circuit.sources.items()}

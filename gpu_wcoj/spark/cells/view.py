@@ -13,10 +13,10 @@ from gpu_wcoj.checkpoint import CheckpointOptions
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.chosen import Heavy, Layout, choose
 from gpu_wcoj.spark.cells.commit import CellRun
-from gpu_wcoj.spark.cells.heavy import heavy_values
-from gpu_wcoj.spark.cells.held import held_at
+from gpu_wcoj.spark.cells.heavy import find_heavy_values
+from gpu_wcoj.spark.cells.held import reader_at
 from gpu_wcoj.spark.cells.moving import ADAPTS_FROM
-from gpu_wcoj.spark.cells.shares import MOST_CELLS
+from gpu_wcoj.spark.cells.shares import MAX_CELLS
 from gpu_wcoj.spark.output import ToCallable
 from gpu_wcoj.spark.progress import BATCH_ROWS, hint
 from gpu_wcoj.spark.running import ENGINE, RunningView
@@ -80,7 +80,7 @@ class CellView(RunningView):
 
         Making it takes as long as `restore`; it is made again once there has been another batch.
         """
-        reader = held_at(self.checkpoint_path / ENGINE)
+        reader = reader_at(self.checkpoint_path / ENGINE)
         if self._restored is None or self._restored[0] != reader.manifest.version:
             self._restored = reader.manifest.version, reader.program(backend="cpu")
         return self._restored[1]
@@ -93,15 +93,15 @@ class CellView(RunningView):
         """
         if name in self._answers:
             return self._answers[name]
-        reader = held_at(self.checkpoint_path / ENGINE)
-        if name in reader.plan.held:
+        reader = reader_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.state_routes:
             return sum(int(rows.weights.sum()) for rows in reader.rows(name))
         return self.program.count(name)
 
     def relation(self, name: str) -> ZSet:
         """All rows of a relation of the program after the last committed batch, in this process; see `count`."""
-        reader = held_at(self.checkpoint_path / ENGINE)
-        if name in reader.plan.held:
+        reader = reader_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.state_routes:
             rows = reader.table(name)
             if rows is not None:
                 return ZSet.from_arrow(rows, weight="weight")
@@ -136,7 +136,7 @@ class CellView(RunningView):
         }
         return self._run.rows(streams) if self._run.adapts_from is not None else self._run.frame(streams)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         run, self._run = self._run, None
         if run is not None:
             self._plan = run.explain()
@@ -153,7 +153,7 @@ class CellView(RunningView):
                 self._answers = run.answers
                 self._report(run)
             except BaseException:
-                self._let_go()
+                self._release()
                 raise
 
     def _run_of(self, takeover: bool) -> CellRun:
@@ -189,20 +189,20 @@ class CellView(RunningView):
         tables = {source.relation: source.frame for source in self._sources.tables}
         sizes = {name: float(frame.count()) for name, frame in tables.items()}
         tasks = max(1, self._session.sparkContext.defaultParallelism)
-        cells = how.cells or min(MOST_CELLS, CELLS_PER_TASK * tasks if tasks > 1 else 1)
+        cells = how.cells or min(MAX_CELLS, CELLS_PER_TASK * tasks if tasks > 1 else 1)
         chosen = choose(rules, how.layout, cells, sizes)
         if how.cells is None and chosen.layout == "replicated":
-            cells = min(MOST_CELLS, tasks)
+            cells = min(MAX_CELLS, tasks)
         heavy = how.heavy
         if heavy is None and tables and chosen.layout == "hypercube":
-            heavy = heavy_values(rules, chosen, tables)
+            heavy = find_heavy_values(rules, chosen, tables)
         return {"cells": cells, "sizes": sizes, "heavy": heavy}
 
-    def _do(self, frame: DataFrame, batch: int) -> None:
+    def _process_batch(self, frame: DataFrame, batch: int) -> None:
         run = self._run
         assert run is not None
         if run.adapts_from is not None:
-            run.take(frame, batch)
+            run.process_batch(frame, batch)
         else:
             run.commit(frame, batch)
         self._answers = run.answers
@@ -211,4 +211,4 @@ class CellView(RunningView):
     def _report(self, run: CellRun) -> None:
         progress = run.progress
         advice = hint(progress["rows"], progress["seconds"]["batch"], self._options.batch_rows)
-        self._tell({**progress, "hint": "" if progress["skipped"] else advice})
+        self._notify({**progress, "hint": "" if progress["skipped"] else advice})
