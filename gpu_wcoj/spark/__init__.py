@@ -1,6 +1,6 @@
-"""The engine on Apache Spark: change streams in, kept answers out.
+"""The engine on Apache Spark: streams of changes in, maintained answers out.
 
-Names are loaded when they are first used, and PySpark with them: ``import gpu_wcoj.spark as gws`` is light.
+Names are loaded on first use, and PySpark with them, so ``import gpu_wcoj.spark as gws`` is light.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOME = {
     "rapids_conf": "rapids",
     "read_output": "reading",
 }
-"""Which module each public name comes from. None has the name itself: once imported, it would hide what it holds."""
+"""The module of each public name. No module has the public name itself: once imported, the module would hide it."""
 
 __all__ = [
     "View", "as_change", "count", "detect", "explain", "join", "local_session", "maintain", "normalise",

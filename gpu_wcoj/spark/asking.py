@@ -1,4 +1,4 @@
-"""Queries over DataFrames, in any of the languages."""
+"""Programs over DataFrames in Datalog, SQL or EDN: rules, columns and types."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Tables = Mapping[str, Mapping[str, str | None]]
-"""Per relation, its columns and their types, as Arrow calls them."""
+"""Per relation, its columns and their Arrow type names; None for a type that the engine does not support."""
 
 
 def rules_of(
     program: str | Rules, language: Language | None, dialect: str, bag: bool | None, tables: Tables
 ) -> tuple[str | Rules, bool]:
-    """A program over tables, and whether these are bags.
+    """Return a program over tables as text or rules, and whether its relations are bags.
 
     Raises
     ------
     UsageError
-        For a motif, and where the text's beginning may be that of two languages.
+        For a motif, and if the first words are valid in two languages.
     GpuWcojError
-        And as the parser of the language.
+        The errors of the language's parser.
     """
     if isinstance(program, Rules):
         return program, bool(bag)
@@ -43,22 +43,29 @@ def rules_of(
     if detected == "datalog":
         return program, bool(bag)
     if detected == "motif":
-        raise UsageError("a motif is no program over DataFrames.\n  Ask it by gpu_wcoj.find(motif, edges=frame).")
+        raise UsageError.unsupported(
+            "a motif as a program over DataFrames", remedy="Call gpu_wcoj.find(motif, edges=frame)."
+        )
     reading = read(program, detected, tables=tables, dialect=dialect)
     if reading.given:
-        raise UsageError("a query in EDN that has arguments is asked by gpu_wcoj.view.\n  Leave out ':in'.")
+        raise UsageError.unsupported(
+            "an EDN query with arguments over DataFrames", remedy="Leave out ':in', or call gpu_wcoj.view."
+        )
     return reading.rules, detected in BAGS if bag is None else bag
 
 
 def names_in(program: str | Rules, language: Language | None) -> bool:
-    """Whether the language goes by the names of columns, so that a program needs to be told of the tables."""
+    """Return whether the language refers to columns by name, so that compiling needs the tables."""
     if isinstance(program, Rules):
         return False
     return (language_of(program) if language is None else known_language(language)) in ("sql", "edn")
 
 
 def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[str, str | None]:
-    """Return columns of a table and their types, None where the engine has no place for them: all, or those named."""
+    """Return columns of a table and their types, None for types without support.
+
+    All columns are returned, or those in `names`.
+    """
     types: dict[str, str | None] = {}
     for name in schema.names if names is None else names:
         try:
@@ -73,23 +80,25 @@ def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[s
 def unread_columns(
     rules: Rules, schemas: Mapping[str, StructType], names: Mapping[str, Sequence[str]], may_leave_out: bool
 ) -> dict[str, dict[int, str]]:
-    """Return per relation the columns to leave out: those that the engine may have no place for, and no rule reads.
+    """Return, per relation, columns that no rule reads and whose types may be unsupported.
+
+    These columns are to be left out of the rows.
 
     Parameters
     ----------
     schemas, names
-        Of the tables, and which of their columns make up the rows.
+        The schemas of the tables, and the columns of their rows.
     may_leave_out
-        Whether the answers are the same without columns that are not read.
+        Whether leaving out columns that are not read keeps the answers.
 
     Returns
     -------
-    The columns' names by where they stand in the relation.
+    The columns' names by their positions in the relation.
 
     Raises
     ------
     UnsupportedTypeError
-        If there is no place for a column that has to stay.
+        If a column that has to stay has an unsupported type.
     ArityError, ColumnError
         If the table has other columns than the relation.
     """
@@ -97,7 +106,7 @@ def unread_columns(
     unused: dict[str, dict[int, str]] = {}
     for relation, columns in names.items():
         if relation not in rules.inputs or len(columns) != rules.arity[relation]:
-            continue  # which is refused elsewhere
+            continue  # reported elsewhere
         unread = rules.unread(relation) if may_leave_out else frozenset()
         leaving = {}
         for position, i in enumerate(column_order(relation, columns, declared.get(relation))):
@@ -118,12 +127,12 @@ def unread_columns(
 
 
 def as_text(program: str | Rules, bag: bool) -> str:
-    """The program as Datalog, which executors read.
+    """Return the program as Datalog text, which executors parse.
 
     Raises
     ------
     UsageError
-        If it has relations whose names Datalog cannot spell.
+        If names of relations cannot be written in Datalog.
     """
     if isinstance(program, str):
         return program
@@ -131,8 +140,9 @@ def as_text(program: str | Rules, bag: bool) -> str:
     spelled = parse(text)
     for name in (*program.inputs, *program.outputs):
         if name not in (*spelled.inputs, *spelled.outputs):
-            raise UsageError(
-                f"the name of relation '{name}' is none that Datalog can spell, which is what cells are sent.\n"
-                "  Give it a name of letters, digits and '_', or take layout='one'."
+            raise UsageError.unsupported(
+                f"the relation name '{name}' on cells",
+                "cells receive the program as Datalog, which cannot spell this name",
+                "Rename the relation with letters, digits and '_', or use layout='one'.",
             )
     return text

@@ -34,6 +34,7 @@ app = App(name="spark", help="Run programs on Apache Spark.", help_format="plain
 _TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 _FLAG = Parameter(negative="")
 _SAMPLE_ROWS = 20
+"""Rows of a CSV file that are read to decide whether its first line is a header."""
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
 
 
@@ -61,7 +62,9 @@ def run(
     bag: Annotated[bool, _FLAG] = False,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
-    """Keep a program's answers up to date while files arrive in folders; what a checkpoint has is not read again.
+    """Keep a program's answers up to date while files arrive in folders.
+
+    Files that a checkpoint has are not read again.
 
     A folder is given as RELATION=PATH?option=value&...: Parquet files, or format=csv with a header. Options are
     columns=src,dst (by name, or by position from 0), weight=NAME, and tick=NAME for a column that says in which order
@@ -70,37 +73,37 @@ def run(
     Parameters
     ----------
     language
-        Of the program; by default the suffix of its file tells (.dl .sql .edn), and else it is Datalog.
+        Language of the program; by default the suffix of its file (.dl .sql .edn) decides, otherwise it is Datalog.
     dialect
-        Of SQL: duckdb, postgres, spark, ...
+        Dialect of SQL: duckdb, postgres, spark, ...
     source
         A folder with files of changes, in which new ones may appear; once for each relation.
     table
-        A file or folder that is loaded once, before all changes; also of a relation whose source goes on from there.
+        A file or folder that is loaded once, before all changes; a source may continue the same relation.
     checkpoint
-        A folder for the state; the next run with the same one goes on from there.
+        A folder for the state; a later run with the same folder continues from it.
     output
-        A folder for the changes of the answers, as Parquet that gpu_wcoj.spark.read_output reads; else they are
-        counted.
+        A folder for the changes of the answers, as Parquet that gpu_wcoj.spark.read_output reads; without it they
+        are counted.
     changes
-        How the files write changes down, as auto, append, weight, op, debezium; auto goes by their columns.
+        Format of the changes in the files, as auto, append, weight, op, debezium; auto detects it by the columns.
     max_files
-        Files of each source to a batch; all that are there if not said otherwise.
+        Files of each source in a batch; by default all that are present.
     trigger
-        available-now to end when all files are read that are there at the start, or an interval, such as '5 seconds',
-        to go on until Ctrl-C.
+        available-now to stop after the files that are present at the start, or an interval, such as '5 seconds', to
+        continue until Ctrl-C.
     master
-        Spark's master if none is given by spark-submit: local[*].
+        Spark's master if spark-submit does not set one; by default local[*].
     memory
-        Of Spark's JVM, where this command starts it.
+        Memory of Spark's JVM, if this command starts it.
     backend
-        Where the state lives and the joins run.
+        Device that holds the state and runs the joins.
     layout
         one engine in this process, or engines on the executors: auto, hypercube or replicated.
     cells
-        Into how many cells the state is spread, if it is.
+        Number of cells over which the state is distributed.
     threads
-        How many threads an engine uses.
+        Number of threads of an engine.
     bag
         Keep exact weights instead of sets, as SQL does anyway.
     json
@@ -109,8 +112,8 @@ def run(
     from pyspark.errors import PySparkException
 
     if max_files is not None and max_files < 1:
-        raise UsageError(f"--max-files is {max_files}.\n  It is 1 or more.")
-    for name in ("py4j", "gpu_wcoj.spark"):  # what they log of a failure comes as one message at the end
+        raise UsageError.invalid_value("--max-files", max_files, "an integer from 1 on")
+    for name in ("py4j", "gpu_wcoj.spark"):  # this command reports a failure in one message at the end
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
     streams, tables = list(map(parse_input, source)), list(map(parse_input, table or ()))
@@ -172,7 +175,7 @@ def _view(
     for spec, is_stream in [*((spec, False) for spec in tables), *((spec, True) for spec in streams)]:
         relation_frames = frames.setdefault(spec.relation, [])
         if any(frame.isStreaming == is_stream for frame in relation_frames):
-            raise UsageError(f"relation '{spec.relation}' is given twice.\n  Put its files into one folder.")
+            raise UsageError.duplicate("relation", spec.relation, remedy="Put its files into one folder.")
         relation_frames.append(
             _frame(session, spec, max_files if is_stream else None, is_stream, names.get(spec.relation, ()))
         )
@@ -185,7 +188,7 @@ def _view(
 
 
 def _session(master: str | None, memory: str) -> SparkSession:
-    """The session of spark-submit if there is one, else one of this machine."""
+    """Return the session of spark-submit if there is one, else a local one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -199,24 +202,26 @@ def _session(master: str | None, memory: str) -> SparkSession:
 def _frame(
     session: SparkSession, spec: InputSpec, max_files: int | None, is_stream: bool, names: Sequence[str]
 ) -> DataFrame:
-    """The files of one relation, with its columns, ``weight`` and ``tick``."""
+    """Return the files of one relation as a DataFrame with ``weight`` and ``tick``."""
     from pyspark.sql import functions as sf
 
     kind = spec.format or "parquet"
     if kind not in ("parquet", "csv"):
-        raise UsageError(f"'{spec}' has format={kind}; on Spark, parquet and csv are read.")
+        raise UsageError.unsupported(f"format={kind} of '{spec}' on Spark", remedy="Use format=parquet or format=csv.")
     if not spec.path.exists():
-        raise InputFileError(f"'{spec.path}' is not there.\n  Name a folder with files of changes.")
+        raise InputFileError.with_parts(
+            f"'{spec.path}' does not exist", subject=str(spec.path), remedy="Name a folder with files of changes."
+        )
     options = _csv_options(spec) if kind == "csv" else {}
     sample = session.read.format(kind).options(**options).load(str(spec.path))
     if kind == "csv":
         sample = session.read.format(kind).options(**options).schema(_widened(sample.schema)).load(str(spec.path))
         if _is_untyped(sample):
             if is_stream:
-                raise InputFileError(
-                    f"'{spec.path}' has names of columns and no rows yet, so the columns' types are not known.\n"
-                    "  Begin when there are rows, or let the files be Parquet."
-                )
+                raise InputFileError.with_parts(
+                    f"'{spec.path}' has column names and no rows yet, so the types of the columns are unknown",
+                    subject=str(spec.path), remedy="Start when there are rows, or use Parquet files.",
+                )  # fmt: skip
             _check_header(spec, sample, names)
             sample = session.createDataFrame([], _void(spec, sample.schema))
         else:
@@ -238,7 +243,10 @@ def _frame(
 
 
 def _check_header(spec: InputSpec, sample: DataFrame, names: Sequence[str]) -> None:
-    """Raise where Spark takes a first line for names of columns that may be a row, unless an option says that it is."""
+    """Raise if the first line of a CSV file may be a row as well as a header.
+
+    An option ``header=`` or column names in the options decide it.
+    """
     from gpu_wcoj.files.header import names_by_program, names_by_rows  # and PyArrow, which the help does without
 
     chosen = [column for column in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(column, str)]
@@ -247,13 +255,14 @@ def _check_header(spec: InputSpec, sample: DataFrame, names: Sequence[str]) -> N
     first = sample.columns
     rows = [["" if value is None else str(value) for value in row] for row in sample.limit(_SAMPLE_ROWS).collect()]
     if not (names_by_program(first, (), names, {}) or names_by_rows(first, rows)):
-        raise InputFileError(
-            f"'{spec.path}': '{','.join(first)[:80]}' may be names of columns or a row.\n  Say header=yes or header=no."
-        )
+        raise InputFileError.with_parts(
+            f"'{spec.path}': '{','.join(first)[:80]}' may be column names or a row",
+            subject=str(spec.path), got=",".join(first), remedy="Pass header=yes or header=no.",
+        )  # fmt: skip
 
 
 def _widened(schema: StructType) -> StructType:
-    """With integers of 64 bits: the files that are there need not hold the largest ones."""
+    """Return the schema with 64-bit integers: later files may hold larger values."""
     from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
     kinds = [LongType() if isinstance(column.dataType, IntegerType) else column.dataType for column in schema]
@@ -261,14 +270,14 @@ def _widened(schema: StructType) -> StructType:
 
 
 def _is_untyped(sample: DataFrame) -> bool:
-    """Whether files of text have no rows: then Spark says that their columns are texts."""
+    """Return whether CSV files have no rows, so that Spark types every column as text."""
     from pyspark.sql.types import StringType
 
     return all(isinstance(column.dataType, StringType) for column in sample.schema) and sample.isEmpty()
 
 
 def _void(spec: InputSpec, schema: StructType) -> StructType:
-    """With columns of no type but for weights and the order of rows."""
+    """Return the schema with untyped columns, except 64-bit weights and ticks."""
     from pyspark.sql.types import LongType, NullType, StructField, StructType
 
     integers = [_named(spec, column, schema.names) for column in (spec.weight, spec.tick) if column is not None]
@@ -277,12 +286,15 @@ def _void(spec: InputSpec, schema: StructType) -> StructType:
 
 
 def _csv_options(spec: InputSpec) -> dict[str, str]:
-    """How Spark reads a file of text: a value that is none of its column's type, or another header, is an error."""
+    """Return the options with which Spark reads CSV files.
+
+    A value that does not fit its column's type, or a different header, is an error.
+    """
     if spec.skip or spec.types is not None or spec.separator == " ":
-        raise UsageError(
-            f"'{spec}' names skip, types or runs of blanks; on Spark, header and one character as sep are for text.\n"
-            "  Leave them out."
-        )
+        raise UsageError.unsupported(
+            f"skip, types or runs of blanks in '{spec}'", "on Spark, text files have the options header and sep only",
+            "Leave them out.",
+        )  # fmt: skip
     has_header = spec.header is not False
     return {
         "header": str(has_header).lower(), "inferSchema": "true", "sep": spec.separator or ",", "mode": "FAILFAST",
@@ -298,7 +310,10 @@ def _named(spec: InputSpec, column: ColumnName, columns: list[str]) -> str:
 
 
 def _teller(stack: ExitStack, as_json: bool) -> Any:
-    """What to do with each batch's progress: a line of JSON, or one line that changes where a person is looking."""
+    """Return the function that reports the progress of a batch.
+
+    It prints a line of JSON, a line of text, or updates a status line on a terminal.
+    """
     if as_json:
         return lambda progress: _print(
             {name: progress[name] for name in ("batch", "rows", "changes", "answers", "seconds")}
@@ -323,7 +338,10 @@ def _teller(stack: ExitStack, as_json: bool) -> Any:
 
 def _text_of(path: Path | None, text: str | None) -> str:
     if (path is None) == (text is None):
-        raise UsageError("a program is a file, or a text after -e.\n  Give one of the two.")
+        raise UsageError.with_parts(
+            "the command has no program" if path is None else "the command has two programs",
+            subject="program", expected="a file, or a text after -e", remedy="Pass one of the two.",
+        )  # fmt: skip
     if text is not None:
         return text
     assert path is not None
@@ -331,11 +349,13 @@ def _text_of(path: Path | None, text: str | None) -> str:
         try:
             return file.read().decode()
         except UnicodeDecodeError:
-            raise UsageError(f"the program '{path}' is not UTF-8 text.\n  Convert it to UTF-8.") from None
+            raise UsageError.with_parts(
+                f"the program '{path}' is not UTF-8 text", subject=str(path), remedy="Convert it to UTF-8."
+            ) from None
 
 
 def _readable(error: Exception) -> GpuWcojError:
-    """What Spark says, without its stack traces; what our expressions raise, alone."""
+    """Return Spark's error without stack traces, or this package's error within it."""
     message = str(error)
     if ours := re.search(r"gpu_wcoj: (.+?)(?: SQLSTATE: \w+)?$", message, re.MULTILINE):
         return InputFileError(ours[1])

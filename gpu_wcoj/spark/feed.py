@@ -1,4 +1,4 @@
-"""Handing the rows of a batch to the engine, in order or without."""
+"""Conversion of a batch's normalised rows to a change that the engine accepts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @entry_point
 def as_change(rows: pa.Table) -> pa.Table | ZSet:
-    """What `Program.step` takes for one relation, from what `normalise` gave of one batch.
+    """Return the normalised rows of one relation in a batch as an argument of `Program.step`.
 
-    With order columns, a table in their order, negative weights first where they are equal: the last operation on a
-    row wins. Without, a `ZSet`: rows of a batch have no order, as Spark may shuffle them, and the net weight decides.
+    With order columns, the result is a table sorted by them, negative weights first within equal ones: the last
+    operation on a row wins. Without them, it is a `ZSet`: Spark may shuffle the rows of a batch, so they have no order
+    and the net weight decides.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Changes as Parquet files that no two attempts share, forced to the disk before the batch is committed."""
+"""Changes as Parquet files with unique names, forced to disk before the batch is committed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 
 
 class ToParquet:
-    """See `gpu_wcoj.spark.output.Sink`; the files of a batch count once the checkpoint's manifest names them."""
+    """A sink of Parquet files, which count once the checkpoint's manifest names them.
+
+    See `gpu_wcoj.spark.output.Sink`.
+    """
 
     is_listed = True
 
     def __init__(self, place: str) -> None:
         if _SCHEME.match(place):
-            raise UsageError(
-                f"output='{place}' is not a path of a local or mounted file system.\n"
-                "  Name one, or let Spark write there: format='delta', or another format of Spark's."
-            )
+            raise UsageError.invalid_value(
+                "output", place, "a path of a local or mounted file system",
+                "Name one, or let Spark write there: format='delta', or another format of Spark.",
+            )  # fmt: skip
         self._listing = Listing(Path(place).expanduser().absolute())
         self._fence = 0
 
@@ -85,7 +88,7 @@ class Attempt:
         self.seconds += time.perf_counter() - start
 
     def finish(self) -> tuple[OutputFile, ...]:
-        """Force all to the disk."""
+        """Force all files to disk and return them."""
         start = time.perf_counter()
         files = tuple(OutputFile(f"{relation}/{self._name}", *file.finish()) for relation, file in self._open.items())
         for folder in {self.folder, *(self.folder / relation for relation in self._open)}:
@@ -119,7 +122,7 @@ class _File:
             self._write()
 
     def finish(self) -> tuple[int, int, str]:
-        """Rows, bytes and checksum."""
+        """Return the file's rows, bytes and checksum."""
         if self._gathered:
             self._write()
         try:
@@ -152,7 +155,7 @@ class _File:
 
 
 class _Hashed:
-    """A file that is written once, from its start to its end, with a checksum."""
+    """A file that is written once from start to end, with a checksum."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -161,7 +164,7 @@ class _Hashed:
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """Whether the file is closed."""
         return self._file.closed
 
     def write(self, data: Any) -> int:
@@ -173,26 +176,26 @@ class _Hashed:
         return view.nbytes
 
     def tell(self) -> int:
-        """How much has been written."""
+        """Return the number of bytes written."""
         return self.size
 
     def flush(self) -> None:
-        """Hand over to the system."""
+        """Pass buffered bytes to the operating system."""
         if not self._file.closed:
             self._file.flush()
 
     def force(self) -> None:
-        """Force it to the disk."""
+        """Force the file to disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         self._file.close()
 
 
 def json_schema(table: pa.Table) -> dict[str, Any]:
-    """The columns of a table as Spark will read them, as plain values."""
+    """Return the columns of a table, as Spark reads them, as plain values."""
     return dict(spark_schema(table.schema).jsonValue())
 
 
@@ -205,4 +208,7 @@ def _force(folder: Path) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> OutputFileError:
-    return OutputFileError(f"'{path}' cannot be written: {error.strerror or error}.\n  The batch is not committed.")
+    return OutputFileError.with_parts(
+        f"'{path}' cannot be written: {error.strerror or error}; the batch is not committed",
+        subject=str(path), remedy="Check the folder and its disk, and start the query again.",
+    )  # fmt: skip

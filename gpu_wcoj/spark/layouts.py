@@ -1,4 +1,4 @@
-"""Where a program runs: in one place, or on cells."""
+"""Layouts of a program on Spark: one engine in the driver, or engines in cells."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 Layout = Literal["one", "auto", "hypercube", "replicated"]
 
 LAYOUTS = ("one", "auto", "hypercube", "replicated")
+"""The names that `layout` accepts."""
 
 
 def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple[str, str]:
-    """The layout to use where this one is asked for, ``"auto"`` if that is left to what cells would hold; and why.
+    """Return the layout to use for a requested one, and the reason.
+
+    The result is ``"auto"`` if the amount of data in a cell is to decide.
 
     Raises
     ------
     UnsupportedError
-        If the program cannot be spread, and is to be.
+        If cells are requested and the program cannot be distributed.
     """
     if requested == "auto":
         against = reason_against(rules)
@@ -36,5 +39,5 @@ def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple
 
 
 def cells_layout(name: str) -> CellsLayout:
-    """The layout of that name for a program that is spread over cells."""
+    """Return the layout with this name for a program that is distributed over cells."""
     return "replicated" if name == "replicated" else "hypercube" if name == "hypercube" else "auto"

@@ -1,7 +1,8 @@
-"""The list of whole batches in a folder of outputs: one small sealed file a batch, made once the batch is committed.
+"""The list of committed batches in a folder of outputs: one small sealed file a batch.
 
-``FOLDER/RELATION/*.parquet`` hold the changes, under names that no two attempts share. Which of them count, only the
-files in ``FOLDER/_batches`` say. Those are made from the manifest of the checkpoint, after it: the commit is there.
+``FOLDER/RELATION/*.parquet`` hold the changes, under names that no two attempts share. Only files that
+``FOLDER/_batches`` lists count. A list file is written from the checkpoint's manifest, after it: the manifest is the
+commit.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from gpu_wcoj.errors import CheckpointDamagedError, CheckpointMismatchError, Usa
 BATCHES = "_batches"
 _NAME = re.compile(r"batch-(-1|\d{12})\.json")
 _OURS = re.compile(r"(?:load|batch-\d{12})-(?:\d{6}-\d+|\d{3}-\d{5,}-[0-9a-f]{16})\.parquet")
-"""Files of an attempt, of one engine or of a cell; all others are somebody else's."""
+"""File names of attempts, of one engine or of a cell; all other files belong to someone else."""
 
 
 class Listing:
-    """The list of one folder."""
+    """The list of committed batches of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
         self._folder = OsFolder(folder / BATCHES)
 
     def batches(self) -> list[int]:
-        """Ids of the batches that are listed, ascending.
+        """Return the ids of the listed batches, ascending.
 
         Raises
         ------
@@ -45,7 +46,7 @@ class Listing:
         return batches
 
     def read(self, batch: int) -> dict[str, Any]:
-        """What is listed of a batch: checkpoint, batch, files, and the relations' columns."""
+        """Return a listed batch: checkpoint, batch, files, and the columns of the relations."""
         try:
             data = self._folder.read(_name(batch))
         except FileNotFoundError:
@@ -53,7 +54,7 @@ class Listing:
         return opened(data, self._folder.shown(_name(batch)))
 
     def publish(self, manifest: Manifest) -> None:
-        """List the last batch of a manifest, if it is not listed; all of it or nothing."""
+        """List the last batch of a manifest if it is not listed yet; atomic."""
         content = {
             "checkpoint": manifest.checkpoint,
             "batch": manifest.batch,
@@ -74,7 +75,7 @@ class Listing:
         self._folder.sync()
 
     def resume(self, checkpoint: str, last_manifest: Manifest | None) -> None:
-        """Make the list agree with the checkpoint that it follows, and remove files that no batch has.
+        """Bring the list up to date with its checkpoint, and remove files of uncommitted batches.
 
         Raises
         ------
@@ -104,7 +105,9 @@ class Listing:
         self._tidy()
 
     def files(self, since: int | None = None) -> tuple[dict[str, list[tuple[Path, int]]], dict[str, Any]]:
-        """Per relation the files of all batches, or those after `since`, with their sizes; and its columns.
+        """Return the files of each relation with their sizes, and the columns of each relation.
+
+        The files are those of all batches, or of the batches after `since`.
 
         Raises
         ------
@@ -113,7 +116,9 @@ class Listing:
         """
         batches = self.batches()
         if not batches:
-            raise UsageError(f"there is no output in '{self.path}'.\n  Name the folder that a view writes to.")
+            raise UsageError.missing(
+                f"the folder '{self.path}'", "the output of a view", "Name the folder that a view writes to."
+            )
         newest = self.read(batches[-1])
         files: dict[str, list[tuple[Path, int]]] = {name: [] for name in newest["relations"]}
         for batch in batches:
@@ -133,7 +138,7 @@ class Listing:
 
 
 def columns_of(schemas: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """The names of each relation's columns, as listed."""
+    """Return the column names of each listed relation."""
     return {name: [field["name"] for field in schema["fields"]] for name, schema in schemas.items()}
 
 

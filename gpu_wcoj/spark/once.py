@@ -1,4 +1,4 @@
-"""One answer: DataFrames in, a DataFrame or a count out, nothing kept."""
+"""One-shot queries: DataFrames in, a DataFrame or counts out, without a checkpoint."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def join(
     backend: BackendName | None = None,
     threads: int | None = None,
 ) -> DataFrame:
-    """The answer of a program over DataFrames, as a DataFrame; every column of theirs is data.
+    """Return the answer of a program over DataFrames, as a DataFrame.
 
-    One engine in this process reads tables of plain Parquet files by itself, others through Spark; or engines on the
-    executors get their shares of the rows. The answer is written as Parquet, which Spark then reads.
+    Every column of the DataFrames is data. With one engine, this process reads tables of plain Parquet files itself and
+    others through Spark; with cells, engines on the executors get their shares of the rows. The answer is written as
+    Parquet, which Spark then reads.
 
     Parameters
     ----------
@@ -69,36 +70,39 @@ def join(
         A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the frames, by name.
     frames
         A DataFrame for each relation that the program reads. Where the program declares names (``.decl``, SQL), its
-        columns go by name. Those of types that the engine does not have are left out where the program does not read
-        them, in bags and where it has no aggregates.
+        columns are matched by name. Columns of unsupported types are left out if the program does not read them, in
+        bags and in programs without aggregates.
     output
-        Which output, if the program has several.
+        The output to return, if the program has several.
     path
-        A new folder for the answer. By default a temporary one, which is removed when this process ends; on a cluster
-        it has to be given, at a place that every executor sees.
+        A new folder for the answer. By default a temporary folder, which is removed when this process ends. On a
+        cluster it is required, and every executor must see it.
     layout, cells
-        Where it is computed; see `gpu_wcoj.spark.maintain`. By default ``"auto"``: by one engine if Spark runs on this
-        machine alone, if the tables are small or if the program asks for it, else on a grid of cells or, where these
-        would hold nearly everything, by cells that hold all rows. `explain` says which, and why.
+        The layout; see `gpu_wcoj.spark.maintain`. By default ``"auto"``: one engine if Spark runs on this machine
+        only, if the tables are small or if the program needs it, otherwise a grid of cells or, if these would hold
+        nearly all rows, cells that hold all rows. `explain` returns the choice and the reason.
     bag
         Keep exact weights instead of sets; the answer then has a column ``weight``. By default for SQL only.
     language, dialect
-        Of the query; by default its beginning tells, see `gpu_wcoj.view`. The dialect is that of SQL, as sqlglot calls
-        it.
+        Language of the query; by default its first words decide, see `gpu_wcoj.view`. The dialect is a name of
+        sqlglot's for SQL.
     backend, threads
-        See `gpu_wcoj.program.Program`; else as the session's confs say.
+        See `gpu_wcoj.program.Program`; by default the session's confs decide.
 
     Raises
     ------
     UnknownRelationError, UsageError
-        If relations are missing, or not the program's, or the output's columns are one to Spark.
+        If relations are missing, are not the program's, or if output columns differ in case only.
     UnsupportedError
-        If the program is to be spread over cells and cannot be.
+        If a layout on cells is requested and the program cannot be distributed.
     """
     engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
     if output is None:
         if len(engine.outputs) != 1:
-            raise UsageError(f"the program has the outputs {listed(engine.outputs)}.\n  Name one: output=...")
+            raise UsageError.with_parts(
+                f"the program has the outputs {listed(engine.outputs)}",
+                subject="output", expected="one output", remedy="Name one: output=...",
+            )  # fmt: skip
         (output,) = engine.outputs
     elif output not in engine.outputs:
         raise UnknownRelationError(output, engine.outputs, "outputs")
@@ -136,7 +140,9 @@ def count(
     backend: BackendName | None = None,
     threads: int | None = None,
 ) -> dict[str, int]:
-    """How many rows each output of a program has over DataFrames; they are counted without being listed.
+    """Return the number of rows of each output of a program over DataFrames.
+
+    The rows are counted without being listed.
 
     The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
     """
@@ -161,7 +167,7 @@ def explain(
     language: Language | None = None,
     dialect: str = "duckdb",
 ) -> str:
-    """Where and how `join` and `count` would compute an answer, and why; for people."""
+    """Return the layout and the plan that `join` and `count` would use, and the reason, as text."""
     engine, frames = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
     _check(engine, frames)
     chosen = _choose_layout(spark, engine, frames, layout, cells)
@@ -174,7 +180,7 @@ def _engine(
     spark: SparkSession, program: str | Rules, frames: Mapping[str, DataFrame], bag: bool | None,
     backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
 ) -> tuple[Program, Mapping[str, DataFrame]]:  # fmt: skip
-    """The program, and the tables without columns that it cannot and need not read."""
+    """Return the program, and the tables without unsupported columns that it does not read."""
     require_classic(spark, "join")
     check_frames(frames)
     tables: Tables = {}
@@ -200,11 +206,11 @@ def _engine_options(spark: SparkSession, backend: BackendName | None, threads: i
 def _choose_layout(
     spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], layout: Layout | None, cells: int | None
 ) -> CellLayout | str:
-    """The layout, or why it is one engine."""
+    """Return the layout on cells, or the reason for one engine."""
     confs = confs_of(spark)
     requested = layout or confs.get("layout", "auto")
     if requested not in LAYOUTS:
-        raise UsageError(f"there is no layout '{requested}'.\n  The layouts are: {listed(LAYOUTS)}.")
+        raise UsageError.unknown_name("layout", requested, LAYOUTS)
     resolved, reason = resolve_layout(spark, requested, engine.rules)
     chosen: CellLayout | str = reason
     if resolved != "one":
@@ -221,7 +227,9 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
             raise UnknownRelationError(name, engine.inputs, "relations that the program reads")
         require_classic(frame, "join")
         if frame.isStreaming:
-            raise UsageError(f"the DataFrame of '{name}' is a stream.\n  Use maintain for streams.")
+            raise UsageError.unsupported(
+                f"the DataFrame of '{name}' in join, count and explain", "it is a stream", "Use maintain for streams."
+            )
     check_given(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
 
 
@@ -239,7 +247,7 @@ def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
 def _write_answer(
     engine: Program, changes: Mapping[str, Any], folder: Path, output: str, bag: bool
 ) -> tuple[OutputFile, ...]:
-    """The answer as files."""
+    """Write the answer of one output to files and return them."""
     attempt = Attempt(folder, None, 0)
 
     def keep(name: str, piece: Any) -> None:
@@ -255,7 +263,10 @@ def _write_answer(
 
 
 def _empty_answer(engine: Program, output: str) -> pa.Table:
-    """The answer's columns, without rows; their types are known once rows have been read."""
+    """Return an empty answer.
+
+    The types of its columns are known after rows have been read.
+    """
     empty = engine.empty(output)
     return (empty if engine.bag else empty.with_weight_name(None)).to_arrow()
 
@@ -264,13 +275,16 @@ def _folder(spark: SparkSession, path: str | PathLike[str] | None) -> Path:
     if path is not None:
         folder = Path(fspath(path)).expanduser().absolute()
         if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"the folder '{folder}' holds files already.\n  Name another one in path.")
+            raise UsageError.with_parts(
+                f"the folder '{folder}' holds files already",
+                subject="path", got=folder, expected="a new or empty folder", remedy="Name another one in path.",
+            )  # fmt: skip
         return folder
     if not str(spark.sparkContext.master).startswith("local["):
-        raise UsageError(
-            f"this session runs on '{spark.sparkContext.master}', whose executors do not see this machine's files.\n"
-            "  Name a folder that they see: path=..."
-        )
+        raise UsageError.missing(
+            f"a session on '{spark.sparkContext.master}', whose executors do not see this machine's files,",
+            "a folder for the answer", "Name a folder that they see: path=...",
+        )  # fmt: skip
     folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-join-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

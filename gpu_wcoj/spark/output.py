@@ -1,4 +1,4 @@
-"""Where the changes of a view's answers go: a callable, a format of Spark's, Parquet files, or nowhere."""
+"""Sinks of changes: a function, a Spark format, Parquet files, or counts only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Receiver = Callable[["dict[str, pa.Table]", int], object]
 
 @dataclass(frozen=True)
 class WrittenBatch:
-    """What became of a batch: counts by output, files, their columns, and the seconds that writing took."""
+    """The result of a batch: counts by output, files, their columns, and seconds of writing."""
 
     counts: Mapping[str, ChangeCount]
     seconds: float = 0.0
@@ -32,26 +32,26 @@ class WrittenBatch:
 
 
 class Sink(Protocol):
-    """Where changes go."""
+    """A destination of changes."""
 
     is_listed: bool
-    """Whether the checkpoint's manifest lists what was written."""
+    """Whether the checkpoint's manifest lists the written files."""
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
-        """Get ready to follow a checkpoint, by its name, as the holder of a fencing number."""
+        """Prepare to follow a checkpoint, named by its id, as the holder of a fencing token."""
         ...
 
     def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
-        """Let the program take in the changes of a batch, and write what comes of them."""
+        """Run the program on the changes of a batch and write the changes of its outputs."""
         ...
 
     def publish(self, manifest: Manifest) -> None:
-        """Called when the batch is committed."""
+        """Make the batch visible; called after its commit."""
         ...
 
 
 class CountOnly:
-    """Changes are counted, not listed."""
+    """A sink that counts changes without listing them."""
 
     is_listed = False
 
@@ -67,7 +67,10 @@ class CountOnly:
 
 
 class ToCallable:
-    """Changes go to a function, which may be called again with the same batch id after a crash."""
+    """A sink that calls a function.
+
+    After a crash the function may be called again with the same batch id.
+    """
 
     is_listed = False
 
@@ -88,11 +91,14 @@ class ToCallable:
         return WrittenBatch(counts, time.perf_counter() - start)
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
-        """Hand over the changes."""
+        """Call the function with the changes."""
         self._receiver(tables, batch)
 
     def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
-        """Hand over changes that cells have written, with the batch, as files; by output, as are their columns."""
+        """Call the function with changes that cells have written as files.
+
+        The files and their columns are given by output, and hold the batch id.
+        """
         self.deliver({name: read_files(files[name], schema) for name, schema in schemas.items()}, batch)
 
     def publish(self, manifest: Manifest) -> None:
@@ -100,10 +106,10 @@ class ToCallable:
 
 
 class ToFormat(ToCallable):
-    """Changes are appended by a writer of Spark's, each output in a place of its own.
+    """A sink that appends with a Spark writer, each output at its own path.
 
-    Delta is told the batch (``txnAppId``, ``txnVersion``) and passes over one that it has: exactly once. Of other
-    formats, the batch that was being written when the driver died may be there twice; the column ``batch`` tells.
+    Delta receives the batch id (``txnAppId``, ``txnVersion``) and skips a batch that it has: exactly once. In other
+    formats, a batch that was being written when the driver died may be present twice; the column ``batch`` shows it.
     """
 
     def __init__(self, session: SparkSession, name: str, place: str, options: Mapping[str, str]) -> None:
@@ -123,7 +129,7 @@ class ToFormat(ToCallable):
                 self._append(relation, self._session.createDataFrame(rows, spark_schema(rows.schema)), batch)
 
     def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
-        """Append what cells have written; it goes from executors to executors."""
+        """Append files that cells have written; the data moves between executors only."""
         from gpu_wcoj.spark.types import spark_schema
 
         for relation, schema in schemas.items():
@@ -135,7 +141,7 @@ class ToFormat(ToCallable):
     def _append(self, relation: str, frame: DataFrame, batch: int) -> None:
         writer = frame.write.format(self._name).mode("append").options(**self._options)
         if self._name == "delta":
-            # A version below 1 is not kept by Delta, and tables are loaded as batch -1.
+            # Delta ignores versions below 1, and tables are loaded as batch -1.
             writer = writer.option("txnAppId", f"{self._checkpoint}/{relation}").option("txnVersion", batch + 2)
         writer.save(f"{self._place.rstrip('/')}/{relation}")
 
@@ -146,27 +152,28 @@ def sink_of(
     name: str = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> Sink:
-    """The sink that these options ask for.
+    """Return the sink for the options of a view.
 
     Raises
     ------
     UsageError
-        If they do not go together.
+        If they do not fit together.
     """
     if output is None:
         return CountOnly()
     if not isinstance(output, (str, PathLike)):
         if not callable(output):
-            raise UsageError(f"output={output!r:.80} is neither a path nor a function of (changes, batch).")
+            raise UsageError.invalid_value("output", output, "a path or a function of (changes, batch)")
         return ToCallable(output)
     place = fspath(output)
     if not place:
-        raise UsageError("output='' is no path.\n  Name a folder, or leave it out.")
+        raise UsageError.invalid_value("output", "", "a path", "Name a folder, or leave it out.")
     if name == "parquet":
         if options:
-            raise UsageError(
-                f"the options {dict(options)!r} have no meaning for the Parquet files that are written here."
-            )
+            raise UsageError.conflict(
+                f"options={dict(options)!r}", "format='parquet'", "Leave options out.",
+                "the Parquet files are not written by Spark",
+            )  # fmt: skip
         from gpu_wcoj.spark.files import ToParquet
 
         return ToParquet(place)
@@ -174,12 +181,12 @@ def sink_of(
 
 
 def check_columns(session: SparkSession, output: str, columns: Sequence[str]) -> None:
-    """See that Spark can read and write an output: it tells no columns apart that differ in case alone.
+    """Check that Spark can read and write an output, whose columns must not differ in case only.
 
     Raises
     ------
     UsageError
-        Naming two columns that it takes for one.
+        Naming two such columns.
     """
     if str(session.conf.get("spark.sql.caseSensitive", "false")).lower() == "true":
         return
@@ -187,14 +194,18 @@ def check_columns(session: SparkSession, output: str, columns: Sequence[str]) ->
     for column in columns:
         first = seen.setdefault(column.lower(), column)
         if first != column:
-            raise UsageError(
-                f"the columns '{first}' and '{column}' of output '{output}' are one to Spark.\n"
-                "  Give one of them another name, or set spark.sql.caseSensitive to true."
-            )
+            raise UsageError.with_parts(
+                f"the columns '{first}' and '{column}' of output '{output}' differ only in case, which Spark ignores",
+                subject=output, got=(first, column),
+                remedy="Rename one of them, or set spark.sql.caseSensitive to true.",
+            )  # fmt: skip
 
 
 def with_batch(table: pa.Table, batch: int) -> pa.Table:
-    """The table with a last column that holds the batch's id, called ``batch`` or, where that is taken, ``_batch``."""
+    """Return the table with a last column of the batch id.
+
+    The column is named ``batch``, with leading underscores as long as the name is in use.
+    """
     import pyarrow as pa
 
     name = "batch"
@@ -204,7 +215,7 @@ def with_batch(table: pa.Table, batch: int) -> pa.Table:
 
 
 def read_files(files: Sequence[Path], schema: pa.Schema) -> pa.Table:
-    """Of files with at least these columns, their rows."""
+    """Read the rows of files that have at least these columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What a view says of its batches, while they run."""
+"""Progress of a view's batches: log lines, and Spark's reports."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
 
 BATCH_ROWS = 2_000_000
-"""Above so many rows a batch, the log says how to make batches smaller."""
+"""Rows of a batch above which the log advises how to make batches smaller."""
 
 
 class Listener(StreamingQueryListener):
-    """Keeps the last progress of one query as Spark reports it: rows, durations, sources.
+    """A listener that keeps Spark's latest progress report of one query.
+
+    The report has rows, durations and sources.
 
     Attributes
     ----------
     latest
-        Spark's own report, as a plain dict; empty before the first.
+        Spark's latest report, as a plain dict; empty before the first.
     """
 
     def __init__(self, query: Callable[[], str]) -> None:
@@ -63,7 +65,7 @@ class Listener(StreamingQueryListener):
 
 
 def progress_fields(report: str) -> dict[str, Any]:
-    """Of Spark's report of a batch, as JSON, what `View.progress` repeats.
+    """Return the fields of Spark's JSON report of a batch that `View.progress` repeats.
 
     Examples
     --------
@@ -76,7 +78,7 @@ def progress_fields(report: str) -> dict[str, Any]:
 
 
 def log_progress(progress: Mapping[str, Any]) -> None:
-    """Log a batch; its id is in the record as ``batch``."""
+    """Log a batch; its id is in the log record as ``batch``."""
     extra = {"batch": progress["batch"]}
     if progress["skipped"]:
         _LOGGER.info("batch %d had been committed before; it was passed over.", progress["batch"], extra=extra)
@@ -89,7 +91,7 @@ def log_progress(progress: Mapping[str, Any]) -> None:
 
 
 def hint(rows: int, seconds: float, max_rows: int) -> str:
-    """What to do about a batch that is too large, or nothing."""
+    """Return advice for a batch that is too large, or an empty string."""
     if rows <= max_rows:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Confs under which Spark's own work runs on the GPU, by the RAPIDS Accelerator, beside the engine."""
+"""Confs for the RAPIDS Accelerator, which runs Spark's work on the GPU beside the engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from gpu_wcoj.errors import UnsupportedError, UsageError, entry_point
 from gpu_wcoj.spark.versions import require_pyspark
 
 PLUGIN = "26.08.1"
-"""The version of the plugin that `make test-rapids` tries."""
+"""The version of the plugin that `make test-rapids` runs with."""
 
 ARTIFACT = "com.nvidia:rapids-4-spark_2.13"
-"""Its Maven coordinates, without the version; this one is for CUDA 12, the classifier ``cuda13`` for CUDA 13."""
+"""Its Maven coordinates without the version. This build is for CUDA 12; the classifier ``cuda13`` is for CUDA 13."""
 
 BUILT_FOR = {
     "26.08.1": (
@@ -23,24 +23,25 @@ BUILT_FOR = {
     ),
     "26.06.0": (*(f"4.0.{patch}" for patch in range(4)), "4.1.1"),
 }
-"""Which versions of Spark 4 each version of the plugin takes. It looks at the patch number too, and ends Spark else."""
+"""The versions of Spark 4 that each version of the plugin accepts. It checks the patch number too, and stops Spark if
+that differs."""
 
 WHY = {
-    "spark.plugins": "loads the plugin when Spark starts; later is too late",
-    "spark.driver.extraClassPath": "where the plugin is; not spark.jars, which copies a gigabyte at every start",
+    "spark.plugins": "loads the plugin when Spark starts; it cannot be loaded later",
+    "spark.driver.extraClassPath": "the path of the plugin; spark.jars would copy a gigabyte at every start",
     "spark.executor.extraClassPath": "the same jar at the same path on every machine",
-    "spark.rapids.sql.mode": "executeonGPU runs what it can on the GPU, explainOnly only says what it could",
-    "spark.rapids.sql.explain": "the log names whatever stays on the CPU, and why",
-    "spark.rapids.memory.gpu.allocFraction": "the plugin would take all of the GPU's memory; this is its share of it",
-    "spark.rapids.memory.gpu.maxAllocFraction": "and no more later: the rest is the engine's",
-    "spark.rapids.memory.gpu.minAllocFraction": "it refuses shares below a quarter unless this is lower, too",
+    "spark.rapids.sql.mode": "executeOnGPU runs supported operators on the GPU, explainOnly only reports them",
+    "spark.rapids.sql.explain": "the log names each operator that stays on the CPU, and the reason",
+    "spark.rapids.memory.gpu.allocFraction": "the plugin's share of the GPU's memory, which is all by default",
+    "spark.rapids.memory.gpu.maxAllocFraction": "the limit of later growth: the engine uses the remaining memory",
+    "spark.rapids.memory.gpu.minAllocFraction": "the plugin rejects shares below a quarter unless this is lower, too",
     "spark.rapids.memory.pinnedPool.size": "transfers from pinned memory are faster; the pool is off by default",
-    "spark.rapids.sql.concurrentGpuTasks": "with a small share, tasks go one after the other rather than spill",
-    "spark.rapids.sql.python.gpu.enabled": "our workers choose their GPU and hold their memory themselves",
+    "spark.rapids.sql.concurrentGpuTasks": "with a small share, tasks run one after another instead of spilling",
+    "spark.rapids.sql.python.gpu.enabled": "this package's workers choose their GPU and manage its memory themselves",
     "spark.gpuWcoj.gpuMemory": "the engine's share of the GPU's memory",
-    "spark.executor.cores": "tasks at a time on one executor, which share its GPU",
-    "spark.executor.resource.gpu.amount": "the plugin takes one GPU per executor: as many executors as GPUs",
-    "spark.task.resource.gpu.amount": "1 over the cores, or the GPU would let one task run at a time",
+    "spark.executor.cores": "concurrent tasks of one executor, which share its GPU",
+    "spark.executor.resource.gpu.amount": "the plugin uses one GPU per executor: as many executors as GPUs",
+    "spark.task.resource.gpu.amount": "1 over the cores; otherwise one task at a time could use the GPU",
     "spark.executor.resource.gpu.discoveryScript": "prints the addresses of a machine's GPUs as JSON",
     "spark.executor.memoryOverhead": "the pinned pool and the engine's host memory are outside the JVM's heap",
     "spark.sql.session.timeZone": "the same timestamps everywhere",
@@ -67,7 +68,7 @@ def rapids_conf(
     allowed_on_cpu: Sequence[str] | None = None,
     plugin: str = PLUGIN,
 ) -> dict[str, str]:
-    """Confs for a session with the plugin, which has to be started with them; the reasons are in `WHY`.
+    """Return confs for a session that is started with the plugin; `WHY` gives the reasons.
 
     Without `cores` they are for ``local[*]`` with one GPU, and name no resources: with them, local mode waits for
     ever. With `cores`, they are for a cluster; the confs of a standalone worker, ``spark.worker.resource.gpu.*``,
@@ -107,24 +108,26 @@ def rapids_conf(
     """
     version = require_pyspark()
     if plugin in BUILT_FOR and version not in BUILT_FOR[plugin]:
-        raise UnsupportedError(
-            f"version {plugin} of the RAPIDS Accelerator does not take Spark {version}.\n"
-            f"  It takes {', '.join(BUILT_FOR[plugin])}: pip install 'pyspark=={BUILT_FOR[plugin][-2]}'"
-        )
+        raise UnsupportedError.with_parts(
+            f"version {plugin} of the RAPIDS Accelerator does not support Spark {version}",
+            subject="plugin", got=version, expected=f"one of {', '.join(BUILT_FOR[plugin])}",
+            remedy=f"Install one: pip install 'pyspark=={BUILT_FOR[plugin][-2]}'.",
+        )  # fmt: skip
     for name, share in (("plugin_share", plugin_share), ("engine_share", engine_share)):
         if not 0 < share < 1:
-            raise UsageError(f"{name} is {share}; it is a part of the GPU's memory, above 0 and below 1.")
+            raise UsageError.invalid_value(name, share, "a fraction of the GPU's memory above 0 and below 1")
     if plugin_share + engine_share > 0.95:
-        raise UsageError(
-            f"plugin_share={plugin_share} and engine_share={engine_share} leave nothing of the GPU's memory free.\n"
-            "  CUDA itself needs some for each process: 0.95 is the most that both may have together."
-        )
+        raise UsageError.conflict(
+            f"plugin_share={plugin_share}", f"engine_share={engine_share}", "Reduce one of them.",
+            "their sum may be at most 0.95, since CUDA itself needs memory for each process",
+        )  # fmt: skip
     if (cores is None) != (discovery_script is None):
-        raise UsageError(
-            f"cores={cores} and discovery_script={discovery_script!r}: a cluster needs both, local mode neither."
-        )
+        raise UsageError.with_parts(
+            f"cores={cores} with discovery_script={discovery_script!r} is not allowed",
+            subject="cores", got=(cores, discovery_script), expected="both for a cluster, or neither for local mode",
+        )  # fmt: skip
     if cores is not None and cores < 1:
-        raise UsageError(f"cores={cores}; an executor has at least 1.")
+        raise UsageError.invalid_value("cores", cores, "an integer from 1 on")
     utc = "-Duser.timezone=UTC"
     conf = {
         "spark.plugins": "com.nvidia.spark.SQLPlugin",
@@ -159,7 +162,7 @@ def rapids_conf(
 
 
 def _share_of_tasks(cores: int) -> str:
-    """1 over `cores`, rounded down: of more than that, fewer tasks than cores would fit.
+    """Return 1 over `cores`, rounded down: rounded up, fewer tasks than cores would fit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reading what a view has written: whole batches, and nothing else."""
+"""Reading the output of a view: committed batches only."""
 
 from __future__ import annotations
 
@@ -25,36 +25,40 @@ def read_output(
     state: bool = False,
     since: int | None = None,
 ) -> DataFrame:
-    """The changes that a view has written as Parquet, with their weights and the id of their batch.
+    """Return the changes that a view wrote as Parquet, with weights and batch ids.
 
-    Only batches that are committed are seen, each whole and once, whatever crashed while they were written.
+    The result has committed batches only, each completely and once, also after crashes during writing.
 
     Parameters
     ----------
     path
         The `output` of the view.
     relation
-        Which of the program's outputs; it can be left out where there is one.
+        One of the program's outputs; optional if there is only one.
     state
-        The rows of the answer after the last batch instead, with their weights: the sum of all changes.
+        Return the rows of the answer after the last batch instead, with their weights: the sum of all changes.
     since
         Only batches after the one with this id. Tables that were loaded before the first batch are batch -1.
 
     Raises
     ------
     UsageError, UnknownRelationError
-        If there is no output, or it is not said which one.
+        If the folder has no output, or several and `relation` is not given.
     CheckpointDamagedError
-        If a file is missing or has another size than was written.
+        If a file is missing or has the wrong size.
     """
     if state and since is not None:
-        raise UsageError(
-            f"since={since} gives changes, state=True the rows after all of them.\n  Leave out one of the two."
-        )
+        raise UsageError.conflict(
+            f"since={since}", "state=True", "Leave one of the two out.",
+            "since selects changes, and state returns the rows after all changes",
+        )  # fmt: skip
     files, schemas = Listing(Path(fspath(path)).expanduser().absolute()).files(since)
     if relation is None:
         if len(schemas) != 1:
-            raise UsageError(f"there are the outputs {listed(schemas)}.\n  Name one: relation=...")
+            raise UsageError.with_parts(
+                f"the folder '{path}' has the outputs {listed(schemas)}",
+                subject="relation", expected="one output", remedy="Name one: relation=...",
+            )  # fmt: skip
         (relation,) = schemas
     elif relation not in schemas:
         raise UnknownRelationError(relation, schemas, "outputs")
@@ -63,7 +67,11 @@ def read_output(
     for file, size in files[relation]:
         size_on_disk = file.stat().st_size if file.exists() else None
         if size_on_disk != size:
-            what = "is missing" if size_on_disk is None else f"has {size_on_disk:,} bytes, and {size:,} were written"
+            what = (
+                "is missing"
+                if size_on_disk is None
+                else f"has the wrong size: got {size_on_disk:,} bytes, expected {size:,}"
+            )
             raise CheckpointDamagedError(file, what)
         names.append(str(file))
     if names:

@@ -1,4 +1,4 @@
-"""What all views have in common: a query of Spark over one checkpoint, from its start to its end."""
+"""The base of all views: one Spark query over one checkpoint, from start to stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpu_wcoj.checkpoint import Manifest
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.held import restore_program
-from gpu_wcoj.spark.progress import Listener, progress_fields, log_progress
+from gpu_wcoj.spark.progress import Listener, log_progress, progress_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
 
 ENGINE, SPARK = "engine", "spark"
-"""Folders within a view's checkpoint: the program's state, and Spark's own."""
+"""Folders within a view's checkpoint: the state of the program, and Spark's own checkpoint."""
 
 _running: WeakValueDictionary[Path, RunningView] = WeakValueDictionary()
-"""The view of this process that last held each checkpoint."""
+"""The view of this process that last opened each checkpoint."""
 
 
 class RunningView(ABC):
-    """A program that is kept up to date by Spark. Made by `gpu_wcoj.spark.maintain`.
+    """A program that Spark keeps up to date; made by `gpu_wcoj.spark.maintain`.
 
     Attributes
     ----------
     checkpoint_path
         The folder with the state and Spark's checkpoint.
     failure
-        The error that ended the last query, if it was one of this package's own, which Spark wraps.
+        The error of this package that ended the last query, which Spark wraps; otherwise None.
     """
 
     def __init__(self, session: SparkSession, checkpoint_path: Path) -> None:
@@ -65,41 +65,41 @@ class RunningView(ABC):
 
     @abstractmethod
     def count(self, name: str) -> int:
-        """How many rows a relation of the program has; in bag semantics the sum of their weights."""
+        """Return the number of rows of a relation; in bag semantics the sum of their weights."""
 
     @abstractmethod
     def relation(self, name: str) -> ZSet:
-        """All rows of a relation of the program."""
+        """Return all rows of a relation of the program."""
 
     @abstractmethod
     def explain(self) -> str:
-        """How the program runs, and why so."""
+        """Return the layout and the plan of the program, and the reason, as text."""
 
     @property
     @abstractmethod
     def _is_open(self) -> bool:
-        """Whether the checkpoint is held."""
+        """Whether the checkpoint is open."""
 
     @property
     @abstractmethod
     def _has_stream(self) -> bool:
-        """Whether there is a stream to start."""
+        """Whether a source is a stream."""
 
     @abstractmethod
     def _stream(self) -> DataFrame:
-        """What the query runs, of a view that is open."""
+        """Return the streaming DataFrame that the query runs; the view must be open."""
 
     @abstractmethod
     def _open(self, takeover: bool) -> None:
-        """Take the checkpoint, and load the tables if it is new."""
+        """Open the checkpoint, and load the tables if it is new."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Let go of the checkpoint; called while no batch is running."""
+        """Close the checkpoint; called while no batch is running."""
 
     @abstractmethod
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
-        """Take in one batch, if it is not committed already."""
+        """Process one batch unless it is committed already."""
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -108,12 +108,12 @@ class RunningView(ABC):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the last batch did, as plain values; empty before the first.
+        """The progress of the last batch as plain values; empty before the first.
 
-        ``batch``, ``rows`` that came in, ``changes`` by output (inserted, deleted, net), ``answers`` (how many rows
-        each output has), ``seconds`` by stage, and ``batch`` for all, ``state_bytes``, ``checkpoint_bytes`` that were
-        written, ``skipped`` (it had been committed before), ``hint`` (what to do if it was too large), and ``spark``,
-        what Spark itself reported last. On cells also ``load``, the largest and the mean number of rows of a cell by
+        ``batch``, ``rows`` of input, ``changes`` by output (inserted, deleted, net), ``answers`` (rows of each output),
+        ``seconds`` by stage, with ``batch`` as their sum, ``state_bytes``, ``checkpoint_bytes`` that were written,
+        ``skipped`` (it had been committed before), ``hint`` (advice if it was too large), and ``spark``, Spark's latest
+        report. On cells also ``load``, the largest and the mean number of rows of a cell by
         stage, ``skew``, the largest of their ratios, and ``adapted``, the values that have become heavy with this
         batch.
         """
@@ -124,60 +124,63 @@ class RunningView(ABC):
 
     @property
     def answers(self) -> dict[str, int]:
-        """How many rows each output has after the last committed batch; in bag semantics the sum of their weights."""
+        """The number of rows of each output after the last committed batch.
+
+        In bag semantics, the sum of their weights.
+        """
         return dict(self._answers)
 
     @staticmethod
     def restore(checkpoint: str | PathLike[str], **options: Any) -> Program:
-        """The program of a view in its state after the last committed batch; neither Spark nor the lease is needed.
+        """Return the program of a view in its state after the last committed batch.
 
-        Of a view on cells, the program gets the rows of all cells.
+        Neither Spark nor the lease is needed. For a view on cells, the program gets the rows of all cells.
 
         Parameters
         ----------
         checkpoint
-            That of the view.
+            The checkpoint of the view.
         options
             See `gpu_wcoj.program.Program.restore`.
         """
         return restore_program(Path(checkpoint) / ENGINE, **options)
 
     def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
-        """Let a function be told of every batch that is committed or passed over, with its `progress`."""
+        """Call a function with the `progress` of every batch that is committed or skipped."""
         self._callbacks.append(told)
 
     def start(
         self, trigger: Mapping[str, Any] | str | None = None, *, name: str | None = None, takeover: bool = False
     ) -> StreamingQuery:
-        """Start the query; rows that the checkpoint has are not taken in again.
+        """Start the query; batches that the checkpoint already has are skipped.
 
         Parameters
         ----------
         trigger
             As `DataStreamWriter.trigger` takes it: ``{"processingTime": "5 seconds"}``, or that text alone;
-            ``{"availableNow": True}``, or ``"availableNow"``, for what is there now. By default batch after batch.
+            ``{"availableNow": True}``, or ``"availableNow"``, for the input present now. By default batch after batch.
         name
-            Of the query.
+            Name of the query.
         takeover
-            Take the checkpoint from another process that has it open, which then stops with an error. Without, that
-            is an error here.
+            Take the checkpoint over from another process that has it open, which then stops with an error. Without
+            it, an open checkpoint is an error here.
 
         Returns
         -------
-        Spark's query. When it ends, also by an error, the checkpoint is let go.
+        Spark's query. When it ends, also by an error, the checkpoint is closed.
 
         Raises
         ------
         UsageError
             If no source is a stream, or the view is running.
         BatchMismatchError, CheckpointMismatchError
-            If Spark's checkpoint and the program's do not belong together, or the sources are not those of before.
+            If Spark's checkpoint and the program's do not belong together, or the sources have changed.
         CheckpointError
             If another process has the checkpoint open, or a file of it is damaged.
         """
         if not self._has_stream:
-            raise UsageError(
-                "no source is a stream, so there is nothing to start.\n  Use load(), or gws.join for one answer."
+            raise UsageError.wrong_state(
+                "start()", "none of the sources is a stream", "Use load(), or gws.join for a one-shot answer."
             )
         self._take_over(takeover)
         try:
@@ -200,12 +203,12 @@ class RunningView(ABC):
         return self._query
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop the query when the batch that is running is committed, and let go of the checkpoint.
+        """Stop the query after the running batch is committed, and close the checkpoint.
 
         Parameters
         ----------
         timeout
-            Seconds to wait for that batch; then it is cut short, and will be done again at the next start.
+            Seconds to wait for that batch; then it is interrupted, and the next start repeats it.
         """
         is_locked = self._batch.acquire(timeout=-1 if timeout is None else timeout)
         self._is_stopping = True  # the next batch may begin before Spark hears of it, and would be cut short
@@ -216,15 +219,15 @@ class RunningView(ABC):
         self.close()
 
     def wait(self, timeout: int | None = None) -> bool:
-        """Wait until the query has ended; False if it is still running after `timeout` seconds.
+        """Wait until the query has ended; False if it still runs after `timeout` seconds.
 
         Raises
         ------
         GpuWcojError
-            The error that ended it; `StreamingQueryException` if it is not one of this package's own.
+            The error that ended it; `StreamingQueryException` if it is not an error of this package.
         """
         if self._query is None:
-            raise UsageError("this view has not been started.\n  Call start() first.")
+            raise UsageError.wrong_state("wait()", "this view has not been started", "Call start() first.")
         try:
             ended = self._query.awaitTermination(timeout)
         except Exception:
@@ -240,7 +243,7 @@ class RunningView(ABC):
         return True
 
     def close(self) -> None:
-        """Let go of the checkpoint, when the batch that is running is done. Closing twice is no error."""
+        """Close the checkpoint after the running batch; may be called more than once."""
         with self._closing:
             with self._batch:
                 self._release()
@@ -258,8 +261,10 @@ class RunningView(ABC):
         before = _running.get(self.checkpoint_path)
         if before is not None and before._is_open:
             if before._query is not None and before._query.isActive:
-                raise UsageError(
-                    f"a view of this process is running on the checkpoint '{self.checkpoint_path}'.\n  Stop it first."
+                raise UsageError.wrong_state(
+                    "opening the checkpoint",
+                    f"a view of this process is running on the checkpoint '{self.checkpoint_path}'",
+                    "Stop it first.",
                 )
             before.close()
         self.failure = None
@@ -268,21 +273,22 @@ class RunningView(ABC):
         _running[self.checkpoint_path] = self
 
     def _check(self, last_manifest: Manifest | None, described: Mapping[str, Any]) -> None:
-        """Whether Spark's checkpoint and the sources are those that the state comes from."""
+        """Check that Spark's checkpoint and the sources are those of the stored state."""
         query = self._query_id()
         engine, spark = self.checkpoint_path / ENGINE, self.checkpoint_path / SPARK
         if last_manifest is None:
             if query:
                 raise CheckpointError(
-                    f"Spark's checkpoint '{spark}' is that of query '{query}',\n"
-                    f"  and the program's, '{engine}', is empty: what Spark has committed is lost.\n"
+                    f"Spark's checkpoint '{spark}' belongs to query '{query}',\n"
+                    f"  and the program's, '{engine}', is empty: batches that Spark has committed are lost.\n"
                     "  Begin a new checkpoint, or restore both from one copy."
                 )
             return
         if last_manifest.query and last_manifest.query != query:
-            problem = f"is that of query '{query}'" if query else "is gone"
+            problem = f"belongs to query '{query}'" if query else "is gone"
             raise BatchMismatchError(
-                f"the program's checkpoint '{engine}' holds {last_manifest.last},\n  and Spark's, '{spark}', {problem}.\n"
+                f"the program's checkpoint '{engine}' holds {last_manifest.last},\n"
+                f"  and Spark's, '{spark}', {problem}.\n"
                 "  Begin a new checkpoint, or restore both from one copy."
             )
         stored, plain = last_manifest.extra.get("sources", {}), json.loads(json.dumps(described))
@@ -295,13 +301,17 @@ class RunningView(ABC):
     # A batch.
 
     def _run_batch(self, frame: DataFrame, batch: int) -> None:
-        """What Spark calls for every batch; it may call again for one that is committed already."""
+        """Process a batch for Spark, which may call again for one that is committed already."""
         with self._batch:
             if self._is_stopping:
-                raise UsageError("this view is being stopped; the batch is left to its next start.")
+                raise UsageError.wrong_state(
+                    "running a batch", "this view is being stopped; its next start repeats the batch"
+                )
             try:
                 if not self._is_open:
-                    raise UsageError("this view is closed; the batch is left to its next start.")
+                    raise UsageError.wrong_state(
+                        "running a batch", "this view is closed; its next start repeats the batch"
+                    )
                 self._process_batch(frame, batch)
             except BaseException as error:
                 self.failure = error
@@ -309,14 +319,14 @@ class RunningView(ABC):
                 raise
 
     def _notify(self, progress: Mapping[str, Any]) -> None:
-        """A batch is committed, or was passed over."""
+        """Log a batch that was committed or skipped, and call the callbacks."""
         self._progress = dict(progress)
         log_progress(self._progress)
         for callback in self._callbacks:
             callback(dict(self._progress))
 
     def _query_id(self) -> str:
-        """The id that Spark's checkpoint gives the query, empty before its first start."""
+        """Return the query id in Spark's checkpoint, empty before the first start."""
         try:
             return str(json.loads((self.checkpoint_path / SPARK / "metadata").read_text())["id"])
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a DataFrame reads: files that the engine can read by itself, and the names of streams."""
+"""The inputs of a DataFrame: files that the engine can read itself, and names of streams."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
-"""Options of a stream that say what it reads; others say how, or are secrets."""
+"""Options of a stream that name its input; other options are settings or secrets."""
 
 
 def streams_of(df: DataFrame) -> list[str]:
-    """What the streams in a DataFrame's plan read, in the plan's order."""
+    """Return the inputs of the streams in a DataFrame's plan, in the plan's order."""
     leaves = _plan(df, "analyzed").collectLeaves()
     names = []
     for i in range(leaves.size()):
@@ -32,7 +32,7 @@ def streams_of(df: DataFrame) -> list[str]:
 
 
 def plain_files(df: DataFrame) -> list[str] | None:
-    """The local Parquet files that a DataFrame is, unfiltered and unchanged but for a choice of columns; else None."""
+    """Return the local Parquet files of a DataFrame that only selects their columns; else None."""
     plan = _plan(df, "optimizedPlan")
     if plan.nodeName() == "Project":
         chosen = plan.projectList()
@@ -59,7 +59,7 @@ def plain_files(df: DataFrame) -> list[str] | None:
 
 
 def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
-    """The rows of a batch DataFrame, and whether they were read from its files, without the JVM."""
+    """Return the rows of a batch DataFrame, and whether they were read without the JVM."""
     files = plain_files(df)
     if files:
         table = _read_files(files, df.schema)
@@ -69,7 +69,7 @@ def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
 
 
 def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
-    """The columns of files that hold them in just the types that Spark sees; else None."""
+    """Read columns of files whose types are exactly those of the Spark schema; else None."""
     try:
         read_schema = arrow_schema(columns)
     except UnsupportedTypeError:
@@ -84,7 +84,7 @@ def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
 
 
 def _scala_list(sequence: Any) -> list[Any]:
-    """The elements of a sequence of Scala's."""
+    """Return the elements of a Scala sequence as a list."""
     return [sequence.apply(i) for i in range(sequence.size())]
 
 

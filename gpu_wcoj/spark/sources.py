@@ -1,4 +1,4 @@
-"""The sources of a view: several streams as one, so that one micro-batch is one tick, and tables that are loaded."""
+"""The sources of a view: tables that are loaded, and streams united into one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField
 
 TAG: Final = "_relation"
+"""The column of united streams that holds the index of the relation's source."""
 HASH: Final = "_hash"
+"""The column of united streams that holds a hash of the row."""
 
 Columns = Sequence[str] | Mapping[str, str] | None
 Order = str | Sequence[str]
@@ -31,7 +33,7 @@ Order = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Reading:
-    """How the changes of one relation are to be read; see `gpu_wcoj.spark.normalise`."""
+    """Options for reading the changes of one relation; see `gpu_wcoj.spark.normalise`."""
 
     changes: Format = "auto"
     columns: Columns = None
@@ -41,18 +43,18 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """One relation's changes.
+    """The changes of one relation.
 
     Attributes
     ----------
     relation
-        Of the program.
+        Name of the relation in the program.
     given
-        As it came.
+        The DataFrame as passed by the user.
     frame
-        Normalised: the data columns, ``weight``, and the order columns.
+        The normalised rows: the data columns, ``weight``, and the order columns.
     reading
-        How it was normalised.
+        The options of the normalisation.
     """
 
     relation: str
@@ -68,11 +70,11 @@ class Source:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is a stream."""
+        """Whether the source is a stream."""
         return bool(self.frame.isStreaming)
 
     def described(self) -> dict[str, Any]:
-        """What must stay the same as long as one checkpoint is used."""
+        """Return the properties that must stay the same while a checkpoint is used."""
         reads = streams_of(self.original) if self.is_stream else plain_files(self.original)
         order = self.reading.order_by
         return {
@@ -89,17 +91,17 @@ def sources_of(
     inputs: Sequence[str],
     readings: Mapping[str, tuple[Reading, Reading]],
 ) -> list[Source]:
-    """The sources, in the program's order; where a relation has a table and a stream, the table first.
+    """Return the sources in the program's order; of one relation, the table before the stream.
 
     Parameters
     ----------
     readings
-        Per relation, how a table of it is to be read, and how a stream.
+        Per relation, the options for a table and those for a stream.
 
     Raises
     ------
     UsageError, SchemaError
-        If what is given for one relation does not go together.
+        If the sources of one relation do not fit together.
     UnsupportedError
         If a DataFrame is one of Spark Connect.
     """
@@ -111,10 +113,11 @@ def sources_of(
         relation_frames = _as_list(frames[name])
         if len(relation_frames) > 1 and [frame.isStreaming for frame in relation_frames] != [False, True]:
             kinds = ", ".join("a stream" if frame.isStreaming else "a table" for frame in relation_frames)
-            raise UsageError(
-                f"the sources of '{name}' are {kinds}.\n"
-                "  Several are a table, which is loaded first, and then a stream. Unite others: one.unionByName(other)."
-            )
+            raise UsageError.with_parts(
+                f"the sources of '{name}' are {kinds}",
+                subject=name, got=kinds, expected="one source, or a table and then a stream",
+                remedy="Unite several tables or streams: first.unionByName(second).",
+            )  # fmt: skip
         relation_sources = []
         for frame in relation_frames:
             how = readings[name][frame.isStreaming]
@@ -133,7 +136,10 @@ def _as_list(frames: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def _of_table(how: Reading, table: DataFrame) -> Reading:
-    """A table that lacks the columns of a stream's order is in no order: each of its rows counts by its weight."""
+    """Return the options for a table, without `order_by` if it lacks all order columns.
+
+    Such a table has no order: each of its rows counts by its weight.
+    """
     order = [how.order_by] if isinstance(how.order_by, str) else list(how.order_by)
     if order and not any(name in table.columns or name.split(".")[0] in table.columns for name in order):
         return replace(how, order_by=())
@@ -145,19 +151,20 @@ def _data(source: Source) -> list[StructField]:
 
 
 def _align_columns(table: Source, stream: Source) -> Source:
-    """The stream with its columns in the table's order.
+    """Return the stream with its columns in the table's order.
 
     Raises
     ------
     SchemaError
-        If it has other columns, or of other types.
+        If its columns or their types differ.
     """
     table_fields, stream_types = _data(table), {column.name: column.dataType for column in _data(stream)}
     if {column.name: column.dataType for column in table_fields} != stream_types:
-        raise SchemaError(
-            f"the table of '{table.relation}' has the columns {_format_fields(table_fields)},\n"
-            f"  and the stream {_format_fields(_data(stream))}. Select, rename and cast, so that they are the same."
-        )
+        raise SchemaError.mismatch(
+            f"the stream of '{table.relation}'", "has other columns than the table",
+            _format_fields(_data(stream)), _format_fields(table_fields),
+            "Select, rename and cast columns, so that both are the same.",
+        )  # fmt: skip
     if stream.data == table.data:
         return stream
     beside = [name for name in stream.frame.columns if name not in stream_types]
@@ -170,14 +177,14 @@ def _format_fields(fields: Sequence[StructField]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class United:
-    """Streams as one DataFrame: a number for the relation, and columns that relations share type by type.
+    """Streams as one DataFrame: a tag for the relation, and slots shared by columns of one type.
 
     Attributes
     ----------
     frame
         Columns ``_relation``, ``_hash`` (of the row), ``weight``, and one for each slot.
     slots
-        Per source, from the slots to the columns that they hold.
+        Per source, the column of each slot.
     """
 
     frame: DataFrame
@@ -186,7 +193,10 @@ class United:
 
     @classmethod
     def from_sources(cls, sources: Sequence[Source]) -> United:
-        """The union of these sources. A column of one type takes the first slot of that type that is free."""
+        """Return the union of these sources.
+
+        A column takes the first free slot of its type.
+        """
         kinds: dict[str, tuple[int, DataType]] = {}
         types: dict[str, DataType] = {}
         slots: list[dict[str, str]] = []
@@ -215,7 +225,7 @@ class United:
         return cls(reduce(lambda union, frame: union.unionAll(frame), frames), sources, slots)
 
     def split(self, rows: pa.Table) -> dict[str, pa.Table]:
-        """The rows of each relation, with the columns that it had; relations without rows are left out."""
+        """Return the rows of each relation with its columns; relations without rows are left out."""
         tables = {}
         tags = rows[TAG]
         for tag, (source, column_of) in enumerate(zip(self.sources, self.slots, strict=True)):
@@ -229,21 +239,24 @@ class United:
 
 
 def digest_of(rows: pa.Table) -> str:
-    """A checksum of the rows of a batch, whatever their order: Spark may give the same batch in another one."""
+    """Return a checksum of the rows of a batch that does not depend on their order.
+
+    Spark may deliver the same batch in another order.
+    """
     hashes = rows[HASH].to_numpy().view(np.uint64)
     return f"{int(hashes.sum(dtype=np.uint64)):016x}{int((hashes >> np.uint64(32)).sum(dtype=np.uint64)):016x}"
 
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """What feeds a view.
+    """The sources of a view.
 
     Attributes
     ----------
     all
-        In the program's order.
+        All sources, in the program's order.
     united
-        The streams as one; None if there is none.
+        The union of the streams; None without streams.
     """
 
     all: Sequence[Source]
@@ -255,7 +268,7 @@ class Sources:
 
     @property
     def tables(self) -> list[Source]:
-        """Those that are loaded before the first batch."""
+        """The sources that are loaded before the first batch."""
         return [source for source in self.all if not source.is_stream]
 
     @property
@@ -267,7 +280,7 @@ class Sources:
         return sources
 
     def described(self) -> dict[str, Any]:
-        """What must stay the same as long as one checkpoint is used."""
+        """Return the properties that must stay the same while a checkpoint is used."""
         described = {name: [source.described() for source in sources] for name, sources in self.by_relation.items()}
         return {
             name: descriptions[0] if len(descriptions) == 1 else descriptions

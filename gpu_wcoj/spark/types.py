@@ -1,7 +1,6 @@
-"""Types of Spark as Arrow's and back, without a session, alike in every version of PySpark.
+"""Conversion between Spark and Arrow types, without a session, for all versions of PySpark.
 
-PySpark's own functions for this ask for a time zone from 4.2 on, and take times without a zone for times with one
-before.
+PySpark's own functions need a time zone from 4.2 on; before, they turn times without a zone into times with one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ZONE: Final = "UTC"
-"""The zone that moments are shown in: Spark's are numbers of microseconds, and files of Spark's say so."""
+"""The time zone of timestamps: Spark stores them as microseconds in UTC, as its files declare."""
 _ARROW: Final[Mapping[type[st.DataType], pa.DataType]] = {
     st.BooleanType: pa.bool_(), st.ByteType: pa.int8(), st.ShortType: pa.int16(), st.IntegerType: pa.int32(),
     st.LongType: pa.int64(), st.FloatType: pa.float32(), st.DoubleType: pa.float64(), st.DateType: pa.date32(),
@@ -37,7 +36,7 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     Raises
     ------
     UnsupportedTypeError
-        If columns of it have no place in the engine: it is nested, an interval, a time of day, a variant.
+        If the engine does not support it: it is nested, an interval, a time of day, or a variant.
 
     Examples
     --------
@@ -49,15 +48,15 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     arrow = next((_ARROW[base] for base in type(kind).__mro__ if base in _ARROW), None)
     if arrow is None:
         raise UnsupportedTypeError(
-            f"type '{kind.simpleString()}' is not supported.\n"
-            f"  Supported are integers, booleans, float, double, date, timestamp, timestamp_ntz, string, binary and "
-            f"decimals of up to {MOST_DIGITS} digits. Cast the column, or leave it out."
+            f"type '{kind.simpleString()}' is not supported: expected integers, booleans, float, double, date, "
+            f"timestamp, timestamp_ntz, string, binary or decimals of up to {MOST_DIGITS} digits.\n"
+            "  Cast the column, or leave it out."
         )
     return arrow
 
 
 def spark_type(kind: pa.DataType) -> st.DataType:
-    """Return the Spark type for values of an Arrow type; of all time units it is microseconds.
+    """Return the Spark type for values of an Arrow type; the time unit is microseconds.
 
     Raises
     ------
@@ -74,12 +73,14 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     if pa.types.is_timestamp(kind):
         return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
     if kind not in _SPARK:
-        raise UnsupportedTypeError(f"Spark has no type for values of type '{kind}'.\n  Cast them to another type.")
+        raise UnsupportedTypeError.unsupported(f"type '{kind}' in Spark", remedy="Cast the values to another type.")
     return _SPARK[kind]
 
 
 def arrow_schema(schema: st.StructType, what: str = "the DataFrame") -> pa.Schema:
-    """Return the schema of Arrow tables with the columns of a DataFrame; errors name it and the column.
+    """Return the Arrow schema for the columns of a DataFrame.
+
+    Errors name `what` and the column.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def arrow_schema(schema: st.StructType, what: str = "the DataFrame") -> pa.Schem
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """Return the schema of DataFrames with the columns of an Arrow table.
+    """Return the Spark schema for the columns of an Arrow table.
 
     Examples
     --------

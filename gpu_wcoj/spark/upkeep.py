@@ -1,4 +1,4 @@
-"""`maintain`: a program over streams and tables of Spark, as a view that can be started."""
+"""`maintain`: a view of a program over streams and tables of Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.checks import check_given
 from gpu_wcoj.query.datalog import parse
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BACKENDS: Final[tuple[BackendName, ...]] = ("auto", "cpu", "cuda")
+"""The values of the conf ``spark.gpuWcoj.backend``."""
 
 
 @entry_point
@@ -58,72 +59,74 @@ def maintain(
     gpu_memory: float | str | None = None,
     emit_loaded: bool = True,
 ) -> View | CellView:
-    """Keep the answers of a program up to date while its relations change; `View.start` starts it.
+    """Return a view that keeps the answers of a program up to date; `View.start` starts it.
 
-    Several streams become one, so that a micro-batch of Spark is one tick of the engine: what one batch brings for all
-    relations is taken in at once. Tables (DataFrames that are no streams) are loaded before the first batch, as batch
-    -1, once for all starts of the same checkpoint. The engine runs in the driver's process, or, on cells, in those of
-    the executors.
+    Several streams are united, so that a micro-batch of Spark is one tick of the engine: the changes of one batch in
+    all relations are processed at once. Tables (DataFrames that are not streams) are loaded before the first batch, as
+    batch -1, once for all starts of the same checkpoint. The engine runs in the driver's process, or, on cells, in
+    those of the executors.
 
     Parameters
     ----------
     sources
         For each relation that the program reads a DataFrame, stream or table, or both, ``[table, stream]``: the table
-        is loaded, and the stream goes on from there, its columns by name. In bags, columns of types that the engine
-        does not have are left out where the program does not read them.
+        is loaded, and the stream continues it, its columns matched by name. In bags, columns of unsupported types are
+        left out if the program does not read them.
     program
         A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the sources, by name.
     checkpoint
         A folder for the state and for Spark's own checkpoint, on a local or mounted file system. Started again with
-        the same one, the view goes on where it was.
+        the same folder, the view continues from it.
     output
-        Where the changes of the answers go. A folder: Parquet files, which `read_output` reads, each batch whole and
-        exactly once. With another `format`, a path that this format's writer is given, with the output's name behind
-        it; Delta tables get each batch exactly once. A function ``f(changes, batch)``: `changes` maps each output to an
-        Arrow table with its columns and ``weight``; **after a crash it may be called again with the same batch id**
-        and the same changes, so it should replace what it wrote under that id. None counts only.
+        Destination of the changes of the answers. A folder: Parquet files, which `read_output` reads, each batch
+        completely and exactly once. With another `format`, a path for the writer of this format, to which the output's
+        name is appended; Delta tables get each batch exactly once. A function ``f(changes, batch)``: `changes` maps
+        each output to an Arrow table with its columns and ``weight``; **after a crash it may be called again with the
+        same batch id** and the same changes, so it should replace its earlier result for that id. With None, changes
+        are only counted.
     format, options
         The format, if not Parquet, and options for its writer.
     changes
-        How the sources write changes down, see `normalise`; for all, or by relation, there also a pair for its table
+        Format of the sources' changes, see `normalise`; for all, or by relation, there also as a pair for its table
         and its stream.
     columns, key
-        By relation, which columns make up its rows, and which of those must not be null; see `normalise`.
+        By relation, the columns of its rows, and those of them that must not be null; see `normalise`.
     order_by
-        Columns that say in which order the rows of a batch happened, for all sources or by relation. Without, rows of
-        a batch have no order, and the net weight of a row decides; so it is with a table that has not these columns,
-        beside a stream that has them.
+        Columns with the order of the changes in a batch, for all sources or by relation. Without them, rows of a batch
+        have no order, and the net weight of a row decides. The same holds for a table without these columns beside a
+        stream with them.
     layout
-        ``"one"``: one engine, in the driver. ``"hypercube"``: each of `cells` has an engine of its own on some executor
-        and holds the rows that agree with it; values that so many rows have that a cell would be too full are spread
-        over others, also when they become so while the stream runs. ``"replicated"``: each holds all rows and works on
-        its share of every change. ``"auto"``: one of these by what a cell would hold, or one engine where Spark runs
-        on this machine alone or the program has what cells cannot do; `RunningView.explain` says which, and why. The
-        answers are the same. Checkpoint and output must be folders that every executor sees under the same path.
+        ``"one"``: one engine, in the driver. ``"hypercube"``: each of `cells` has an engine on some executor and holds
+        the rows that agree with it; values of so many rows that one cell would hold too much are distributed over
+        several cells, also if they become so frequent while the stream runs. ``"replicated"``: each cell holds all rows
+        and works on its share of every change. ``"auto"``: one of these, depending on the rows in a cell, or one engine
+        if Spark runs on this machine only or cells do not support the program; `RunningView.explain` returns the choice
+        and the reason. The answers are the same. Checkpoint and output must be folders that every executor sees under
+        the same path.
     cells
-        How many; by default one, or on a grid two, for each task that runs at a time.
+        Number of cells; by default one, or on a grid two, for each concurrent task.
     backend, bag, keep, outputs, threads, gpu_memory
-        See `gpu_wcoj.program.Program`; bags by default for SQL only. Of these, `layout` and `cells`, what is
-        not given is taken from the session's confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``,
+        See `gpu_wcoj.program.Program`; bags by default for SQL only. The defaults of `backend`, `layout`, `cells`,
+        `threads` and `gpu_memory` are the session's confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``,
         ``.threads`` and ``.gpuMemory``. On cells, `threads` are those of one cell, `gpu_memory` is that of one
-        process of an executor, and what is kept is held by the cells that the rows' hashes name.
+        process of an executor, and kept relations are stored in the cells that the rows' hashes name.
     language, dialect
-        Of the query; by default its beginning tells, see `gpu_wcoj.view`. The dialect is that of SQL, as sqlglot calls
-        it.
+        Language of the query; by default its first words decide, see `gpu_wcoj.view`. The dialect is a name of
+        sqlglot's for SQL.
     emit_loaded
         Whether the answer over the loaded tables goes to the output, as batch -1. Without it, the output begins with
-        what changes from there.
+        the first change after it.
 
     Raises
     ------
     UnknownRelationError, ColumnError, SchemaError, TypeMismatchError, UsageError
-        If sources, program and options do not go together.
+        If sources, program and options do not fit together.
     UnsupportedError
-        Over Spark Connect, where the engine would be in another process.
+        Over Spark Connect, as the engine would be in another process.
     """
     if not sources:
-        raise UsageError(
-            "sources={}: nothing is given to read.\n  Give a DataFrame for each relation that the program reads."
+        raise UsageError.invalid_value(
+            "sources", {}, "at least one source", "Pass a DataFrame for each relation that the program reads."
         )
     check_frames(sources)
     first = next(iter(sources.values()))
@@ -133,7 +136,7 @@ def maintain(
     confs = confs_of(session)
     requested = layout or confs.get("layout", "one")
     if requested not in LAYOUTS:
-        raise UsageError(f"there is no layout '{requested}'.\n  The layouts are: {listed(LAYOUTS)}.")
+        raise UsageError.unknown_name("layout", requested, LAYOUTS)
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
@@ -209,13 +212,13 @@ def maintain(
 
 
 def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
-    """How a relation's table is read, and how its stream."""
+    """Return the options for reading a relation's table, and those for its stream."""
     of_table, of_stream = changes if isinstance(changes, tuple) else (changes, changes)
     return Reading(of_table, columns, key, order_by), Reading(of_stream, columns, key, order_by)
 
 
 def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Reading:
-    """The reading of these data columns without some of them."""
+    """Return the options for reading these data columns without some of them."""
     remaining = [name for name in data if name not in leaving]
     if isinstance(how.columns, Mapping):
         return replace(how, columns={name: how.columns[name] for name in remaining})
@@ -223,13 +226,16 @@ def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Readi
 
 
 def _adapts_from(confs: Mapping[str, str]) -> int | None:
-    """From which rows of a cell on heavy values are looked for, by ``spark.gpuWcoj.cells.adapt``."""
+    """Return the rows of a cell from which on heavy values are searched for, or None for never.
+
+    It is set by ``spark.gpuWcoj.cells.adapt``.
+    """
     value = confs.get("cells.adapt", str(ADAPTS_FROM))
     return None if value == "off" else integer_conf({"cells.adapt": value}, "cells.adapt")
 
 
 def _option_for(option: Any, name: str, default: Any) -> Any:
-    """An option for one relation: by its name, or that for all."""
+    """Return the value of an option for one relation: by its name, or the one for all."""
     if isinstance(option, Mapping):
         return option.get(name, default)
     return default if option is None else option
@@ -239,4 +245,4 @@ def _parse_backend(name: str) -> BackendName:
     for backend in BACKENDS:
         if name == backend:
             return backend
-    raise UsageError(f"the conf 'spark.gpuWcoj.backend' is '{name}'.\n  It is auto, cpu or cuda.")
+    raise UsageError.invalid_value("spark.gpuWcoj.backend", name, "auto, cpu or cuda")

@@ -1,4 +1,4 @@
-"""Which versions of Spark this package works with."""
+"""The supported versions of PySpark."""
 
 from __future__ import annotations
 
@@ -7,33 +7,32 @@ import importlib.metadata
 from gpu_wcoj.errors import BackendUnavailableError
 
 OLDEST, BEYOND = (4, 0), (4, 4)
-"""The first minor version of Spark that is supported, and the first that is not."""
+"""The first minor version of Spark that is supported, and the first later one that is not."""
 
 
 def require_pyspark() -> str:
-    """The version of PySpark.
+    """Return the version of PySpark.
 
     Raises
     ------
     BackendUnavailableError
-        If there is none, or one that is not supported.
+        If PySpark is not installed, or its version is not supported.
     """
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        raise BackendUnavailableError(
-            "gpu_wcoj.spark needs PySpark, and it is not installed.\n  pip install 'gpu_wcoj[spark]'"
-        ) from None
+        raise BackendUnavailableError.missing_package("gpu_wcoj.spark", "PySpark", "spark") from None
     if not OLDEST <= minor(version) < BEYOND:
-        raise BackendUnavailableError(
-            f"gpu_wcoj.spark works with PySpark {_dotted(OLDEST)} up to, not including, {_dotted(BEYOND)}; "
-            f"installed is {version}.\n  pip install 'gpu_wcoj[spark]'"
-        )
+        raise BackendUnavailableError.mismatch(
+            "PySpark", "has an unsupported version", version,
+            f"{_dotted(OLDEST)} up to, not including, {_dotted(BEYOND)}",
+            "Install a supported one: pip install 'gpu_wcoj[spark]'.",
+        )  # fmt: skip
     return version
 
 
 def minor(version: str) -> tuple[int, int]:
-    """The first two numbers of a version.
+    """Return the first two parts of a version.
 
     Examples
     --------

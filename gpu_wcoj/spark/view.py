@@ -1,8 +1,8 @@
-"""A view: a program whose relations are fed by Spark, batch by batch, and whose state survives any crash.
+"""A view with one engine: Spark feeds it in batches, and its state survives crashes.
 
-A batch goes through the same steps under one id: Spark's rows, normalised, to Arrow; the program's tick; the output;
-the checkpoint's manifest. The manifest is the commit. What comes before it is done again after a crash, under names of
-its own; what comes after it, Spark's own commit and the list of outputs, is caught up with.
+A batch goes through these steps under one id: normalised rows from Spark to Arrow; the tick of the program; the output;
+the manifest of the checkpoint. The manifest is the commit. After a crash, steps before it are repeated, under new file
+names; steps after it, Spark's own commit and the list of outputs, are completed.
 """
 
 from __future__ import annotations
@@ -60,36 +60,47 @@ class View(RunningView):
 
     @property
     def program(self) -> Program:
-        """The program with its state; while a query runs, `count` and `relation` are the way to ask it.
+        """The program with its state; while a query runs, use `count` and `relation` instead.
 
         Raises
         ------
         UsageError
-            If the view has not been started.
+            If the view has neither been started nor loaded.
         """
         if self._program is None:
-            raise UsageError("this view has not been started.\n  Call start() first, or View.restore(checkpoint).")
+            raise UsageError.wrong_state(
+                "reading the program",
+                "this view has not been started",
+                "Call start() or load() first, or View.restore(checkpoint).",
+            )
         return self._program
 
     def count(self, name: str) -> int:
-        """How many rows a relation of the program has, after the batch that is running now, if one is."""
+        """Return the number of rows of a relation.
+
+        If a batch is running, the call waits for it.
+        """
         with self._batch:
             return self.program.count(name)
 
     def relation(self, name: str) -> ZSet:
-        """All rows of a relation of the program, after the batch that is running now, if one is."""
+        """Return all rows of a relation.
+
+        If a batch is running, the call waits for it.
+        """
         with self._batch:
             return self.program.relation(name)
 
     def explain(self) -> str:
-        """How the program runs, and why in this process."""
+        """Return the plan of the program, and the reason for running it in this process."""
         program = self._make() if self._program is None else self._program
         return f"layout one, in the driver: {self._reason}\n{program.explain()}"
 
     def load(self, *, takeover: bool = False) -> Program:
         """Open the checkpoint, and load the tables if it is new; `start` does this first.
 
-        Alone it serves where every source is a table: the answer is in the output and the program, and kept.
+        It is sufficient by itself if every source is a table: the output and the program then hold the answer, and the
+        checkpoint keeps it.
         """
         self._take_over(takeover)
         return self.program
@@ -135,7 +146,7 @@ class View(RunningView):
             raise
 
     def _load(self, program: Program) -> None:
-        """Batch -1: the tables, or nothing."""
+        """Process batch -1: the tables, or nothing."""
         start = time.perf_counter()
         changes: dict[str, Any] = {}
         loaded: dict[str, Any] = {}
@@ -251,7 +262,10 @@ class View(RunningView):
 
 
 def _read_table(source: Source) -> tuple[pa.Table, bool]:
-    """The rows of a table, read without the JVM where it is nothing but Parquet files of data columns and weights."""
+    """Return the rows of a table, and whether they were read without the JVM.
+
+    That is possible for plain Parquet files of data columns and weights.
+    """
     how, frame = source.reading, source.original
     chosen = detect(frame).format if how.changes == "auto" else how.changes
     if chosen in ("append", "weight") and not how.key and not how.order_by and not isinstance(how.columns, Mapping):
@@ -261,7 +275,7 @@ def _read_table(source: Source) -> tuple[pa.Table, bool]:
 
 
 def _bytes(manifest: Manifest, before: Manifest | None) -> int:
-    """How many bytes of state a commit wrote."""
+    """Return the bytes of state that a commit wrote."""
     stored_files = set() if before is None or before.state is None else {run.file for run in before.state.runs}
     return (
         0 if manifest.state is None else sum(run.bytes for run in manifest.state.runs if run.file not in stored_files)

@@ -40,9 +40,9 @@ def test_programs_that_cells_cannot_run_are_named(spark: Any, tmp_path: Path, te
     assert one == "one"
     assert re.search(message, reason)
     frames = {name: spark.range(3).selectExpr("id AS a", "id AS b") for name in Program(text, backend="cpu").inputs}
-    with pytest.raises(UnsupportedError, match="cannot be spread over cells"):
+    with pytest.raises(UnsupportedError, match="this program on cells is not supported"):
         gws.maintain(frames, text, changes="append", layout="replicated", checkpoint=tmp_path / "ckpt")
-    with pytest.raises(UnsupportedError, match="cannot be spread over cells"):
+    with pytest.raises(UnsupportedError, match="this program on cells is not supported"):
         gws.count(spark, text, frames, layout="hypercube", cells=2)
     assert not (tmp_path / "ckpt").exists()
 

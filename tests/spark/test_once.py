@@ -48,9 +48,11 @@ def test_once_says_what_is_missing(spark, tmp_path):
         gws.join(spark, "p(a) :- edge(a, b).", {"edge": frame}, output="r")
     for ask in (gws.join, gws.count, gws.explain):
         for wrong in ({"edge": pd.DataFrame({"a": [1], "b": [2]})}, {"edge": [(1, 2)]}):
-            with pytest.raises(UsageError, match="given for relation 'edge' is of type(?s:.*)no DataFrame of Spark"):
+            with pytest.raises(
+                UsageError, match="relation 'edge' has a source of the wrong type(?s:.*)expected a Spark DataFrame"
+            ):
                 ask(spark, TRIANGLE, wrong)
-        with pytest.raises(UsageError, match="a mapping from relations to them is allowed"):
+        with pytest.raises(UsageError, match="expected a mapping from relations to DataFrames"):
             ask(spark, TRIANGLE, frame)
     assert gw.query("p(a) :- edge(a, b).", edge=frame).rows() == [((a,), 1) for a in range(3)]
     (tmp_path / "taken").mkdir()

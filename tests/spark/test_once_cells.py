@@ -67,7 +67,7 @@ def test_one_machine_has_one_engine(spark: Any, edges: Any) -> None:
     assert gws.explain(spark, TRIANGLE, {"edge": edges}).startswith(
         "layout one, in the driver: Spark runs on this machine alone"
     )
-    with pytest.raises(UsageError, match="no layout 'two'"):
+    with pytest.raises(UsageError, match="unknown layout 'two'"):
         gws.count(spark, TRIANGLE, {"edge": edges}, layout="two")  # type: ignore[arg-type]
 
 

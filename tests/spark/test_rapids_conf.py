@@ -48,12 +48,12 @@ def test_memory_is_split_between_plugin_and_engine():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"plugin_share": 0.5, "engine_share": 0.5}, "leave nothing of the GPU's memory free"),
-        ({"plugin_share": 0}, "plugin_share is 0"),
-        ({"engine_share": 1.5}, "engine_share is 1.5"),
-        ({"cores": 4}, "a cluster needs both"),
-        ({"discovery_script": "x"}, "a cluster needs both"),
-        ({**CLUSTER, "cores": 0}, "at least 1"),
+        ({"plugin_share": 0.5, "engine_share": 0.5}, "their sum may be at most 0.95"),
+        ({"plugin_share": 0}, "plugin_share=0 is not allowed"),
+        ({"engine_share": 1.5}, "engine_share=1.5 is not allowed"),
+        ({"cores": 4}, "expected both for a cluster"),
+        ({"discovery_script": "x"}, "expected both for a cluster"),
+        ({**CLUSTER, "cores": 0}, "an integer from 1 on"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, message):
@@ -64,7 +64,7 @@ def test_what_cannot_be_is_refused(arguments, message):
 @pytest.mark.parametrize("version", ["4.1.0", "4.1.4", "4.0.5", "4.2.1", "4.3.0"])
 def test_versions_that_the_plugin_does_not_take_are_refused(monkeypatch, version):
     monkeypatch.setattr(rapids, "require_pyspark", lambda: version)
-    with pytest.raises(UnsupportedError, match=f"does not take Spark {version}.*\n.*pyspark==4.1.3"):
+    with pytest.raises(UnsupportedError, match=f"does not support Spark {version}.*\n.*pyspark==4.1.3"):
         gws.rapids_conf("p.jar")
 
 

@@ -132,7 +132,7 @@ def test_tables_alone_are_loaded_once_and_kept(spark, tmp_path, emit):
     assert again.load().count("triangle") == 1
     again.close()
     assert gws.read_output(spark, tmp_path / "out").count() == emit
-    with pytest.raises(UsageError, match="no source is a stream"):
+    with pytest.raises(UsageError, match="none of the sources is a stream"):
         again.start()
 
 

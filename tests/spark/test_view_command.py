@@ -101,7 +101,7 @@ def test_csv_without_rows(spark, tmp_path, capsys):
         assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["total"].values()) == [2]
     arguments = ["spark", "run", "-e", "h(a) :- e(a).", "--source", f"e={tmp_path}/later?format=csv"]
     assert cli.main([*arguments, "--checkpoint", f"{tmp_path}/c"]) == 2
-    assert "names of columns and no rows yet" in capsys.readouterr().err
+    assert "column names and no rows yet" in capsys.readouterr().err
 
 
 def test_a_first_line_of_csv_that_may_be_a_row_is_asked_for(spark, tmp_path, capsys):
@@ -109,7 +109,7 @@ def test_a_first_line_of_csv_that_may_be_a_row_is_asked_for(spark, tmp_path, cap
     for text in ("ann,bo\nbo,cy\n", "1,2\n3,4\n"):
         (tmp_path / "edges" / "1.csv").write_text(text)
         assert run_csv(tmp_path, "") == 2
-        assert "may be names of columns or a row.\n  Say header=yes or header=no." in capsys.readouterr().err
+        assert "may be column names or a row.\n  Pass header=yes or header=no." in capsys.readouterr().err
     (tmp_path / "edges" / "1.csv").write_text("x,y\nann,bo\n")
     declared = [".decl e(x: symbol, y: symbol)\nh(a, b) :- e(a, b).", "--source", f"e={tmp_path}/edges?format=csv"]
     assert cli.main(["spark", "run", "-e", *declared, "--checkpoint", f"{tmp_path}/c", "--json"]) == 0
@@ -125,7 +125,7 @@ def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path,
     assert run_csv(tmp_path, "") == 2
     assert gws.View.restore(tmp_path / "checkpoint").relation("h").to_dict() == {(1, 2): 1}
     assert run_csv(tmp_path, "&skip=1") == 2
-    assert "on Spark, header and one character as sep are for text" in capsys.readouterr().err
+    assert "on Spark, text files have the options header and sep only" in capsys.readouterr().err
 
 
 def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
@@ -159,13 +159,13 @@ def test_a_view_in_sql(spark, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--source", "e=nowhere"], "'nowhere' is not there"),
+        (["--source", "e=nowhere"], "'nowhere' does not exist"),
         (["--source", "f={tmp}"], "no relation 'f'"),
         (["--source", "e={tmp}", "--source", "e={tmp}"], "relation 'e' is given twice"),
         (["--source", "e={tmp}", "--layout", "hypercube", "--cells", "65"], "cells=65 is not allowed"),
-        (["--source", "e={tmp}?format=arrow"], "format=arrow; on Spark, parquet and csv are read"),
+        (["--source", "e={tmp}?format=arrow"], "Use format=parquet or format=csv"),
         (["--source", "e={tmp}?columns=src,dts"], "no column 'dts'"),
-        (["--source", "e={tmp}", "--max-files", "0"], "--max-files is 0"),
+        (["--source", "e={tmp}", "--max-files", "0"], "--max-files=0 is not allowed"),
     ],
 )
 def test_what_cannot_be_run_is_said(spark, tmp_path, capsys, arguments, message):

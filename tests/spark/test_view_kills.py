@@ -192,7 +192,7 @@ def test_outputs_that_are_lost_or_cut_are_noticed(spark, copy):
     folder, _ = copy
     path = next((folder / "out" / "triangle").glob("batch-000000000002-*"))
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CheckpointDamagedError, match="were written"):
+    with pytest.raises(CheckpointDamagedError, match="has the wrong size"):
         gws.read_output(spark, folder / "out")
     path.unlink()
     with pytest.raises(CheckpointDamagedError, match="is missing"):

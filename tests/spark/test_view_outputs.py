@@ -41,11 +41,11 @@ def test_outputs_of_several_heads_and_names_that_are_taken(spark, tmp_path):
     assert [tuple(row) for row in gws.read_output(spark, tmp_path / "out", "three", state=True).collect()] == [
         (1, 3, 1)
     ]
-    with pytest.raises(UsageError, match="there are the outputs 'two', 'three'|there are the outputs 'three', 'two'"):
+    with pytest.raises(UsageError, match="has the outputs ('two', 'three'|'three', 'two')"):
         gws.read_output(spark, tmp_path / "out")
     with pytest.raises(UnknownRelationError, match="no relation 'tow'"):
         gws.read_output(spark, tmp_path / "out", "tow")
-    with pytest.raises(UsageError, match="Leave out one of the two"):
+    with pytest.raises(UsageError, match="Leave one of the two out"):
         gws.read_output(spark, tmp_path / "out", "two", state=True, since=0)
-    with pytest.raises(UsageError, match="there is no output in"):
+    with pytest.raises(UsageError, match="needs the output of a view"):
         gws.read_output(spark, tmp_path / "elsewhere")

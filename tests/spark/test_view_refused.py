@@ -15,11 +15,13 @@ from tests.spark.streams import TRIANGLE, stream_of, write_stream
 def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
     edges = stream_of(spark, tmp_path)
     place = {"checkpoint": tmp_path / "checkpoint"}
-    with pytest.raises(UsageError, match="nothing is given to read"):
+    with pytest.raises(UsageError, match="at least one source"):
         gws.maintain({}, TRIANGLE, **place)
-    with pytest.raises(UsageError, match="a mapping from relations to them is allowed"):
+    with pytest.raises(UsageError, match="expected a mapping from relations to DataFrames"):
         gws.maintain([edges], TRIANGLE, **place)
-    with pytest.raises(UsageError, match="given for relation 'edge' is of type(?s:.*)no DataFrame of Spark"):
+    with pytest.raises(
+        UsageError, match="relation 'edge' has a source of the wrong type(?s:.*)expected a Spark DataFrame"
+    ):
         gws.maintain({"edge": [edges, None]}, TRIANGLE, **place)
     with pytest.raises(UnknownRelationError, match="no relation 'egde'.*\n.*Did you mean 'edge'"):
         gws.maintain({"egde": edges}, TRIANGLE, **place)
@@ -27,23 +29,23 @@ def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
         gws.maintain({"r": edges}, "p(a) :- r(a, b), s(b).", **place)
     with pytest.raises(UnknownRelationError, match="no relation 'egde'"):
         gws.maintain({"edge": edges}, TRIANGLE, changes={"egde": "weight"}, **place)
-    with pytest.raises(UsageError, match="no layout 'two'"):
+    with pytest.raises(UsageError, match="unknown layout 'two'"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", layout="two", **place)
-    with pytest.raises(UsageError, match="neither a path nor a function"):
+    with pytest.raises(UsageError, match="expected a path or a function"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", output=7, **place)
-    with pytest.raises(UsageError, match="output='' is no path"):
+    with pytest.raises(UsageError, match="output='' is not allowed: expected a path"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", output="", **place)
-    with pytest.raises(UsageError, match="is not a path of a local or mounted file system"):
+    with pytest.raises(UsageError, match="expected a path of a local or mounted file system"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", output="s3://bucket/out", **place)
-    with pytest.raises(UsageError, match="have no meaning for the Parquet files"):
+    with pytest.raises(UsageError, match="the Parquet files are not written by Spark"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", output="out", options={"x": "y"}, **place)
     view = gws.maintain({"edge": edges}, TRIANGLE, changes="weight", **place)
     for call in (lambda: view.program, view.wait):
         with pytest.raises(UsageError, match="has not been started"):
             call()
     for key, value, message in (
-        ("spark.gpuWcoj.thread", "2", "no conf 'spark.gpuWcoj.thread'.*\n.*Did you mean 'threads'"),
-        ("spark.gpuWcoj.threads", "none", "the conf 'spark.gpuWcoj.threads' is 'none'"),
+        ("spark.gpuWcoj.thread", "2", "unknown conf 'spark.gpuWcoj.thread'.*Did you mean 'spark.gpuWcoj.threads'"),
+        ("spark.gpuWcoj.threads", "none", "spark.gpuWcoj.threads='none' is not allowed"),
         ("spark.gpuWcoj.backend", "gpu", "the conf 'spark.gpuWcoj.backend' is 'gpu'"),
     ):
         spark.conf.set(key, value)
@@ -78,5 +80,5 @@ def test_connect_is_refused(monkeypatch):
         """Stands for one of Connect: the rule goes by the module."""
 
     DataFrame.__module__ = "pyspark.sql.connect.dataframe"
-    with pytest.raises(UnsupportedError, match="over Spark Connect there is none here"):
+    with pytest.raises(UnsupportedError, match="over Spark Connect is not supported"):
         gws.maintain({"edge": DataFrame()}, TRIANGLE, checkpoint="somewhere")

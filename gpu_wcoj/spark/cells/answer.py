@@ -1,4 +1,4 @@
-"""One answer by the engines of many executors; nothing is kept of it but files of the answer."""
+"""One-shot answers by engines on many executors; only the files of the answer are kept."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ONE_ENGINE_BYTES = 256 << 20
-"""Tables that Spark takes for smaller than this together go to one engine: it is done before tasks have started."""
+"""Bytes, as Spark estimates them: smaller tables, taken together, go to one engine, which is done before tasks have
+started."""
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A program over tables, spread over cells.
+    """A program over tables, distributed over cells.
 
     Attributes
     ----------
     program
-        It, without rows.
+        The program, without rows.
     tables
-        Per input the rows, their columns called ``c0``, ``c1``, ..., with a weight of 1.
+        Per input the rows, with columns ``c0``, ``c1``, ... and a weight of 1.
     """
 
     program: Program
@@ -48,7 +49,7 @@ class Spread:
 
     @classmethod
     def from_frames(cls, program: Program, frames: Mapping[str, DataFrame], chosen: CellLayout) -> Spread:
-        """A program over DataFrames, by a layout."""
+        """Distribute a program over DataFrames by a layout."""
         tables = as_tables(program, frames)
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen)
         fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
@@ -60,14 +61,17 @@ class Spread:
         )
 
     def run(self, output: Path | None, **how: Any) -> Notes:
-        """Compute the answer, into files below a folder or, if there is none, as counts; `how` are fields of `Work`."""
+        """Compute the answer into files below a folder or, without a folder, as counts.
+
+        `how` holds fields of `Work`.
+        """
         place = "" if output is None else str(output)
         work = work_of(self.plan, self.columns, output=place, batch=LOAD, is_answer=True, **how)
         rows = unite(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
         notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:
             listed_files = {output / path for path in files_of(notes)}
-            for file in output.glob("*/*.parquet"):  # of tasks that failed, or were done twice
+            for file in output.glob("*/*.parquet"):  # files of tasks that failed or ran twice
                 if file not in listed_files:
                     with contextlib.suppress(OSError):
                         file.unlink()
@@ -75,12 +79,12 @@ class Spread:
 
 
 def files_of(notes: Notes) -> list[str]:
-    """The files of an answer, by their paths in its folder."""
+    """Return the files of an answer, as paths relative to its folder."""
     return sorted(path for cell in notes.cells for path, *_ in cell["outputs"])
 
 
 def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """DataFrames whose columns are all data, as inputs of cells."""
+    """Return DataFrames whose columns are all data as inputs of cells."""
     tables = {}
     for name in program.inputs:
         frame = frames[name]
@@ -93,7 +97,7 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
 def choose_for_answer(
     spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
 ) -> CellLayout | str:
-    """The layout for one answer; or why one engine is to give it, which only ``"auto"`` can come to."""
+    """Return the layout for one answer, or the reason for one engine, under ``"auto"`` only."""
     sizes = {name: estimated_bytes(frames[name]) for name in program.inputs}
     total = sum(sizes.values())
     if layout == "auto" and total <= ONE_ENGINE_BYTES:
@@ -111,6 +115,6 @@ def choose_for_answer(
 
 
 def estimated_bytes(frame: DataFrame) -> float:
-    """What Spark's optimiser takes a DataFrame's size for; at least 1."""
+    """Return the size of a DataFrame in bytes as Spark's optimiser estimates it; at least 1."""
     jvm_frame: Any = frame._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no statistics
     return max(1.0, float(str(jvm_frame.queryExecution().optimizedPlan().stats().sizeInBytes())))

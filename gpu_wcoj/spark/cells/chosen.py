@@ -1,8 +1,8 @@
-"""What is chosen once for a program on cells, and then kept in its checkpoint: layout, cells, shares, heavy values.
+"""The layout of a program on cells, stored in its checkpoint: cells, shares, heavy values.
 
-Whether rows have to be exchanged at all is the lookup plan's word (`gpu_wcoj.planner.exchanges`). Where it needs none,
-rows go by one hash to one cell each. Else there is one exchange nevertheless, before all lookups: rows are copied to
-the cells of a grid over the variables that atoms share, so that no prefix ever travels.
+The lookup plan (`gpu_wcoj.planner.exchanges`) decides whether rows must be exchanged for lookups. If not, one hash
+sends each row to one cell. If so, there is still only one exchange, before all lookups: rows are copied to the cells of
+a grid over the variables that atoms share, so that prefixes never travel.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
+from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.planner.exchanges import Exchanges
 from gpu_wcoj.planner.lookups import Arranged
 from gpu_wcoj.query.rules import Rule, Rules
@@ -20,14 +20,14 @@ from gpu_wcoj.spark.cells.shares import MAX_CELLS, Shares, best_shares, even_sha
 Layout = Literal["auto", "hypercube", "replicated"]
 Value = int | str
 Heavy = Mapping[str, Sequence[Value]]
-"""Per variable of a rule, values that so many rows have that one part would be too large."""
+"""Per variable of a rule, values of so many rows that the part they hash to would be too large."""
 Names = tuple[str, ...]
 
 MAX_CELL_FRACTION = 0.5
-"""If cells of a grid would hold more than this part of the rows, every cell holds all of them instead."""
+"""Fraction of a rule's rows: if the cells of a grid would hold more, every cell holds all rows instead."""
 
 MAX_HEAVY_VARIABLES = 3
-"""So many variables of a rule may have heavy values: each doubles the ways that rows take."""
+"""Variables of a rule that may have heavy values: each doubles the number of ways to route a rule's rows."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,22 @@ class CellLayout:
     Attributes
     ----------
     layout
-        ``"hypercube"``: each cell holds the rows that agree with it. ``"replicated"``: each holds all, and works on
-        its share of every change.
+        ``"hypercube"``: each cell holds the rows that agree with it. ``"replicated"``: each cell holds all rows and
+        works on its share of every change.
     cells
-        How many.
+        The number of cells.
     parts
-        Per rule, for each way that its bindings are split into by heavy values, the parts of each variable that is
-        hashed by itself. Bit i of a way's number is set where the i-th variable with heavy values has one of them.
+        Per rule and way, the parts of each variable that is hashed by itself. A way is one of the groups into which
+        heavy values split the bindings: bit i of its index is set if the i-th variable with heavy values has one.
     heavy
         Per rule, the heavy values of its variables.
     reason
-        Why, for people.
+        The reason for the layout, for people.
     shared
-        Per rule and way, variables that all atoms have and whose common hash names the cell, where lookups need no
-        exchange: then nothing has parts of its own. Empty in checkpoints of before there were such.
+        Per rule and way, variables that all atoms have and whose common hash names the cell, if lookups need no
+        exchange: then no variable is hashed by itself. Empty in checkpoints of older versions.
     moved
-        Per rule, for people, by which variables lookups would have to be exchanged.
+        Per rule, the variables by which lookups would have to be exchanged, for people.
     """
 
     layout: Literal["hypercube", "replicated"]
@@ -64,21 +64,24 @@ class CellLayout:
     moved: tuple[tuple[Names, ...], ...] = field(default=(), compare=False)
 
     def is_shared(self, rule: int, way: int = 0) -> bool:
-        """Whether lookups need no exchange in one way of a rule."""
+        """Return whether lookups need no exchange in one way of a rule."""
         return bool(self.shared and self.shared[rule][way])
 
     def coordinates(self, rule: int, way: int = 0) -> tuple[tuple[Names, int], ...]:
-        """What is hashed in one way of a rule: variables that are hashed together, and into how many parts."""
+        """Return the variables that are hashed together in one way of a rule, and their parts."""
         if self.is_shared(rule, way):
             return ((self.shared[rule][way], self.cells),)
         return tuple(((name,), parts) for name, parts in self.parts[rule][way].items())
 
     def parts_of(self, rule: int, variable: str) -> int:
-        """Into how many parts a variable is hashed, alone or with others, where nothing is heavy."""
+        """Return the number of parts of a variable, hashed by itself or with others.
+
+        This is the way in which no variable has a heavy value.
+        """
         return next((parts for names, parts in self.coordinates(rule) if variable in names), 1)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the layout as plain values."""
         content: dict[str, Any] = {
             "layout": self.layout,
             "cells": self.cells,
@@ -94,7 +97,7 @@ class CellLayout:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> CellLayout:
-        """What `to_json` gave."""
+        """Return the layout from the result of `to_json`."""
         return cls(
             content["layout"],
             int(content["cells"]),
@@ -106,7 +109,7 @@ class CellLayout:
         )
 
     def check(self, path: object, layout: Layout, cells: int | None) -> None:
-        """Raise `CheckpointMismatchError` if other than this is asked for."""
+        """Raise `CheckpointMismatchError` if a different layout or number of cells is requested."""
         if layout not in ("auto", self.layout):
             raise CheckpointMismatchError(path, "layout", self.layout, layout)
         if cells not in (None, self.cells):
@@ -120,18 +123,18 @@ def choose(
     sizes: Mapping[str, float] | None = None,
     heavy: Mapping[int, Heavy] | None = None,
 ) -> CellLayout:
-    """The layout with the least work, and its shares.
+    """Return the layout with the least work, with its shares.
 
     Parameters
     ----------
     layout
         ``"auto"`` for the cheaper one.
     cells
-        How many cells. More cells than tasks that run at a time even the load out.
+        The number of cells. More cells than concurrent tasks balance the load.
     sizes
-        Rows of relations, as far as they are known; all others count as the mean of these.
+        Rows of relations with known sizes; other relations are estimated by the mean of these.
     heavy
-        Per number of a rule, the heavy values of its variables.
+        Per index of a rule, the heavy values of its variables.
 
     Examples
     --------
@@ -143,9 +146,9 @@ def choose(
     ((('a', 'b'), 8),)
     """
     if layout not in ("auto", "hypercube", "replicated"):
-        raise UsageError(f"layout='{layout}' is not allowed; it must be 'auto', 'hypercube' or 'replicated'.")
+        raise UsageError.invalid_value("layout", layout, "'auto', 'hypercube' or 'replicated'")
     if type(cells) is not int or not 1 <= cells <= MAX_CELLS:
-        raise UsageError(f"cells={cells!r} is not allowed; it must be a number from 1 to {MAX_CELLS}.")
+        raise UsageError.invalid_value("cells", cells, f"an integer from 1 to {MAX_CELLS}")
     heavy_of = {rule_index: _validate_heavy(rules, rule_index, values) for rule_index, values in (heavy or {}).items()}
     known_sizes = dict(sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
@@ -175,7 +178,9 @@ def choose(
         chosen, reason = layout, "as asked for"
     if chosen == "replicated":
         if heavy_of:
-            raise UsageError("heavy values have no meaning with layout='replicated': its work is split by rows.")
+            raise UsageError.conflict(
+                "heavy values", "layout='replicated'", "Leave one of them out.", "its work is split by rows"
+            )
         parts, shared = [({},) for _ in parts], []
     moved = tuple(plan.moved for plan in plans)
     return CellLayout(
@@ -184,7 +189,7 @@ def choose(
 
 
 def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | None = None) -> list[Shares]:
-    """Per rule, what its shares cost, heavy values left aside."""
+    """Return the cost of the shares of each rule, without heavy values."""
     known_sizes = dict(sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
     shares = []
@@ -198,7 +203,7 @@ def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | Non
 
 
 def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
-    """The lookups of each rule; where rows can go as they go for a rule before, they do."""
+    """Return the lookups of each rule; rows are routed as for an earlier rule where possible."""
     plans: list[Exchanges] = []
     existing: list[Arranged] = []
     for rule in rules.rules:
@@ -210,10 +215,10 @@ def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
 def _hashable_variables(
     plan: Exchanges, rows: Mapping[str, float], fixed: Collection[str]
 ) -> list[tuple[float, list[str]]]:
-    """Per atom its rows, and what the grid may hash of it.
+    """Return, per atom, its rows and the variables that the grid may hash.
 
-    A variable of one atom is not worth it: one that this atom shares divides its rows, too, and copies fewer of others.
-    That fails only where an atom shares nothing, or nothing that is left.
+    A variable of only one atom is not worth hashing: a variable that this atom shares divides its rows too, and copies
+    fewer rows of other atoms. The exception is an atom that shares no variable, or none that is not fixed.
     """
     usable = [variable.name for variable in plan.rule.variables] if fixed or plan.crosses else plan.joined
     names = {name for name in usable if name not in fixed}
@@ -226,19 +231,23 @@ def _atom_sizes(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tup
 
 def _validate_heavy(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
     if not 0 <= rule_index < len(rules.rules):
-        raise UsageError(f"heavy values are given for rule {rule_index}; the rules are 0 to {len(rules.rules) - 1}.")
+        raise UsageError.with_parts(
+            f"heavy values are given for rule {rule_index}",
+            subject="heavy", got=rule_index, expected=f"a rule from 0 to {len(rules.rules) - 1}",
+        )  # fmt: skip
     names = [variable.name for variable in rules.rules[rule_index].variables]
     if len(heavy) > MAX_HEAVY_VARIABLES:
-        raise UnsupportedError(
-            f"rule {rule_index} has heavy values of {len(heavy)} variables; {MAX_HEAVY_VARIABLES} are supported.\n"
-            "  Leave some out, or use layout='replicated'."
-        )
+        raise UnsupportedError.with_parts(
+            f"rule {rule_index} has heavy values of {len(heavy)} variables",
+            subject="heavy", got=len(heavy), expected=f"at most {MAX_HEAVY_VARIABLES}",
+            remedy="Leave some out, or use layout='replicated'.",
+        )  # fmt: skip
     validated: dict[str, Sequence[Value]] = {}
     for name, values in heavy.items():
         if name not in names:
-            raise UsageError(f"rule {rule_index} has no variable '{name}'; it has {listed(names)}.")
+            raise UsageError.unknown_name(f"variable in the heavy values of rule {rule_index}:", name, names)
         for value in values:
             if type(value) not in (int, str):
-                raise UnsupportedError(f"the heavy value {value!r} of '{name}' is neither an integer nor a text.")
+                raise UnsupportedError.wrong_type(f"a heavy value of '{name}'", value, "an integer or text")
         validated[name] = tuple(dict.fromkeys(values))
     return validated

@@ -1,4 +1,4 @@
-"""A program on many executors: its plan, its checkpoint, what runs it, and the commit of its batches."""
+"""The driver of a program on cells: its plan, its checkpoint, and the commit of its batches."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from gpu_wcoj.spark.cells.moving import (
     ROLE_ROWS,
     SEARCHED_ROWS,
     Moved,
-    gather_inputs,
-    find_balanced_layout,
-    is_due,
     count_role_rows,
+    find_balanced_layout,
+    gather_inputs,
+    is_due,
 )
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
@@ -44,25 +44,25 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 LOAD = -1
-"""The batch of tables that are loaded before the first batch of a stream."""
+"""The batch id of the tables that are loaded before the first batch of a stream."""
 
 HANDED = "handed"
-"""Within the checkpoint's folder, that of files whose rows the driver hands on."""
+"""The folder within the checkpoint for files whose rows the driver passes on to a sink."""
 
 Frames = Mapping[str, "DataFrame | Sequence[DataFrame]"]
 
 
 @dataclass(eq=False)
 class CellRun:
-    """A program on cells, open for writing. Use `open`.
+    """A program on cells, open for writing; made by `open`.
 
     Attributes
     ----------
     adapts_from
-        A cell with so many rows in one role, and far more than others, lets heavy values be looked for; None for
-        never.
+        Rows of a cell in one role from which on heavy values are searched for, if the cell has far more than the
+        mean; None for never.
     progress
-        Of the last batch: rows, changes, seconds, bytes of state, the largest and the mean load of a cell.
+        Progress of the last batch: rows, changes, seconds, bytes of state, the largest and the mean load of a cell.
     """
 
     _first: CellLayout
@@ -108,38 +108,38 @@ class CellRun:
         sources: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> CellRun:
-        """Open a checkpoint for a program on cells, new or from where it was left.
+        """Open the checkpoint of a program on cells, new or existing.
 
         Parameters
         ----------
         program
             Datalog text.
         schemas
-            Per input, the columns that `normalise` gives.
+            Per input, the schema of its normalised rows.
         checkpoint, output
             Folders that the driver and every executor see under the same path.
         sink
-            Where the changes go on to, if `output` is not what they are for.
+            Destination of the changes, if it is not the folder `output`.
         layout, cells, sizes, heavy
-            See `choose`. A checkpoint keeps what was chosen when it was new; later `layout` and `cells` must be that,
-            ``"auto"`` or None, and `sizes` and `heavy` are not asked again.
+            See `choose`. A checkpoint keeps its first layout; later `layout` and `cells` must be equal to it, or be
+            ``"auto"`` and None, and `sizes` and `heavy` have no effect.
         adapts_from
-            See `CellRun`; of batches that come through `process_batch`.
+            See `CellRun`; it applies to batches of `process_batch`.
         backend
-            Of the cells' engines. On executors with GPUs, a task takes the one that Spark gave it.
+            Backend of the cells' engines. On executors with GPUs, a task uses the GPU that Spark assigned to it.
         threads
-            Of one cell's engine; by default the CPUs of its task.
+            Threads of one cell's engine; by default the CPUs of its task.
         gpu_memory
-            How much of its GPU a process with cells may use.
+            Memory of its GPU that a process with cells may use.
         sources
-            What the manifests are to say of the sources, as plain values.
+            Description of the sources for the manifests, as plain values.
 
         Raises
         ------
         CheckpointMismatchError, CheckpointDamagedError, CheckpointError
-            If the checkpoint is another program's, damaged, or open elsewhere.
+            If the checkpoint belongs to another program, is damaged, or is open elsewhere.
         UnsupportedError, UnsupportedTypeError
-            If the program cannot be spread over cells.
+            If the program cannot be distributed over cells.
         """
         place = str(Path(fspath(checkpoint)).expanduser().absolute())
 
@@ -174,21 +174,22 @@ class CellRun:
                 handing = Listed(Path(fspath(output)).expanduser().absolute())
             handing.open(opened.manifests[-1].checkpoint, opened.fence, newest)
             return cls(
-                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads, gpu_memory,
-                watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
-                json.loads(json.dumps(dict(sources or {}))), {}, 0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
+                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads,
+                gpu_memory, watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
+                json.loads(json.dumps(dict(sources or {}))), {},
+                0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
             )  # fmt: skip
         except BaseException:
             opened.close()
             raise
 
     def explain(self) -> str:
-        """How the program runs."""
+        """Return the plan of the program as text."""
         return str(self.plan)
 
     @property
     def is_new(self) -> bool:
-        """Whether there has been no batch: then `load` comes first."""
+        """Whether no batch is committed yet; then `load` comes first."""
         return self.checkpoint.last is None
 
     @property
@@ -201,43 +202,48 @@ class CellRun:
 
     @property
     def answers(self) -> dict[str, int]:
-        """How many rows each output has after the last batch; in bag semantics the sum of their weights."""
+        """The number of rows of each output after the last batch.
+
+        In bag semantics, the sum of their weights.
+        """
         newest = self.checkpoint.last
         return dict.fromkeys(self.plan.outputs, 0) if newest is None else dict(newest.extra["answers"])
 
     # What Spark runs.
 
     def rows(self, sources: Frames) -> DataFrame:
-        """Normalised changes, streams or not, as one DataFrame, for `take`."""
+        """Return normalised changes, streams or not, as one DataFrame, for `process_batch`."""
         return unite(self.plan, self.columns, _listed(sources), self.program)
 
     def frame(self, sources: Frames, batch: int | None = None) -> DataFrame:
-        """What runs the program over normalised changes: a DataFrame of notes, for `commit`.
+        """Return a DataFrame of notes that runs the program over normalised changes, for `commit`.
 
         Parameters
         ----------
         sources
             Per input its changes, streams or not.
         batch
-            The id of the batch, if they are no streams.
+            The id of the batch, if the sources are not streams.
         """
         return flow(self.rows(sources), self.plan, self.columns, self._work(batch=batch))
 
     def load(self, tables: Frames, *, emit: bool = True) -> Manifest:
-        """Take in tables as the batch before the first; there may be none.
+        """Process tables as the batch before the first one; there may be none.
 
         Parameters
         ----------
         emit
-            Whether the answer over them goes to the output.
+            Whether the answer over the tables goes to the output.
 
         Raises
         ------
         UsageError
-            If there has been a batch.
+            If a batch is committed already.
         """
         if not self.is_new:
-            raise UsageError(f"tables are loaded before the first batch, and {self.checkpoint.last} is there.")
+            raise UsageError.wrong_state(
+                "load()", f"tables are loaded before the first batch, and the checkpoint has {self.checkpoint.last}"
+            )
         if not tables:
             return self._commit(None, LOAD)
         work = self._work(batch=LOAD)
@@ -246,11 +252,14 @@ class CellRun:
         return self._commit(flow(self.rows(tables), self.plan, self.columns, work), LOAD, emit=emit)
 
     def commit(self, notes: DataFrame, batch: int) -> None:
-        """The function of ``foreachBatch`` for `frame`: run the batch, and publish it at once, or nothing of it."""
+        """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""
         self._commit(notes, batch)
 
     def process_batch(self, rows: DataFrame, batch: int) -> None:
-        """The function of ``foreachBatch`` for `rows`: as `commit`, and the plan changes where values become heavy."""
+        """Run a batch of `rows`, and rebalance first if values have become heavy.
+
+        It is the function of ``foreachBatch``, as `commit` is.
+        """
         session = rows.sparkSession
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
         start = time.perf_counter()
@@ -269,7 +278,7 @@ class CellRun:
             self.progress["seconds"] = {**seconds, "adapt": adapting, "batch": seconds["batch"] + adapting}
 
     def close(self) -> None:
-        """Let others open the checkpoint."""
+        """Close the checkpoint, so that another process can open it."""
         self.checkpoint.close()
 
     def __enter__(self) -> Self:
@@ -285,7 +294,7 @@ class CellRun:
         return self.checkpoint.folder.shown(".").removesuffix("/.")
 
     def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
-        """What cells are to do by a plan, this one's if none is given."""
+        """Return the work of the cells for a plan, by default the current one."""
         fields: dict[str, Any] = {
             "root": self._root, "output": self.handing.place, "backend": self.backend, "threads": self.threads,
             "gpu_memory": self.gpu_memory, "watch": self.watch,
@@ -293,7 +302,7 @@ class CellRun:
         return work_of(plan or self.plan, columns or self.columns, **{**fields, **how})
 
     def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
-        """The state in a plan that splits values that have become heavy; None if there is nothing to do."""
+        """Return the state moved to a plan that splits new heavy values; None if there are none."""
         newest = self.checkpoint.last
         if newest is None or batch != newest.batch + 1 or self.adapts_from is None or self._looked_at == newest.number:
             return None
@@ -338,7 +347,8 @@ class CellRun:
             answers[name] += net or 0
         newest = self.checkpoint.last
         extra = {
-            CELLS: as_json(entries), ROLE_ROWS: role_rows, SEARCHED_ROWS: self._looked, "listed": self.handing.is_listed,
+            CELLS: as_json(entries), ROLE_ROWS: role_rows, SEARCHED_ROWS: self._looked,
+            "listed": self.handing.is_listed,
             "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
             "sources": self.sources if newest is None else newest.extra["sources"], "answers": answers,
         }  # fmt: skip

@@ -1,4 +1,4 @@
-"""An owner's part: how many derivations each of its rows has, and which rows come and go."""
+"""Derivation counts in owner cells, and the rows that appear or vanish."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[str, ZSet]:
-    """Take in changes of derivations; the rows that come (1) and go (-1), or in bag semantics the changes summed.
+    """Apply changes of derivation counts and return the rows that appear (1) or vanish (-1).
 
-    `program` is one over bags whose rules only rename; its inputs hold the numbers of derivations.
+    In bag semantics, the result is the summed changes. `program` is a program over bags whose rules only rename; its
+    inputs hold the derivation counts.
     """
     result = program.step(changes)
     if is_bag:
@@ -26,7 +27,7 @@ def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: boo
 
 
 def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
-    """Of changed numbers of derivations, the rows whose number begins or ceases to be above 0."""
+    """Return the rows whose derivation count becomes positive or ceases to be so."""
     lowered = program.subject.ledger.lowered
     assert lowered is not None
     source = f"in{name.removeprefix('out')}"
@@ -40,7 +41,7 @@ def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     if (after < 0).any():
         row = int(np.flatnonzero(after < 0)[0])
         raise CheckpointError(
-            f"row {rows.rows()[row][0]} would have {int(after[row])} derivations: the state is not that of the changes.\n"
+            f"row {rows.rows()[row][0]} would have {int(after[row])} derivations: the changes do not fit the state.\n"
             "  The batch is not committed. Begin a new checkpoint from the inputs, and report this."
         )
     sign = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
@@ -48,7 +49,10 @@ def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
 
 
 def sum_rows(table: Any, width: int) -> Any:
-    """Rows of an Arrow table with their weights, over the first `width` columns: equal ones added, zeros left out."""
+    """Sum the weights of equal rows over the first `width` columns of an Arrow table.
+
+    Rows of weight 0 are left out.
+    """
     import pyarrow.compute as pc
 
     weight = table.column_names[-1]

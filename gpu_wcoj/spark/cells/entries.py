@@ -1,4 +1,4 @@
-"""Where the cells' state is after a batch, as its manifest is to say."""
+"""The entries of the cells' states in the manifest after a batch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from gpu_wcoj.spark.cells.state import CELLS, Entry
 def entries_after(
     last_manifest: Manifest | None, cells: Sequence[Mapping[str, Any]], moved: Moved | None
 ) -> tuple[dict[tuple[int, int], Entry], dict[str, Any]]:
-    """The entries of all cells after a batch, of those that had rows the new ones; and what they hold.
+    """Return the entries of all cells after a batch, and the rows by role of each cell.
+
+    Cells that had rows in the batch have new entries.
 
     Parameters
     ----------
     last
-        The manifest before it.
+        The manifest before the batch.
     cells
-        The notes of those that had rows.
+        The notes of the cells that had rows.
     moved
-        The state that they have worked on, if that is in a new plan.
+        The state on which the cells ran, if it is in a new plan.
 
     Raises
     ------
     CheckpointError
-        If one has worked on another state.
+        If a cell ran on another state.
     """
     entries: dict[tuple[int, int], Entry] = {}
     role_rows: dict[str, Any] = {}

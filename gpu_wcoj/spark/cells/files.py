@@ -1,4 +1,4 @@
-"""Changes of answers as Parquet files of one attempt of one cell, in the layout of the outputs of any view."""
+"""Parquet files of changes of one attempt of one cell, in the folder layout of all views."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpu_wcoj.files.output import folder_of
 
 
 def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, cell: int) -> list[Any]:
-    """Write the changes of one head and force them to the disk: path below `place`, rows, bytes and checksum."""
+    """Write the changes of one head to disk; return path below `place`, rows, bytes, checksum."""
     buffer = io.BytesIO()
     pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
     data = buffer.getvalue()
@@ -29,7 +29,9 @@ def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, 
         write_whole(folder.create(name), data)
         folder.sync()
     except OSError as error:
-        raise OutputFileError(
-            f"'{folder.shown(name)}' cannot be written: {error.strerror or error}.\n  The batch is not committed."
+        raise OutputFileError.with_parts(
+            f"'{folder.shown(name)}' cannot be written: {error.strerror or error}; the batch is not committed",
+            subject=folder.shown(name),
+            remedy="Check the folder and its disk, and start the query again.",
         ) from None
     return [f"{head}/{name}", rows.num_rows, len(data), checksum(data)]

@@ -1,4 +1,4 @@
-"""The DataFrame that runs a plan: routed, exchanged and through the cells, stage by stage, to the cells' notes."""
+"""The DataFrame that runs a plan: routing, exchange and cells, stage by stage."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
-    """What the cells report of these rows, which are as `gpu_wcoj.spark.cells.rows.united` gives them.
+    """Return a DataFrame with the notes of the cells for these rows.
+
+    The rows have the form that `gpu_wcoj.spark.cells.rows.unite` returns.
 
     Parameters
     ----------
     work
-        For every stage; its `stage` and `moving` are those of the first.
+        Work for every stage; its `stage` and `moving` belong to the first one.
     """
     moving = arrow_schema(columns.moving)
     frame = rows
@@ -36,7 +38,7 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
 
 
 def work_of(plan: CellPlan, columns: Columns, **how: object) -> Work:
-    """The work of a plan's cells; `how` are further fields of `Work`."""
+    """Return the work of a plan's cells; `how` holds further fields of `Work`."""
     cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
     return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, cells=cells, **how)  # type: ignore[arg-type]
 

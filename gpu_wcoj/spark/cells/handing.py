@@ -1,8 +1,8 @@
-"""Where cells put the changes of answers: files that a manifest lists, or files that the driver hands on.
+"""Destinations of the changes that cells write: files that a manifest lists, or a sink.
 
-Whatever the cells write, only the driver knows which files belong to a batch. It lists them once the batch is
-committed; or, for a function or another format of Spark's, it hands their rows on before the commit, as a view in one
-place does, and removes them afterwards.
+Only the driver knows which files belong to a batch. It lists them after the batch is committed. For a function or
+another Spark format, it passes their rows on before the commit, as a view with one engine does, and removes the files
+afterwards.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from gpu_wcoj.weights import weight_name
 
 
 class Handing(Protocol):
-    """What becomes of the files that cells write."""
+    """A destination of the files that cells write."""
 
     @property
     def place(self) -> str:
-        """The folder where cells put them; empty if they only count."""
+        """The folder in which cells write files; empty if they only count."""
         ...
 
     @property
     def is_listed(self) -> bool:
-        """Whether the manifest lists them."""
+        """Whether the manifest lists the files."""
         ...
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
-        """Get ready to follow a checkpoint."""
+        """Prepare to follow a checkpoint."""
         ...
 
     def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
-        """Called before the batch is committed."""
+        """Pass on the files of a batch; called before its commit."""
         ...
 
     def publish(self, manifest: Manifest) -> None:
-        """Called when it is, and again if it was before."""
+        """Make a batch visible; called after its commit, and again if the batch is repeated."""
         ...
 
 
 class NoFiles:
-    """Changes are counted."""
+    """Changes that are counted only."""
 
     place = ""
     is_listed = False
@@ -62,7 +62,7 @@ class NoFiles:
 
 
 class Listed:
-    """The files are the output."""
+    """Files that are themselves the output."""
 
     is_listed = True
 
@@ -83,14 +83,14 @@ class Listed:
 
 
 class HandedOn:
-    """The rows go to a function, or to a writer of Spark's; the files are in between.
+    """Intermediate files whose rows go to a function or a Spark writer.
 
     Parameters
     ----------
     folder
-        Of the files; nothing else is in it.
+        Folder of the files, which contains nothing else.
     sink
-        Takes the rows. It may be given the last batch again after a crash.
+        Receives the rows. After a crash it may receive the last batch again.
     heads
         Per output, its columns.
     """
@@ -104,7 +104,7 @@ class HandedOn:
         self.place = str(folder)
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
-        """See `Handing.open`; what an attempt left is removed."""
+        """Open the sink and remove files of earlier attempts; see `Handing.open`."""
         self._sink.open(checkpoint, fence, last_manifest)
         self._clear()
 
@@ -127,10 +127,10 @@ class HandedOn:
 
 
 def change_schema(head: pa.Schema) -> pa.Schema:
-    """The columns of a head's changes: its own, and the weight."""
+    """Return the columns of a head's changes: its columns and the weight."""
     return head.append(pa.field(weight_name(head.names), pa.int64()))
 
 
 def as_listed(head: pa.Schema) -> pa.Table:
-    """No changes of a head, with the columns of the files."""
+    """Return an empty table with the columns of a head's files."""
     return with_batch(change_schema(head).empty_table(), 0)

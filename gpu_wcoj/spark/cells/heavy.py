@@ -1,4 +1,4 @@
-"""Finding heavy values: those that so many rows have that the cells of one part would hold far more than others."""
+"""Search for heavy values, which so many rows have that the load of cells would be uneven."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_VALUES = 64
-"""Of one variable, so many values at most are heavy, the most frequent ones."""
+"""Heavy values of one variable, the most frequent ones."""
 
 
 def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, DataFrame]) -> dict[int, Heavy]:
-    """The heavy values of every rule's hashed variables, by the tables that are loaded first.
+    """Return the heavy values of every rule's hashed variables, from the loaded tables.
 
-    A value is heavy if more rows of an atom have it than one part of its variable would hold if all were even. The
-    bindings with it are then spread by the other variables alone. Runs one job for each column that is asked about.
+    A value is heavy if more rows of an atom have it than one part of its variable would hold if all parts were equal.
+    Bindings with a heavy value are distributed by the other variables alone. This runs one Spark job for each examined
+    column.
     """
     counted: dict[tuple[str, int], tuple[int, dict[Value, int]]] = {}
     heavy: dict[int, Heavy] = {}
@@ -59,7 +60,7 @@ def _most_frequent(values: Mapping[Value, float]) -> tuple[Value, ...]:
 
 
 def _frequent_values(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
-    """How many rows a table has, and the most frequent values of a column, if it is of integers or text."""
+    """Return the rows of a table and the most frequent values of an integer or text column."""
     name = data_columns(table.columns)[column]
     if not isinstance(table.schema[name].dataType, (IntegralType, StringType)):
         return 0, {}

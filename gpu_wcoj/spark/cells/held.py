@@ -1,4 +1,4 @@
-"""Reading what cells hold, without Spark: relations row by row, and the program that they are the state of."""
+"""Reading the state of cells without Spark: relations, and the program of the state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHOSEN = "chosen"
-"""What a manifest calls the layout that its state is in, where that is no longer the one that was chosen first."""
+"""The key in a manifest for the layout of its state, present if it differs from the first layout."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class StateReader:
 
     @classmethod
     def from_manifest(cls, root: str, manifest: Manifest, definition: Definition) -> StateReader:
-        """By a manifest of a checkpoint on cells."""
+        """Return the state that a manifest of a checkpoint on cells describes."""
         options = definition.options()
         rules = Program(definition.text, outputs=options["outputs"], keep=options["keep"], backend="cpu").rules
         chosen = layout_in(root, definition, manifest)
@@ -54,7 +54,7 @@ class StateReader:
         return cls(root, manifest, definition, plan)
 
     def rows(self, name: str) -> list[ZSet]:
-        """The rows of a relation that cells hold, each once; in set semantics with weight 1."""
+        """Return the rows of a relation in cells, each once; in set semantics with weight 1."""
         parts = []
         for route in self.plan.state_routes[name]:
             stage = self.plan.stages[route.stage]
@@ -66,7 +66,10 @@ class StateReader:
         return parts
 
     def table(self, name: str) -> pa.Table | None:
-        """The rows of a relation that cells hold, and their weights, with the names of its source; None for none."""
+        """Return the rows and weights of a relation in cells, or None if there are no rows.
+
+        The columns have the names of the relation's source.
+        """
         import pyarrow as pa
 
         tables = [rows.to_arrow() for rows in self.rows(name) if len(rows)]
@@ -77,15 +80,19 @@ class StateReader:
         return table if names is None else table.rename_columns([*names, "weight"])
 
     def program(self, **options: Any) -> Program:
-        """A program with the rows of all inputs; see `gpu_wcoj.program.Program.restore` for the options."""
+        """Return a program with the rows of all inputs.
+
+        See `gpu_wcoj.program.Program.restore` for the options.
+        """
         program_options = {**self.definition.options(), **options}
         rules = parse(self.definition.text)
         program = Program(rules, inputs=rules.inputs, **program_options)
         missing = [name for name in program.inputs if name not in self.plan.state_routes]
         if missing:
-            raise UnsupportedError(
-                f"the checkpoint '{self.root}' on cells keeps what its outputs are made of, and nothing of "
-                f"{listed(missing)}.\n  So there is no whole program to restore; read_output has the answers."
+            raise UnsupportedError.unsupported(
+                f"restoring a program from the checkpoint '{self.root}'",
+                f"its cells keep rows that the outputs depend on, and none of {listed(missing)}",
+                "Read the answers with read_output.",
             )
         tables = {name: self.table(name) for name in program.inputs}
         program.load(
@@ -94,7 +101,10 @@ class StateReader:
         return program
 
     def _names(self, name: str) -> list[str] | None:
-        """What the columns of an input are called; None where that is not known, or a declaration says it."""
+        """Return the column names of an input's source.
+
+        None if they are unknown, or if a declaration of the program gives them.
+        """
         described = self.manifest.extra.get("sources", {}).get(name)
         if name not in self.plan.rules.inputs or not described:
             return None
@@ -107,29 +117,29 @@ class StateReader:
 
 
 def restore_program(path: str | os.PathLike[str], **options: Any) -> Program:
-    """The program of a checkpoint, of one engine or on cells, in its state after the last batch."""
+    """Return the program of a checkpoint, of one engine or on cells, after the last batch."""
     if not is_on_cells(path):
         return Program.restore(path, **options)
     return read_again(path, lambda folder, manifest, known: reader_in(folder, manifest, known).program(**options))
 
 
 def is_on_cells(path: str | os.PathLike[str]) -> bool:
-    """Whether a checkpoint is one on cells."""
+    """Return whether a checkpoint is one on cells."""
     return read_again(path, lambda _folder, _manifest, definition: bool(definition.parts["layout"] != "one"))
 
 
 def reader_in(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> StateReader:
-    """What `read_again` gives a reader, as the state of cells."""
+    """Return the state of cells from the arguments that `read_again` passes."""
     return StateReader.from_manifest(folder.shown(".").removesuffix("/."), manifest, definition)
 
 
 def reader_at(path: str | os.PathLike[str]) -> StateReader:
-    """The state of the cells after the last batch."""
+    """Return the state of the cells after the last batch."""
     return read_again(path, reader_in)
 
 
 def layout_in(root: str, definition: Definition, manifest: Manifest | None = None) -> CellLayout:
-    """The layout that a state is in, or, without its manifest, that its checkpoint began with.
+    """Return the layout of the state in a manifest, by default the first layout.
 
     Raises
     ------
@@ -144,7 +154,7 @@ def layout_in(root: str, definition: Definition, manifest: Manifest | None = Non
 
 
 def existing_layout(place: str) -> CellLayout | None:
-    """What was chosen when a checkpoint was new; None if there is none."""
+    """Return the first layout of an existing checkpoint; None if there is none."""
     folder = WatchedFolder(folder_at(place))
     names = folder.names()
     if not any(OURS.fullmatch(name) or name.startswith("manifest-") for name in names):
@@ -159,15 +169,15 @@ def existing_layout(place: str) -> CellLayout | None:
 
 
 def not_on_cells_error(place: str) -> CheckpointError:
-    """What to say of a checkpoint that is not on cells."""
+    """Return the error for a checkpoint that is not on cells."""
     return CheckpointError(
-        f"the checkpoint '{place}' is of a program in one place, not on cells.\n"
+        f"the checkpoint '{place}' belongs to a program with one engine: expected a program on cells.\n"
         "  Use layout='one', or begin a new checkpoint."
     )
 
 
 def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
-    """The program of a cell in the state of an entry; not to be stepped."""
+    """Return the program of a cell in the state of an entry, for reading only."""
     folder = cells_folder(root)
     program = stage_program(stage, bag, backend="cpu", threads=1)
     load(program.subject, read_entry(folder, entry), folder, entry.file)
@@ -175,7 +185,7 @@ def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
 
 
 def as_set(rows: ZSet) -> ZSet:
-    """The same rows, each with weight 1."""
+    """Return the same rows, each with weight 1."""
     import numpy as np
 
     return ZSet.from_columns(rows.names, rows.columns, np.ones(len(rows), np.int64))

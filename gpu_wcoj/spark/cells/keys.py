@@ -1,7 +1,7 @@
-"""Keys by which Spark's hash partitioning puts each cell into the partition of its own number.
+"""Keys with which Spark's hash partitioning assigns each cell to the partition of its index.
 
-``repartition(p, key)`` takes the partition ``pmod(hash(key), p)``. Hashing the cell's number itself would put several
-cells into one partition and leave others empty; so each cell gets an integer whose hash is right.
+``repartition(p, key)`` uses the partition ``pmod(hash(key), p)``. Hashing the cell's index itself would put several
+cells into one partition and leave others empty; so each cell has an integer with the required hash.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from itertools import count
 
 _MASK = 0xFFFFFFFF
+"""The 32 low bits."""
 _SEED = 42
+"""The seed of Spark's function ``hash``."""
 
 
 def cell_keys(cells: int) -> list[int]:
-    """Per cell, the smallest integer that is partitioned to its number.
+    """Return, per cell, the smallest integer whose partition is the cell's index.
 
     Examples
     --------
@@ -29,7 +31,7 @@ def cell_keys(cells: int) -> list[int]:
 
 
 def spark_hash(value: int) -> int:
-    """What ``hash`` gives in Spark for an ``int``: MurmurHash3 of 32 bits, with the seed 42.
+    """Return Spark's ``hash`` of an ``int``: 32-bit MurmurHash3 with the seed 42.
 
     Examples
     --------

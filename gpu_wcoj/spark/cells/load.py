@@ -1,4 +1,4 @@
-"""What cells report of a batch, as progress: the changes, the seconds, and how the load was spread."""
+"""Progress from the notes of cells: changes, seconds, and the balance of the load."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Notes:
     Attributes
     ----------
     rows, digest, query
-        Of the batch: how many, a checksum, and the query that it belongs to.
+        Rows of the batch, their checksum, and the id of the batch's query.
     cells
-        What each cell that had rows reports, stage by stage.
+        The reports of the cells that had rows, stage by stage.
     """
 
     rows: int
@@ -36,18 +36,20 @@ class Notes:
 
     @classmethod
     def collect(cls, frame: DataFrame | None) -> Notes:
-        """Run a batch; of none, no notes."""
+        """Run a batch and return its notes; None for a batch without rows."""
         notes = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
         batch_notes = [note for note in notes if "cell" not in note]
         queries = {note["query"] for note in batch_notes}
         if len(queries) > 1:
-            raise CheckpointError(f"one batch came from the queries {sorted(queries)}.")
+            raise CheckpointError.with_parts(
+                f"a batch has rows of several queries: got {sorted(queries)}", got=sorted(queries), expected="one query"
+            )
         digest = sum(note["digest"] for note in batch_notes) % (1 << 64)
         cells = [note for note in notes if "cell" in note]
         return cls(sum(note["rows"] for note in batch_notes), f"{digest:016x}", next(iter(queries), ""), cells)
 
     def counts(self, outputs: Sequence[str], bag: bool) -> dict[str, list[int | None]]:
-        """By output, how many rows came, went, and are added."""
+        """Return, per output, the inserted and deleted rows and the sum of their weights."""
         changes: dict[str, list[int | None]] = {name: [None, None, 0] if bag else [0, 0, 0] for name in outputs}
         for cell in self.cells:
             for name, counts in cell["counts"].items():
@@ -56,7 +58,7 @@ class Notes:
 
 
 def load_of(plan: CellPlan, notes: Notes) -> dict[str, Any]:
-    """How even the cells' load was: by stage, the rows of the fullest cell and the mean; the worst ratio of the two."""
+    """Return the largest and the mean rows of a cell by stage, and the largest of their ratios."""
     loads = {}
     for stage in plan.stages:
         stage_rows = [cell["rows"] for cell in notes.cells if cell["stage"] == stage.index]
@@ -70,7 +72,7 @@ def load_of(plan: CellPlan, notes: Notes) -> dict[str, Any]:
 def batch_progress(
     plan: CellPlan, batch: int, notes: Notes, answers: Mapping[str, int], running: float, committing: float
 ) -> dict[str, Any]:
-    """The progress of a batch that is committed."""
+    """Return the progress of a committed batch."""
     changes = notes.counts(plan.outputs, plan.bag)
     return {
         "batch": batch,

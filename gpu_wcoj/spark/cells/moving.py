@@ -1,9 +1,9 @@
-"""Values that become heavy while a stream runs: noticed, found, and the state moved to a plan that splits them.
+"""Rebalancing: values that become heavy, and the state moved to a plan that splits them.
 
-Every cell says with each batch how many rows it holds in each role. Where one holds far more than the others, the
-frequent values are looked for in the state itself, by Spark; that is done again only once the state has grown. If
-there are new heavy values, the shares are chosen anew, and all rows of the inputs go from the old cells to the new
-ones, before the next batch and committed with it: until then the old state is the one that counts.
+Every cell reports with each batch its rows in each role. If one has far more than the others, Spark searches the state
+for frequent values; the search is repeated only after the state has grown. For new heavy values, the shares are chosen
+anew and all rows of the inputs move from the old cells to the new ones, before the next batch and committed with it:
+until then the old state is valid.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROLE_ROWS, SEARCHED_ROWS = "held", "looked"
-"""What manifests call the rows of every cell by role, and how many they were in all at the last look."""
+"""Keys in a manifest: the rows of every cell by role, and their sum at the last search."""
 
 UNEVEN = 1.3
-"""A role whose fullest cell has more than so many times the mean is looked into: a value that is heavy for two parts
-gives 1.5, for more parts more."""
+"""Ratio of the fullest cell of a role to the mean above which heavy values are searched for. A value that is heavy for
+two parts gives 1.5, for more parts more."""
 
 GROWTH = 1.25
-"""After a look, the state has to grow by this factor before the next."""
+"""Factor by which the state has to grow after a search before the next."""
 
 ADAPTS_FROM = 100_000
-"""Cells with fewer rows are not looked into: whatever is uneven there takes no time."""
+"""Rows of a cell below which heavy values are not searched for: their imbalance costs no noticeable time."""
 
 
 def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
-    """Whether to look for heavy values: some cell is far too full, and the state has grown since the last look."""
+    """Return whether to search for heavy values.
+
+    It is due if some cell has far more rows than the mean, and the state has grown since the last search.
+    """
     role_rows = manifest.extra.get(ROLE_ROWS, {})
     total = sum(rows for roles in role_rows.values() for rows in roles.values())
     if total < GROWTH * manifest.extra.get(SEARCHED_ROWS, 0):
@@ -59,14 +62,14 @@ def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
 
 
 def count_role_rows(manifest: Manifest) -> int:
-    """What to note of a look at this state."""
+    """Return the sum of the rows of all cells and roles in a manifest."""
     return sum(rows for roles in manifest.extra.get(ROLE_ROWS, {}).values() for rows in roles.values())
 
 
 def find_balanced_layout(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> CellLayout | None:
-    """Shares that split the values that are heavy in this state; None if the plan does so already."""
+    """Return a layout that splits the heavy values of this state; None if none are new."""
     tables = gather_inputs(root, plan, manifest, columns, session)
     role_rows = manifest.extra.get(ROLE_ROWS, {})
     sizes = {
@@ -97,7 +100,7 @@ def find_balanced_layout(
 def gather_inputs(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> dict[str, DataFrame]:
-    """The rows of every input, each once, with ``weight``, from where the cells hold them."""
+    """Return the rows of every input, each once, with ``weight``, from the cells' state."""
     gathered_rows = {}
     for index, name in enumerate(plan.rules.inputs):
         places = []
@@ -116,12 +119,12 @@ def gather_inputs(
 
 @dataclass(frozen=True, eq=False)
 class Gather:
-    """What a task needs to read roles of cells.
+    """The data with which a task reads roles of cells.
 
     Attributes
     ----------
     places
-        The state of a cell, its stage, its number, and the role.
+        Per place, the entry of a cell, its stage, its index, and the role.
     """
 
     root: str
@@ -130,7 +133,7 @@ class Gather:
     bag: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``: of the places with these numbers, the rows."""
+        """Yield the rows of the places with these indices; the function of ``mapInArrow``."""
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 entry, stage, cell, role = self.places[place]
@@ -145,7 +148,7 @@ class Gather:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """The state after the last batch by a new plan, as notes of cells; no manifest names it yet."""
+    """The state after the last batch under a new plan, as notes of cells; not in a manifest yet."""
 
     plan: CellPlan
     columns: Columns
@@ -153,7 +156,7 @@ class Moved:
 
     @property
     def entries(self) -> dict[tuple[int, int], Entry]:
-        """Where it is."""
+        """The entries of the cells' states."""
         return {(note["stage"], note["cell"]): Entry(*note["entry"]) for note in self.cells}
 
 

@@ -1,4 +1,7 @@
-"""What runs on cells, as stages: which cells each row goes to, and what each cell computes; see `planning`."""
+"""The plan of a program on cells: routes of rows and work of cells, in stages.
+
+See `planning`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.spark.cells.chosen import CellLayout, Names, Value, shares_in
 
 OWNER_SALT = 1 << 20
-"""By what a row's own hash differs from those of its columns' variables."""
+"""The salt of a row's hash as a whole, different from the salts of its columns' variables."""
 
 
 @dataclass(frozen=True)
 class Hashed:
-    """Columns whose common hash, modulo `parts`, is one coordinate of a cell; the grid's `stride` is its weight."""
+    """Columns whose common hash, modulo `parts`, is one coordinate of a cell.
+
+    `stride` is the weight of this coordinate in the index of a cell.
+    """
 
     columns: tuple[int, ...]
     salt: int
@@ -25,16 +31,16 @@ class Hashed:
 
 @dataclass(frozen=True)
 class Route:
-    """Where rows of a relation go for one role.
+    """The route of a relation's rows to one role.
 
     Attributes
     ----------
     stage, role
-        The stage's number and the number of its role.
+        The indices of the stage and of its role.
     hashed
-        The coordinates that a row determines; it goes to all cells of the grid that have these.
+        The coordinates that a row determines; it is sent to all cells of the grid with these coordinates.
     cells
-        Cells of the grid.
+        Number of cells of the grid.
     chosen
         Columns whose value must be (True) or must not be (False) among these values.
     """
@@ -46,28 +52,28 @@ class Route:
     chosen: tuple[tuple[int, tuple[Value, ...], bool], ...] = ()
 
     def coordinate(self, cell: int) -> int:
-        """What the hashed coordinates of a row must add up to for it to go to that cell."""
+        """Return the sum of hashed coordinates that sends a row to this cell."""
         return sum((cell // coordinate.stride) % coordinate.parts * coordinate.stride for coordinate in self.hashed)
 
     def is_first(self, cell: int) -> bool:
-        """Whether a cell is the first of those that rows go to, for some rows; each row has one such cell."""
+        """Return whether the cell is the first one of some row; each row has exactly one such cell."""
         return self.coordinate(cell) == cell
 
 
 @dataclass(frozen=True)
 class Travelling:
-    """A relation whose rows go to cells.
+    """A relation whose rows are sent to cells.
 
     Attributes
     ----------
     number
-        Its own.
+        Its index in the plan.
     name
-        Of the relation that its columns are of.
+        Name of the relation that has its columns.
     routes
-        Where they go, stage by stage.
+        The routes of its rows, stage by stage.
     is_part
-        Whether these are changes of derivations, for the owners of the rows.
+        Whether the rows are changes of derivation counts, for the owners of the rows.
     """
 
     index: int
@@ -78,22 +84,22 @@ class Travelling:
 
 @dataclass(frozen=True)
 class Result:
-    """What a stage gives of one head.
+    """The result of a stage for one head.
 
     Attributes
     ----------
     name
-        What the cell's program calls it.
+        Its name in the cell's program.
     head
-        Of the rules.
+        Its name in the rules.
     width
-        Its columns; the cell's program may have more behind these.
+        Number of its columns; the cell's program may have further columns after these.
     is_summed
-        Whether rows are to be summed over what they have beyond `width`.
+        Whether rows are to be summed over their columns beyond `width`.
     goes_to
-        Relations that its rows travel as.
+        Relations of the plan as which its rows are sent on.
     is_output
-        Whether they are an answer.
+        Whether the rows are an answer.
     """
 
     name: str
@@ -106,7 +112,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Stage:
-    """One exchange and what cells do after it.
+    """One exchange and the work of the cells after it.
 
     Attributes
     ----------
@@ -115,9 +121,9 @@ class Stage:
     program
         The text of a cell's program; an owner's is evaluated over bags, and counts derivations.
     roles
-        Per role, the relation that travels there; role i is the input ``in{i}``.
+        Per role, the relation that is sent to it; role i is the input ``in{i}``.
     equated
-        Relations and columns of the cell's program in which -0.0 is 0.0, as the whole program compares their values.
+        Relations and columns of the cell's program in which -0.0 equals 0.0, as the program compares their values.
     """
 
     index: int
@@ -128,21 +134,21 @@ class Stage:
     equated: tuple[tuple[str, int], ...] = ()
 
     def roles_of(self, relation: int) -> list[int]:
-        """The roles that rows of a relation can be routed to; bit i of a mask stands for the i-th."""
+        """Return the roles that a relation's rows can be routed to; bit i of a mask is the i-th."""
         return [role for role, role_relation in enumerate(self.roles) if role_relation == relation]
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """How a program runs on cells.
+    """The plan of a program on cells.
 
     Attributes
     ----------
     finals
-        Per head, for people, where its rows are counted.
+        Per head, a description of where its rows are counted, for people.
     held
-        Per relation whose rows cells hold, routes that each of its rows takes just one of: together, the cells that
-        are the first of their kind there (see `is_first`) hold it once. What no output needs is not held.
+        Per relation in the cells' state, routes of which each row takes exactly one: the first cells of these routes
+        (see `is_first`) together hold each row once. Relations that no output needs are not in the state.
     """
 
     rules: Rules
@@ -155,7 +161,7 @@ class CellPlan:
     state_routes: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """How it runs, for people."""
+        """Return a description of the plan for people."""
         chosen = self.chosen
         lines = [f"layout {chosen.layout}, {chosen.cells} cells: {chosen.reason}"]
         if chosen.layout == "hypercube":
@@ -180,7 +186,7 @@ class CellPlan:
         return "\n".join(lines)
 
     def _exchanges(self, rule_index: int) -> list[str]:
-        """What the lookups of a rule ask for."""
+        """Return a description of the exchanges that the lookups of a rule need."""
         chosen = self.chosen
         if chosen.is_shared(rule_index):
             return ["lookups need no exchange: what joins is in one cell"]

@@ -1,14 +1,14 @@
-"""From rules to stages.
+"""Compilation of rules to stages.
 
-In a join stage, a cell evaluates rules whose atoms read *roles*: an input of the cell for each atom, or for atoms whose
-rows go to the same cells. A row is taken into a role only if it was routed for it. So a binding is found in just one
-cell, the one that its hashed variables name, whatever other rows that cell holds, and nothing has to be filtered: each
-of its rows agrees with that cell on the variables of its atom, and every hashed variable is in some atom.
+In a join stage, a cell evaluates rules whose atoms read *roles*: inputs of the cell, one for each atom, or for atoms
+whose rows go to the same cells. A row is in a role only if it was routed for it. So a binding is produced in exactly
+one cell, the one that its hashed variables name, regardless of other rows in that cell. Nothing has to be filtered:
+each row agrees with its cell on the variables of its atom, and every hashed variable is in some atom.
 
 A head is final in its cell if no two cells can derive the same row: it has one rule and keeps all hashed variables (on
-a grid), or all variables (anywhere). Of another one the cells give what their derivations change, summed by row, to an
-owner stage: the row's hash names the one cell that keeps its count. Rows of heads that other rules read go on, by the
-same routing, to the join stage of those rules, which comes later in the same batch.
+a grid), or all variables (in any layout). For other heads, cells send the changes of their derivations, summed by row,
+to an owner stage: the row's hash names the one cell that keeps its count. Rows of heads that other rules read are
+routed in the same way to the join stage of those rules, later in the same batch.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ from gpu_wcoj.spark.cells.plan import OWNER_SALT, CellPlan, Hashed, Result, Rout
 def cell_plan(
     rules: Rules, outputs: Sequence[str], bag: bool, chosen: CellLayout, keep: Sequence[str] = ()
 ) -> CellPlan:
-    """Plan a program.
+    """Plan a program on cells.
 
     Parameters
     ----------
     keep
-        Heads whose rows are to be held by the cells that their hashes name.
+        Heads whose rows are to be stored in the cells that their hashes name.
 
     Raises
     ------
     UsageError
-        If nothing is put out.
+        If there are no outputs.
     """
     if not outputs:
-        raise UsageError("outputs=[]: on cells, only what is put out is computed.\n  Name an output.")
+        raise UsageError.invalid_value(
+            "outputs", [], "at least one output, as cells compute only these", "Name an output."
+        )
     return _Planner(rules, tuple(outputs), bag, chosen, tuple(keep)).planned()
 
 
@@ -76,7 +78,10 @@ class _Planner:
         )  # fmt: skip
 
     def _equated(self, stage: Stage, types: Types) -> Iterator[tuple[str, int]]:
-        """Columns of a stage's program whose values the whole program compares somewhere, maybe in another stage."""
+        """Yield columns of a stage's program in which -0.0 equals 0.0.
+
+        The whole program compares their values somewhere, possibly in another stage.
+        """
         arity = self.rules.arity
         relation_of = [(f"in{role}", self.travelling[relation_id].name) for role, relation_id in enumerate(stage.roles)]
         relation_of += [(result.name, result.head) for result in stage.results]
@@ -86,7 +91,7 @@ class _Planner:
                     yield name, column
 
     def _needed(self) -> set[str]:
-        """The heads that an output, or what is kept, is made of."""
+        """Return the heads that outputs and kept relations depend on."""
         needed = list(dict.fromkeys([*self.outputs, *self.keep]))
         for name in needed:
             for rule in self.rules.rules:
@@ -157,7 +162,7 @@ class _Planner:
         self.stages.append(Stage(stage_index, "owner", "\n".join(texts), roles, tuple(results)))
 
     def _is_final(self, head_rules: Sequence[tuple[int, Rule]]) -> tuple[bool, str]:
-        """Whether no two cells can derive the same row of a head, and why."""
+        """Return whether no two cells can derive the same row of a head, and the reason."""
         if head_rules[0][1].head.relation in self.keep:
             return False, "is kept: a row's derivations are counted by the cell that its hash names"
         if len(head_rules) > 1:
@@ -189,7 +194,7 @@ class _Planner:
         roles: dict[tuple[object, ...], int],
         of_role: list[int],
     ) -> str:
-        """The rule as a cell evaluates it; the roles of its atoms are made, with their routes."""
+        """Return the rule as a cell evaluates it; add the roles of its atoms and their routes."""
         variables = _variables(rule)
         renamed = {variable: f"v{i}" for i, variable in enumerate(variables)}
 
@@ -247,7 +252,7 @@ class _Planner:
 
 
 def _variables(rule: Rule) -> list[Variable]:
-    """All variables, those that only comparisons bind too."""
+    """Return all variables, including those that only comparisons bind."""
     variables: dict[Variable, None] = dict.fromkeys(rule.variables)
     for comparison in rule.comparisons:
         assert isinstance(comparison, Comparison)
@@ -259,10 +264,11 @@ def _variables(rule: Rule) -> list[Variable]:
 def _hashed(
     atom: Atom, coordinates: Sequence[tuple[Names, int]], variables: Sequence[Variable], is_shared: bool
 ) -> tuple[Hashed, ...]:
-    """The coordinates that an atom's rows determine, by their columns.
+    """Return the cell coordinates that the rows of an atom determine by their columns.
 
-    Each has a salt of its own, so that the same values do not always fall into the same parts. What lookups share has
-    none, whatever its variables are called: then rules that look a relation up by the same columns share a role.
+    Each coordinate has a different salt, so that equal values do not always fall into the same parts. Coordinates that
+    lookups share have the salt 0, regardless of the names of variables: rules that look up a relation by the same
+    columns then share a role.
     """
     column_of = {variable.name: atom.terms.index(variable) for variable in atom.variables}
     place = {variable.name: i for i, variable in enumerate(variables)}

@@ -1,8 +1,8 @@
-"""Sending rows to their cells: expressions that Spark's planner sees, and that the RAPIDS Accelerator computes.
+"""Routing rows to cells with expressions that Spark's planner sees and RAPIDS can run.
 
-A variable's part is the hash of its value's canonical form, with a salt of the variable's own: integers of any width
-as bigint, decimals as double, the rest as it is; equal values of two columns that join have equal hashes. A row goes
-to a cell once, with a mask of the roles that it has there.
+The part of a variable is the hash of its value's canonical form, with a salt for the variable. Integers of any width
+are hashed as bigint, decimals as double, other types as they are; equal values of two columns that join have equal
+hashes. A row is sent to a cell once, with a mask of its roles there.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
 
 _TO = "to"
 _SHIFT = 64
-"""A cell of a stage is written as one number, the stage's times this plus the cell's."""
+"""Cells of a stage: a cell is encoded as the stage's index times this plus the cell's index."""
 _AS_THEY_ARE = (BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType)
 
 
 def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> DataFrame:
-    """Every row once for each cell that it goes to, in the stages from `since` on; notes go on to that stage.
+    """Return every row once for each of its cells, in the stages from `since` on.
+
+    Notes are passed on to the stage `since`.
 
     Parameters
     ----------
@@ -91,23 +93,24 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
 
 
 def exchanged(frame: DataFrame, cells: int) -> DataFrame:
-    """One partition for each cell, with the cell's number."""
+    """Repartition rows so that each cell is the partition of its index."""
     keys = sf.array(*(sf.lit(key) for key in cell_keys(cells)))
     return frame.withColumn(KEY, sf.element_at(keys, sf.col(CELL) + 1)).repartition(cells, KEY).drop(KEY)
 
 
 def _coming(plan: CellPlan, since: int) -> set[int]:
-    """The relations whose rows begin to travel before this stage."""
+    """Return the relations whose rows are first routed before this stage."""
     if since == 0:
         return set(range(len(plan.rules.inputs)))
     return {relation for result in plan.stages[since - 1].results for relation in result.goes_to}
 
 
 def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
-    """The cells that a row goes to, as bits; 0 if it does not take this route.
+    """Return the cells of a row as bits; 0 if it does not take this route.
 
-    A row's own coordinates add up to the number of one cell, and the others are so far from it as the cells are from
-    the first one that differ from that in the other coordinates only. So all are that pattern of bits, shifted.
+    The hashed coordinates of a row add up to the index of one cell. The other cells of the row differ from it by the
+    same offsets as the cells whose hashed coordinates are 0 differ from cell 0. So the row's cells are that bit
+    pattern, shifted.
     """
     pattern = sum(1 << cell for cell in range(route.cells) if route.coordinate(cell) == 0)
     word = sf.lit(pattern - (1 << 64) if pattern >> 63 else pattern).cast("bigint")
@@ -132,7 +135,7 @@ def _hash(relation: int, hashed: Sequence[int], columns: Columns, salt: int) -> 
 
 
 def canonical(value: Column, kind: DataType) -> Column:
-    """A column in the form whose hash is the same for all values that are equal to the engine.
+    """Return a column in a form whose hash is equal for all values that the engine deems equal.
 
     Raises
     ------
@@ -145,6 +148,6 @@ def canonical(value: Column, kind: DataType) -> Column:
         return value.cast("double")
     if isinstance(kind, _AS_THEY_ARE):
         return value
-    raise UnsupportedTypeError(
-        f"a column of type '{kind.simpleString()}' cannot be spread over cells.\n  Cast it, or use layout='one'."
+    raise UnsupportedTypeError.unsupported(
+        f"a column of type '{kind.simpleString()}' on cells", remedy="Cast it, or use layout='one'."
     )

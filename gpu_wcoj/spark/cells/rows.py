@@ -1,9 +1,9 @@
-"""Rows of all relations of a plan in one DataFrame, and in Arrow as cells give them on.
+"""Rows of all relations of a plan in one DataFrame, and as Arrow batches between stages.
 
-Columns: ``rel``, the number of the relation that travels; ``weight``; ``first``, 1 once for every row that a source
-gave, and ``digest``, a hash of that row, else 0; ``t0_0``, ``t0_1``, ``t1_0``, ...: slots, which relations share type
-by type, and which are null where a row's relation does not use them; ``note``: what a cell reports, in rows that are
-no rows of relations. There are no structs: the RAPIDS Accelerator does not take these from Python.
+Columns: ``rel``, the index of the relation; ``weight``; ``first``, 1 once for every source row, else 0; ``digest``, a
+hash of that row, else 0; ``t0_0``, ``t0_1``, ``t1_0``, ...: slots, which relations share type by type, null if a row's
+relation does not use them; ``note``: the report of a cell, in rows that do not belong to a relation. There are no
+structs: the RAPIDS Accelerator does not accept them from Python.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ STAGE, CELL, MASK, KEY = "stage", "cell", "mask", "key"
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of everything that travels.
+    """The columns of all relations that are sent to cells.
 
     Attributes
     ----------
     fields
-        Per relation that travels its columns: ``c0``, ``c1``, ... and for ordered inputs ``o0``, ...
+        Per relation of the plan its columns: ``c0``, ``c1``, ... and for ordered inputs ``o0``, ...
     heads
-        Per output, its columns as they are written, the weight and the batch left out.
+        Per output, its columns as they are written, without weight and batch.
     """
 
     fields: tuple[StructType, ...]
@@ -49,7 +49,9 @@ class Columns:
 
     @classmethod
     def from_frames(cls, plan: CellPlan, frames: Mapping[str, StructType], program: Program) -> Columns:
-        """The columns by those of the sources; `program` is one that has not ticked, and learns the types.
+        """Return the columns for those of the sources.
+
+        `program` is a program without ticks, from which the types of heads are read.
 
         Raises
         ------
@@ -88,7 +90,7 @@ class Columns:
 
     @cached_property
     def slots(self) -> tuple[Mapping[str, str], ...]:
-        """Per relation, which slot each of its columns has: the first of its type that is free."""
+        """Per relation, the slot of each of its columns: the first free one of its type."""
         kinds: dict[str, int] = {}
         slots = []
         for fields in self.fields:
@@ -103,7 +105,7 @@ class Columns:
 
     @property
     def moving(self) -> StructType:
-        """Of rows between two stages."""
+        """The schema of rows between two stages."""
         fields = [
             StructField(REL, IntegerType()), StructField(WEIGHT, LongType()), StructField(FIRST, LongType()),
             StructField(DIGEST, LongType()), StructField(NOTE, StringType()),
@@ -112,18 +114,18 @@ class Columns:
         return StructType(fields + [StructField(slot, kind) for slot, kind in self.types.items()])
 
     def described(self) -> list[str]:
-        """The types, for comparison."""
+        """Return the types, for comparison."""
         return [kind.simpleString() for kind in self.fields]
 
 
 def data_columns(names: Sequence[str]) -> list[str]:
-    """Of the columns that `normalise` gave, those of the relation."""
+    """Return the columns of the relation among the columns of normalised rows."""
     order = order_columns(names)
     return [name for name in names if name != WEIGHT and name not in order]
 
 
 def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
-    """The normalised rows of the sources, some for each input, in one DataFrame."""
+    """Return the normalised rows of all sources in one DataFrame."""
     parts = []
     for relation, name in enumerate(plan.rules.inputs):
         for frame in frames.get(name, ()):
@@ -131,7 +133,7 @@ def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFr
             values_of_row = [sf.col(quoted(column)) for column in (*data, *order_columns(frame.columns))]
             digest = sf.xxhash64(sf.lit(relation), sf.col(WEIGHT), *values_of_row)
             fields = columns.fields[relation]
-            # A table beside an ordered stream may be in no order.
+            # A table beside an ordered stream may lack the order columns.
             values = [*values_of_row, *(sf.lit(None) for _ in fields.fields[len(values_of_row) :])]
             slot_values = {
                 columns.slots[relation][field.name]: value.cast(field.dataType)
@@ -146,7 +148,7 @@ def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFr
 
 
 def pad_slots(values: Mapping[str, Column], columns: Columns) -> list[Column]:
-    """All slots, null where no column is given."""
+    """Return all slots, null where `values` has no column."""
     return [
         (values[slot] if slot in values else sf.lit(None).cast(kind)).alias(slot)
         for slot, kind in columns.types.items()
@@ -154,7 +156,10 @@ def pad_slots(values: Mapping[str, Column], columns: Columns) -> list[Column]:
 
 
 def reselect(rows: DataFrame, columns: Columns) -> DataFrame:
-    """Rows that `united` gave by another plan's columns, by these: inputs have the same slots in every plan."""
+    """Return rows of `unite` with the columns of another plan.
+
+    Inputs have the same slots in every plan.
+    """
     slot_values = {name: sf.col(name) for name in rows.columns}
     return rows.select(REL, WEIGHT, DIGEST, *pad_slots(slot_values, columns))
 
@@ -162,7 +167,7 @@ def reselect(rows: DataFrame, columns: Columns) -> DataFrame:
 def moving_rows(
     schema: pa.Schema, relation: int, slots: Sequence[str], columns: Sequence[Any], weights: Any
 ) -> pa.RecordBatch:
-    """Rows of one relation as a cell gives them on; its columns stand in these slots."""
+    """Return rows of one relation for the next stage; its columns are in these slots."""
     n = len(weights)
     arrays_by_name: dict[str, Any] = {
         REL: pa.repeat(pa.scalar(relation, pa.int32()), n), WEIGHT: _combine_chunks(weights),
@@ -177,7 +182,7 @@ def moving_rows(
 
 
 def note_row(schema: pa.Schema, text: str) -> pa.RecordBatch:
-    """What a cell reports, as a row beside those of relations."""
+    """Return a cell's report as a row beside those of relations."""
     arrays = [pa.array([text], column.type) if column.name == NOTE else pa.nulls(1, column.type) for column in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -201,5 +206,5 @@ def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
 
 
 def quoted(name: str) -> str:
-    """The name of a column as an expression has it."""
+    """Return the name of a column, quoted for an expression."""
     return "`" + name.replace("`", "``") + "`"

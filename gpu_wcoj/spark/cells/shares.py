@@ -1,7 +1,8 @@
-"""Shares: into how many parts each variable of a rule is hashed, so that a grid of cells holds all bindings once.
+"""Shares: the numbers of parts of a rule's variables on a grid that holds each binding once.
 
-A row of an atom goes to every cell that agrees with it on the atom's variables, so an atom's rows are copied once for
-each part of the variables that it lacks, and each cell holds their number divided by the parts of those that it has.
+A row of an atom is sent to every cell that agrees with it on the atom's variables. So an atom's rows are copied once
+for each part of the variables that it lacks, and each cell holds their number divided by the parts of those that it
+has.
 
 References
 ----------
@@ -18,9 +19,9 @@ from math import prod
 from gpu_wcoj.errors import UsageError
 
 MAX_CELLS = 64
-"""The cells that a row goes to are the bits of one integer."""
+"""Cells of a layout: the cells of a row are the bits of one 64-bit integer."""
 MAX_VARIABLES = 8
-"""Of more variables, only those that more than one atom has are hashed, and of these the first so many."""
+"""Variables of a rule that are hashed. If a rule has more, only those of several atoms are hashed, the first ones."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Shares:
     Attributes
     ----------
     parts
-        Per variable, into how many parts it is hashed; variables that are not hashed are left out.
+        Per hashed variable, the number of its parts.
     cell_rows
         Rows that a cell holds on average, over all atoms.
     shipped_rows
-        Rows that all cells hold together.
+        Sum of the rows of all cells.
     input_rows
         Rows of all atoms, each counted once.
     """
@@ -46,12 +47,12 @@ class Shares:
 
     @property
     def cells(self) -> int:
-        """How many cells the grid has."""
+        """The number of cells of the grid."""
         return prod(part for _, part in self.parts)
 
     @property
     def fraction(self) -> float:
-        """Which part of the atoms' rows a cell holds."""
+        """The fraction of the atoms' rows that a cell holds."""
         return self.cell_rows / self.input_rows if self.input_rows else 0.0
 
     def __str__(self) -> str:
@@ -61,17 +62,18 @@ class Shares:
 
 
 def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Shares:
-    """The shares with the fewest rows in a cell; of these the fewest rows shipped, then the most even parts.
+    """Return the shares with the fewest rows in a cell.
 
-    Every assignment of whole parts to variables with at most that many cells is looked at. What is still equal is
-    decided by the order in which the variables first stand, so that the answer is always the same.
+    Ties are decided by the fewest rows shipped, then by the most even parts. Every assignment of integer parts with at
+    most `cells` cells is examined. Remaining ties are decided by the order in which the variables first occur, so that
+    the answer is deterministic.
 
     Parameters
     ----------
     atoms
         Per atom its number of rows and its variables.
     cells
-        At most so many cells.
+        Maximum number of cells.
 
     Examples
     --------
@@ -84,7 +86,7 @@ def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Sha
     (('a', 8),)
     """
     if not 1 <= cells <= MAX_CELLS:
-        raise UsageError(f"cells={cells} is not allowed; it must be a number from 1 to {MAX_CELLS}.")
+        raise UsageError.invalid_value("cells", cells, f"an integer from 1 to {MAX_CELLS}")
     variables = list(dict.fromkeys(name for _, names in atoms for name in names))
     if len(variables) > MAX_VARIABLES:
         shared = [name for name in variables if sum(name in names for _, names in atoms) > 1]
@@ -100,12 +102,12 @@ def best_shares(atoms: Sequence[tuple[float, Sequence[str]]], cells: int) -> Sha
 
 
 def shares_of(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]) -> Shares:
-    """What given parts cost."""
+    """Return the cost of these parts."""
     return _cost(atoms, parts)
 
 
 def even_shares(atoms: Sequence[tuple[float, Sequence[str]]], names: Sequence[str], cells: int) -> Shares:
-    """What it costs if the common hash of variables that all atoms have names the cell: no row is copied.
+    """Return the cost of hashing variables that all atoms have together: no row is copied.
 
     Examples
     --------
@@ -125,7 +127,7 @@ def _cost(atoms: Sequence[tuple[float, Sequence[str]]], parts: Mapping[str, int]
 
 
 def _assignments(n: int, cells: int) -> Iterator[tuple[int, ...]]:
-    """All tuples of `n` numbers from 1 on whose product is at most `cells`."""
+    """Yield all tuples of `n` positive integers whose product is at most `cells`."""
     if n == 0:
         yield ()
         return

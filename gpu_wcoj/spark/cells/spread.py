@@ -1,4 +1,4 @@
-"""Which programs can be spread over cells."""
+"""The programs that can be distributed over cells."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpu_wcoj.query.terms import NULL, Call, Constant, Variable
 
 
 def reason_against(rules: Rules) -> str:
-    """Why a program cannot be spread over cells; empty if it can.
+    """Return the reason against distributing a program over cells; empty if it is possible.
 
     Examples
     --------
@@ -32,11 +32,11 @@ def reason_against(rules: Rules) -> str:
 
 
 def require_spread(rules: Rules) -> None:
-    """Raise `UnsupportedError` if a program cannot be spread over cells."""
+    """Raise `UnsupportedError` if a program cannot be distributed over cells."""
     against = reason_against(rules)
     if against:
-        raise UnsupportedError(
-            f"this program cannot be spread over cells: {against}.\n  Use layout='one', or 'auto', which does so."
+        raise UnsupportedError.unsupported(
+            "this program on cells", against, "Use layout='one', or 'auto', which chooses it."
         )
 
 
@@ -60,7 +60,7 @@ def _against(rule: Rule) -> str:
 
 
 def _cycle(rules: Rules) -> str:
-    """Heads that read one another, as ``a <- b <- a``; empty if there are none."""
+    """Return heads that read one another, as ``a <- b <- a``; empty if there are none."""
     reads = {name: set[str]() for name in rules.heads}
     for rule in rules.rules:
         reads[rule.head.relation] |= {atom.relation for atom in rule.atoms if atom.relation in reads}

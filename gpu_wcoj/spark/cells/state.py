@@ -1,7 +1,7 @@
-"""The state of a cell: a program, in files that no two attempts share, found by the entry that a manifest has of it.
+"""The state of a cell: a program, in files that an entry in a manifest lists.
 
-All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and per version one small
-sealed file that lists them. Whatever an attempt writes counts only once a manifest names that file.
+All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and for each version one
+small sealed file that lists them. Files of an attempt count only after a manifest names that file.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cells.plan import Stage
 
 CELLS = "cells"
-"""The folder in the checkpoint's, and what a manifest calls the entries of the cells."""
+"""The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
 
 MAX_CHECKPOINTS = 4
-"""A worker keeps engines of so many checkpoints."""
+"""Checkpoints whose engines a worker keeps in memory."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a manifest has of one cell in one stage: the sealed file that lists its runs, and its checksum."""
+    """The entry of one cell in one stage: the sealed file that lists its runs, and its checksum."""
 
     file: str
     sha256: str
 
     @classmethod
     def from_manifest(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
-        """The entry in a manifest; None if the cell has no state."""
+        """Return the entry in a manifest; None if the cell has no state."""
         if manifest is None:
             return None
         content = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(eq=False)
 class CellState:
-    """A program in the state that an entry stands for."""
+    """A program in the state of an entry."""
 
     program: Program
     stored: StoredState | None
@@ -61,7 +61,7 @@ class CellState:
 
 
 _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
-"""Engines that this worker has at hand, by checkpoint, stage and cell. One is taken out while it is worked on."""
+"""Engines in this worker's memory, by checkpoint, stage and cell. An engine is removed while it is in use."""
 
 
 def stage_program(stage: Stage, bag: bool, **options: Any) -> Program:
@@ -73,24 +73,24 @@ def stage_program(stage: Stage, bag: bool, **options: Any) -> Program:
 
 
 def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
-    """The newest manifest of a checkpoint, and whether the batch is in it already.
+    """Return the newest manifest of a checkpoint, and whether it contains the batch.
 
     Raises
     ------
     BatchMismatchError
-        If the batch is not the one after it.
+        If the batch does not follow it.
     """
     newest, _ = read_newest(WatchedFolder(folder_at(root)))
     if newest.last is not None and batch > newest.batch + 1:
         raise BatchMismatchError(
-            f"the last batch of the checkpoint '{root}' is {newest.batch}, and what runs is batch {batch}.\n"
-            f"  The next one must be {newest.batch + 1}: batches in between have been lost."
+            f"the batch does not follow the checkpoint '{root}': got {batch}, expected {newest.batch + 1}.\n"
+            "  Batches in between are lost. Begin a new checkpoint, or restore both checkpoints from one copy."
         )
     return newest, newest.last is not None and batch <= newest.batch
 
 
 def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
-    """The program of a cell in the state of an entry: the one at hand if it is in that state, else loaded."""
+    """Return the program of a cell in the state of an entry, from memory or from its files."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
     if state is not None and state.entry == entry:
@@ -105,13 +105,13 @@ def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: C
 
 
 def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
-    """The program of a cell in the state of an entry, to be read, if this worker has it; it stays where it is."""
+    """Return the program of a cell in the state of an entry, if in memory; for reading only."""
     state = _cache.get(root, {}).get((stage, cell))
     return state.program if state is not None and state.entry == entry else None
 
 
 def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine at hand for the next batch; those that no manifest can ask for any more are dropped."""
+    """Keep an engine in memory for the next batch, and drop engines that are out of date."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
@@ -124,7 +124,7 @@ def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Ma
 
 
 def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
-    """Write what a cell's state has that its entry has not; the files are on the disk when this returns.
+    """Write the part of a cell's state that is new since its entry, and force it to disk.
 
     Returns
     -------
@@ -150,18 +150,18 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
-    """Bytes of the runs that a state has and the one before it has not."""
+    """Return the bytes of runs that are in `after` and not in `before`."""
     stored_files = set() if before is None else {run.file for run in before.runs}
     return 0 if after is None else sum(run.bytes for run in after.runs if run.file not in stored_files)
 
 
 def read_entry(folder: Folder, entry: Entry) -> StoredState:
-    """The list of runs that an entry stands for.
+    """Return the list of runs of an entry.
 
     Raises
     ------
     CheckpointDamagedError
-        If the file is missing or is not what was written.
+        If the file is missing or its checksum differs.
     """
     path = folder.shown(entry.file)
     try:
@@ -174,19 +174,19 @@ def read_entry(folder: Folder, entry: Entry) -> StoredState:
 
 
 def cells_folder(root: str) -> WatchedFolder:
-    """Where the cells of a checkpoint keep their files."""
+    """Return the folder of a checkpoint's cells."""
     return WatchedFolder(OsFolder(Path(root) / CELLS))
 
 
 class Tidying:
-    """Removes files of cells that no kept version needs."""
+    """Removal of files of cells that no retained version needs."""
 
     def __init__(self, root: str) -> None:
         self._folder = cells_folder(root)
         self._files: dict[Entry, set[str]] = {}
 
     def __call__(self, manifests: list[Manifest]) -> None:
-        """Leave what these manifests need, and what later batches are writing."""
+        """Remove files, except those that these manifests need or later batches are writing."""
         entries = {Entry(*content) for manifest in manifests for content in manifest.extra.get(CELLS, {}).values()}
         self._files = {entry: self._files.get(entry) or self._files_of(entry) for entry in entries}
         needed = set().union(*self._files.values()) if self._files else set()
@@ -201,11 +201,11 @@ class Tidying:
 
 
 def _batch(name: str) -> int:
-    """The batch that a file was written in."""
+    """Return the batch in which a file was written."""
     match = _OURS.fullmatch(name)
     return -1 if match is None else int(match[1]) - 1
 
 
 def as_json(entries: Mapping[tuple[int, int], Entry]) -> dict[str, Any]:
-    """Entries by stage and cell, as a manifest keeps them."""
+    """Return entries by stage and cell, in the form of a manifest."""
     return {f"{stage}/{cell}": [entry.file, entry.sha256] for (stage, cell), entry in sorted(entries.items())}

@@ -1,4 +1,4 @@
-"""What a task of Spark does with the rows of its cell: one tick of the cell's engine."""
+"""The work of a Spark task on the rows of its cell: one tick of the cell's engine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gpu_wcoj.spark.cells.files import write_output
 from gpu_wcoj.spark.cells.plan import Result, Stage
 from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
 from gpu_wcoj.spark.cells.state import (
-    Entry,
     CellState,
+    Entry,
+    acquire_state,
     base_of,
     bytes_since,
     cache_state,
     stage_program,
-    acquire_state,
     write_state,
 )
 from gpu_wcoj.spark.feed import as_change
@@ -38,37 +38,38 @@ from gpu_wcoj.weights import weight_name
 from gpu_wcoj.zset.zset import ZSet
 
 Watch = Callable[[str, int, int, int], None]
-"""Called with a point of a cell's work, stage, cell and batch; for tests that make a task fail there."""
+"""A function that is called with a point of a cell's work, stage, cell and batch. Tests use it to make a task fail
+there."""
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """All that a task needs to know, sent to it once.
+    """All data that a task needs, sent to it once.
 
     Attributes
     ----------
     stage
-        What the cells do.
+        The stage that the cells run.
     moving
-        The columns of rows between stages; None in the last stage, which gives notes only.
+        The columns of rows between stages; None in the last stage, which returns notes only.
     slots
-        Per relation that travels, its columns and where they stand in these rows.
+        Per relation of the plan, the slots of its columns in these rows.
     heads
         Per output, the columns of its rows.
     bag
-        Bag semantics.
+        Whether the program has bag semantics.
     root
-        The checkpoint's folder, which every machine sees under this path; empty if nothing is kept.
+        The checkpoint's folder, which every machine sees under this path; empty without a checkpoint.
     output
         The folder for the answers' changes; empty if they are only counted.
     cells
-        How many cells there are, if each works on its share of all changes; else 0.
+        Number of cells, if each works on its share of all changes; else 0.
     batch, query
         The batch's id and its query's, if they are not those of the stream that the task runs for.
     bases
-        By stage and cell, the states to begin with, if they are not those of the newest manifest.
+        By stage and cell, the initial states, if they are not those of the newest manifest.
     is_answer
-        The changes are a whole answer: they are written without the batch, and as sets without weights.
+        Whether the changes are a complete answer: written without the batch, and as sets without weights.
     """
 
     stage: Stage
@@ -89,7 +90,7 @@ class Work:
     watch: Watch | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of ``mapInArrow``."""
+        """Run the cells of a partition; the function of ``mapInArrow``."""
         batch, query = self._batch()
         manifest, is_done = base_of(self.root, batch) if self.root else (None, False)
         stage_rows: list[pa.RecordBatch] = []
@@ -120,7 +121,7 @@ class Work:
             yield from self._cell(cell, cell_rows, batch, manifest)
 
     def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Manifest | None) -> Iterator[pa.RecordBatch]:
-        """One cell's tick."""
+        """Run the tick of one cell."""
         start = time.perf_counter()
         stage_index = self.stage.index
         if manifest is None:
@@ -179,7 +180,7 @@ class Work:
     def _tick(
         self, program: Program, changes: Mapping[str, Any]
     ) -> tuple[dict[str, pa.Table], dict[str, list[int | None]]]:
-        """The rows of each result that are asked for, and how many rows of each output come, go and are added."""
+        """Return the rows of each result, and the inserted, deleted and net rows of each output."""
         heads = dict.fromkeys(result.head for result in self.stage.results if result.is_output)
         counts: dict[str, list[int | None]] = {}
         if self.stage.kind == "join" and not self.output and not any(result.goes_to for result in self.stage.results):
@@ -202,7 +203,7 @@ class Work:
         return tables, counts
 
     def _write(self, head: str, rows: pa.Table, batch: int, cell: int) -> list[Any]:
-        """Write changes of a head, under the names that its columns have."""
+        """Write changes of a head with the names of its columns."""
         names = self.heads[head].names
         rows = rows.rename_columns([*names, weight_name(names)])
         if self.is_answer and not self.bag:
@@ -211,7 +212,7 @@ class Work:
                             self.stage.index, cell)  # fmt: skip
 
     def _changes(self, rows: pa.Table) -> dict[str, ZSet | pa.Table]:
-        """The rows of each role."""
+        """Return the rows of each role."""
         changes: dict[str, ZSet | pa.Table] = {}
         for relation in dict.fromkeys(self.stage.roles):
             relation_rows = rows.filter(pc.equal(rows[REL], relation))
@@ -235,7 +236,7 @@ class Work:
         return changes
 
     def _table(self, result: Result, rows: ZSet) -> pa.Table:
-        """The rows of a result in the types of its head, weights last."""
+        """Return the rows of a result in the types of its head, weights last."""
         schema = self.heads[result.head]
         names = [*(f"c{i}" for i in range(result.width)), WEIGHT]
         if not len(rows):
@@ -246,7 +247,7 @@ class Work:
         return pa.table([*columns, table.columns[-1]], names=names)
 
     def _program(self, cell: int) -> Program:
-        """A new engine for a cell."""
+        """Return a new engine for a cell."""
         threads = self.threads or _cpus()
         program = stage_program(self.stage, self.bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory)
         if self.cells and self.stage.kind == "join":
@@ -263,7 +264,7 @@ class Work:
             self.watch(point, self.stage.index, cell, batch)
 
     def _batch(self) -> tuple[int, str]:
-        """The id of the batch that this task belongs to, and of its query; the task's device is chosen."""
+        """Return the ids of this task's batch and query, and select the task's device."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -278,17 +279,19 @@ class Work:
         batch = context.getLocalProperty("streaming.sql.batchId")
         query = context.getLocalProperty("sql.streaming.queryId")
         if batch is None or query is None:
-            raise UsageError("changes on cells come from a stream, or are loaded as tables: this task is of neither.")
+            raise UsageError.wrong_state(
+                "running a cell", "its task belongs to neither a stream nor the loading of tables"
+            )
         return int(batch), query
 
 
 def add_counts(left: Sequence[int | None], right: Sequence[int | None]) -> list[int | None]:
-    """Counts of rows, part by part; what one of them does not count, their sum does not."""
+    """Return the sums of row counts; None where one of them is None."""
     return [None if a is None or b is None else a + b for a, b in zip(left, right, strict=True)]
 
 
 def rows_by_role(program: Program) -> dict[str, int]:
-    """How many rows each role of a cell's program has."""
+    """Return the rows of each role of a cell's program."""
     lowered = program.subject.ledger.lowered
     return {} if lowered is None else {name: len(index) for name, index in lowered.circuit.sources.items()}
 

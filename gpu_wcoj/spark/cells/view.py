@@ -1,4 +1,4 @@
-"""A view on cells: what `maintain` gives where the state is spread over the executors."""
+"""The view that `maintain` returns if the state is distributed over executors."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CELLS_PER_TASK = 2
-"""On a grid, so many cells for each task that runs at a time: what falls on one cell is less, and loads even out."""
+"""Cells of a grid for each concurrent task: more cells hold less each, and their load evens out."""
 
 
 @dataclass(frozen=True)
 class CellOptions:
-    """How a view on cells runs; see `CellRun.open`.
+    """Options of a view on cells; see `CellRun.open`.
 
     Attributes
     ----------
     output, sink
-        A folder of Parquet files, or else where the changes go on to.
+        A folder of Parquet files, or another destination of the changes.
     emit_loaded
         Whether the answer over the tables goes to the output.
     batch_rows
-        Above so many rows a batch, the log says what to do.
+        Rows of a batch above which the log advises how to make batches smaller.
     """
 
     layout: Layout
@@ -76,9 +76,9 @@ class CellView(RunningView):
 
     @property
     def program(self) -> Program:
-        """A program in this process with the state after the last committed batch, read from what the cells wrote.
+        """A program in this process with the state after the last committed batch.
 
-        Making it takes as long as `restore`; it is made again once there has been another batch.
+        It is read from the files of the cells, which takes as long as `restore`, and read again after further batches.
         """
         reader = reader_at(self.checkpoint_path / ENGINE)
         if self._restored is None or self._restored[0] != reader.manifest.version:
@@ -86,10 +86,10 @@ class CellView(RunningView):
         return self._restored[1]
 
     def count(self, name: str) -> int:
-        """How many rows a relation of the program has after the last committed batch.
+        """Return the number of rows of a relation after the last committed batch.
 
-        Of outputs that is known; of inputs, kept heads and heads whose derivations are counted, it is read from what
-        the cells wrote; other heads are joined in `program`.
+        For outputs it is known. For inputs, kept heads and heads whose derivations are counted, it is read from the
+        files of the cells. Other heads are joined in `program`.
         """
         if name in self._answers:
             return self._answers[name]
@@ -99,7 +99,7 @@ class CellView(RunningView):
         return self.program.count(name)
 
     def relation(self, name: str) -> ZSet:
-        """All rows of a relation of the program after the last committed batch, in this process; see `count`."""
+        """Return all rows of a relation after the last committed batch; see `count`."""
         reader = reader_at(self.checkpoint_path / ENGINE)
         if name in reader.plan.state_routes:
             rows = reader.table(name)
@@ -108,7 +108,7 @@ class CellView(RunningView):
         return self.program.relation(name)
 
     def explain(self) -> str:
-        """How the program runs on cells. Opens the checkpoint for that, if it is not open."""
+        """Return the plan of the program on cells; the checkpoint is opened if necessary."""
         if self._run is not None:
             self._plan = self._run.explain()
         if not self._plan:
@@ -178,9 +178,9 @@ class CellView(RunningView):
         return run
 
     def _measured(self) -> dict[str, Any]:
-        """How many cells, and what the tables that are loaded first say: sizes and heavy values.
+        """Return the number of cells, and sizes and heavy values from the loaded tables.
 
-        Of streams nothing is known. A checkpoint that has been opened goes on as it was made.
+        Nothing is known of streams. An existing checkpoint keeps its layout.
         """
         how = self._options
         if (self.checkpoint_path / ENGINE / "lease").exists():
