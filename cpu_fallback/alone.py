@@ -13,9 +13,9 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 
 @cached_njit
 def extend_alone(
-    n_slots, n_atoms, table, first, last, stride, q, n_excluded, excluded,
-    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found, masks, filters, room,
-    work,
+    n_slots, n_atoms, table, first, is_last, stride, q, n_excluded, excluded,
+    weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches, masks, filters,
+    room, work,
 ):  # fmt: skip
     """Extend one prefix, whose ranges are loaded and clipped: the smallest proposes, the others are sought.
 
@@ -24,9 +24,9 @@ def extend_alone(
     proposer = 0
     width = width_of(first[0], first[1], low, high)
     for a in range(1, n_atoms):
-        own = width_of(first[a], first[a + 1], low, high)
-        if own < width:
-            proposer, width = a, own
+        atom_width = width_of(first[a], first[a + 1], low, high)
+        if atom_width < width:
+            proposer, width = a, atom_width
     is_filtered = False
     if width >= WORTH:
         is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
@@ -54,22 +54,22 @@ def extend_alone(
                 if is_excluded(excluded, n_excluded, stride, q, value):
                     continue
                 good, weight = propose(
-                    table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i, cursor, high, starts,
-                    value, found, work,
+                    table, first[proposer], k, first[proposer + 1], is_last[proposer] != 0, i, cursor, high, starts,
+                    value, matches, work,
                 )  # fmt: skip
                 if not good:
                     continue
                 for a in range(n_atoms):
                     if a != proposer:
                         good, factor = probe(
-                            table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                            table, first[a], first[a + 1], is_last[a] != 0, cursor, high, starts, value, matches, work
                         )
                         if not good:
                             break
                         weight *= factor
                 if not good:
                     continue
-                emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+                emit(table, n_slots, q, value, weight, matches, prefix_weight, weighted, fill, out, capacity, work)
                 if fill and work[SURVIVORS] == capacity:
                     work[PROPOSALS] -= block_end - i - 1
                     resume[0], resume[1], resume[2] = q, ALONE, done + i + 1 - low[k]

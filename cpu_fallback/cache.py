@@ -57,8 +57,8 @@ def cache_folder() -> Path:
     elif sys.platform == "darwin":
         parent = Path("~/Library/Caches/gpu_wcoj").expanduser()
     else:
-        own = os.environ.get("XDG_CACHE_HOME", "")
-        parent = Path(own if os.path.isabs(own) else "~/.cache").expanduser() / "gpu_wcoj"
+        cache_home = os.environ.get("XDG_CACHE_HOME", "")
+        parent = Path(cache_home if os.path.isabs(cache_home) else "~/.cache").expanduser() / "gpu_wcoj"
     return parent / f"cpu_fallback-{numba.__version__}-{sources_hash(Path(__file__).parent)}"
 
 
@@ -101,8 +101,8 @@ class Locator:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # another process may be at it too
-            found = self._folder.parent.glob("cpu_fallback-*")
-            for old in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+            folders = self._folder.parent.glob("cpu_fallback-*")
+            for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
                 shutil.rmtree(old, ignore_errors=True)
 
 
@@ -127,13 +127,13 @@ class KernelCache(FunctionCache):
 
         If compiling fails, the turn is lost with the process, or the patience of those that wait.
         """
-        found = self._kept(sig, target_context)
-        if found is None and self._turn is None:
+        overload = self._kept(sig, target_context)
+        if overload is None and self._turn is None:
             self._wait()
-            found = self._kept(sig, target_context)
-            if found is not None:
+            overload = self._kept(sig, target_context)
+            if overload is not None:
                 self._give_way()
-        return found
+        return overload
 
     def _kept(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -12,7 +12,7 @@ Int64Array = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.intp]
 Locate = Callable[[Sequence[Sequence[Any]], Sequence[Sequence[int]], Int64Array], Int64Array]
 
-_MOST = np.iinfo(np.int64).max
+_MAX_INT64 = np.iinfo(np.int64).max
 
 
 def children_below(offsets: Int64Array, positions: Int64Array) -> Int64Array:
@@ -25,9 +25,12 @@ def count_children(
     locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
 ) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.count_children`; `locate` is the kernels' own."""
-    records = [[level.record for level in own[:-1]] for own in levels]
-    found = locate(records, column_of, columns)
-    sums = [children_below(own[-1].parent_offsets, row).sum() for own, row in zip(levels, found, strict=True)]
+    records = [[level.record for level in batch_levels[:-1]] for batch_levels in levels]
+    positions = locate(records, column_of, columns)
+    sums = [
+        children_below(batch_levels[-1].parent_offsets, row).sum()
+        for batch_levels, row in zip(levels, positions, strict=True)
+    ]
     return np.array(sums, np.int64)
 
 
@@ -36,13 +39,13 @@ def weights_of(
 ) -> Int64Array:
     """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`; `locate` is the kernels' own."""
     total = np.zeros(columns.shape[1], np.int64)
-    found = locate([[level.record for level in own] for own in levels], column_of, columns)
-    for own, row in zip(levels, found, strict=True):
-        held = row >= 0
-        if own[-1].weights is None:
-            total += held
+    positions = locate([[level.record for level in batch_levels] for batch_levels in levels], column_of, columns)
+    for batch_levels, row in zip(levels, positions, strict=True):
+        is_present = row >= 0
+        if batch_levels[-1].weights is None:
+            total += is_present
         else:
-            total[held] += own[-1].weights[row[held]]
+            total[is_present] += batch_levels[-1].weights[row[is_present]]
     return total
 
 
@@ -52,11 +55,11 @@ def narrowest(
     """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
     widths = []
     for positions, atoms in choices:
-        least: Int64Array | None = None
+        narrowest_width: Int64Array | None = None
         for batches in atoms:
             total = np.zeros(positions.shape[1], np.int64)
             for row, offsets in batches:
                 total += children_below(offsets, positions[row])
-            least = total if least is None else np.minimum(least, total)
-        widths.append(np.full(positions.shape[1], _MOST) if least is None else least)
+            narrowest_width = total if narrowest_width is None else np.minimum(narrowest_width, total)
+        widths.append(np.full(positions.shape[1], _MAX_INT64) if narrowest_width is None else narrowest_width)
     return np.argmin(np.array(widths), axis=0)

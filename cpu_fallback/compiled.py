@@ -27,7 +27,7 @@ from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 
 _NOTHING = np.empty(0, np.int64)
-_MOST = np.iinfo(np.int64).max
+_MAX_INT64 = np.iinfo(np.int64).max
 DESCRIBED = 2
 """Arrays that `CompiledKernels.describe` keeps of a level; behind them stands what `ranked` has made, once it has."""
 BUCKETED = 8
@@ -69,8 +69,8 @@ class CompiledKernels:
     @staticmethod
     def index_rows(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
         """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`."""
-        found = index_rows(columns) if len(columns[0]) >= PACKED_FROM else None
-        return found or CompiledKernels.build_levels(CompiledKernels.distinct_rows(columns))
+        indexed = index_rows(columns) if len(columns[0]) >= PACKED_FROM else None
+        return indexed or CompiledKernels.build_levels(CompiledKernels.distinct_rows(columns))
 
     @staticmethod
     def rearrange(
@@ -78,11 +78,13 @@ class CompiledKernels:
         tags: Sequence[int] = (),
     ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`."""
-        filled = [number for number, (values, _) in enumerate(parts) if len(values[-1])]
-        if filled and sum(len(parts[number][0][-1]) for number in filled) >= PACKED_FROM:
-            found = rearranged([parts[number] for number in filled], order, [tags[number] for number in filled if tags])
-            if found is not None:
-                return found
+        filled = [part for part, (values, _) in enumerate(parts) if len(values[-1])]
+        if filled and sum(len(parts[part][0][-1]) for part in filled) >= PACKED_FROM:
+            rearranged_trie = rearranged(
+                [parts[part] for part in filled], order, [tags[part] for part in filled if tags]
+            )
+            if rearranged_trie is not None:
+                return rearranged_trie
         return tries.rearrange(parts, order, tags, CompiledKernels.index_rows)
 
     @staticmethod
@@ -154,8 +156,10 @@ class CompiledKernels:
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
         sums = np.empty(len(levels), np.int64)
-        descents = _descents([[level.record for level in own[:-1]] for own in levels], column_of)
-        count_children(descents, columns, np.array([own[-1].record for own in levels], np.int64), sums)
+        descents = _descents([[level.record for level in batch_levels[:-1]] for batch_levels in levels], column_of)
+        count_children(
+            descents, columns, np.array([batch_levels[-1].record for batch_levels in levels], np.int64), sums
+        )
         return sums
 
     @staticmethod
@@ -163,23 +167,23 @@ class CompiledKernels:
         levels: Sequence[Any], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
-        found = np.zeros(positions.shape[1], np.int64)
+        widths = np.zeros(positions.shape[1], np.int64)
         records = np.array([level.record for level in levels], np.int64)
-        add_widths(records, np.array(rows, np.int64), positions, lower, upper, found)
-        return found
+        add_widths(records, np.array(rows, np.int64), positions, lower, upper, widths)
+        return widths
 
     @staticmethod
     def narrowest(choices: Sequence[tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]]) -> IndexArray:
         """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
         n = choices[0][0].shape[1]
-        least, chosen = np.full(n, _MOST), np.zeros(n, np.intp)
-        for number, (positions, atoms) in enumerate(choices):
+        min_widths, chosen = np.full(n, _MAX_INT64), np.zeros(n, np.intp)
+        for choice, (positions, atoms) in enumerate(choices):
             described = [len(atoms)]
             for batches in atoms:
                 described.append(len(batches))
                 for row, offsets in batches:
                     described += (row, _address(offsets))
-            narrow(np.array(described, np.int64), positions, number, least, chosen)
+            narrow(np.array(described, np.int64), positions, choice, min_widths, chosen)
         return chosen
 
     @staticmethod
@@ -190,12 +194,12 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
         slots = [len(levels), len(first) - 1, *first, *[descent[-1].record for descent in levels]]
         descents: list[int] = []
-        for descent, wanted in zip(levels, column_of, strict=True):
-            if len(wanted) == 1:
-                descents += (1, descent[0].record, wanted[0])
+        for descent, level_columns in zip(levels, column_of, strict=True):
+            if len(level_columns) == 1:
+                descents += (1, descent[0].record, level_columns[0])
                 continue
-            descents.append(len(wanted))
-            for level, column in zip(descent, wanted, strict=False):
+            descents.append(len(level_columns))
+            for level, column in zip(descent, level_columns, strict=False):
                 descents += (level.record, column)
         described = np.array(slots, np.int64), np.array(descents, np.int64)
         counts = np.zeros((1, columns.shape[1]), np.int64)
@@ -203,9 +207,9 @@ class CompiledKernels:
         total = int(counts.sum()) if fill else 0
         if total == 0:
             return counts[0], np.empty((2, 0), np.int64)
-        found = np.empty((2, total), np.int64)
-        extend_seeds(*described, columns, True, found, np.zeros(N_WORK, np.int64))
-        return counts[0], found
+        pairs = np.empty((2, total), np.int64)
+        extend_seeds(*described, columns, True, pairs, np.zeros(N_WORK, np.int64))
+        return counts[0], pairs
 
     @staticmethod
     def prepare(
@@ -242,15 +246,15 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
         fixed = 3 if weighted else 2
         out = np.empty((fixed + n_out_rows, min(capacity, LARGEST_PIECE)), np.int64)
-        own = np.zeros(N_WORK, np.int64)
+        call_work = np.zeros(N_WORK, np.int64)
         if weighted and weights is None:
             weights = np.ones(end, np.int64)
         extend_arrays(
             extension, positions, end, lower, upper, excluded,
-            weighted, _NOTHING if weights is None else weights, True, resume, out, own,
+            weighted, _NOTHING if weights is None else weights, True, resume, out, call_work,
         )  # fmt: skip
-        work += own
-        n = int(own[SURVIVORS])
+        work += call_work
+        n = int(call_work[SURVIVORS])
         return out[0, :n], out[1, :n], out[2, :n] if weighted else None, out[fixed:, :n].copy()
 
     @staticmethod
@@ -260,8 +264,8 @@ class CompiledKernels:
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.fresh_values`."""
         records = np.array([level.record for level in (*levels, *known)], np.int64)
-        base, most = span_of(records[: len(levels)])
-        span = most - base + 1
+        base, maximum = span_of(records[: len(levels)])
+        span = maximum - base + 1
         seen = np.zeros(-(-span // 8) * 8 if span <= MOST_BYTES else 0, np.uint8)
         bits = np.zeros((span >> 6) + 1 if span <= MOST_BITS else 0, np.uint64)
         above = np.zeros((len(bits) >> 6) + 1, np.uint64)
@@ -276,9 +280,9 @@ class CompiledKernels:
 def _descents(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]]) -> Int64Array:
     """What `locate` takes of the tries that are descended."""
     described: list[int] = []
-    for levels, wanted in zip(records, column_of, strict=True):
+    for levels, level_columns in zip(records, column_of, strict=True):
         described.append(len(levels))
-        for level, column in zip(levels, wanted, strict=True):
+        for level, column in zip(levels, level_columns, strict=True):
             described += (level, column)
     return np.array(described, np.int64)
 
@@ -303,10 +307,10 @@ def _merge_pairs(
     n_top, n = sizes.tolist()
     if n < 0:
         return None
-    kept = None if unit else _trimmed(weights, n)
-    if kept is not None and bool((kept == 1).all()):
-        kept = None
-    return [_trimmed(top, n_top), _trimmed(values, n)], [_trimmed(offsets, n_top + 1)], kept
+    merged_weights = None if unit else _trimmed(weights, n)
+    if merged_weights is not None and bool((merged_weights == 1).all()):
+        merged_weights = None
+    return [_trimmed(top, n_top), _trimmed(values, n)], [_trimmed(offsets, n_top + 1)], merged_weights
 
 
 def _merge_deep(
@@ -327,11 +331,11 @@ def _merge_deep(
     if not done:
         return None
     counts = sizes.tolist()
-    kept = None if unit else _trimmed(weights, counts[-1])
-    if kept is not None and bool((kept == 1).all()):
-        kept = None
+    merged_weights = None if unit else _trimmed(weights, counts[-1])
+    if merged_weights is not None and bool((merged_weights == 1).all()):
+        merged_weights = None
     trimmed = [_trimmed(level, n) for level, n in zip(values, counts, strict=True)]
-    return trimmed, [_trimmed(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], kept
+    return trimmed, [_trimmed(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], merged_weights
 
 
 def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
@@ -358,11 +362,13 @@ def _trimmed(array: Any, n: int) -> Any:
 
 def _build_deep(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
     """`build_levels` of three or more columns."""
-    held = [np.ascontiguousarray(column) for column in columns]
-    n, depth = len(held[0]), len(held)
+    contiguous = [np.ascontiguousarray(column) for column in columns]
+    n, depth = len(contiguous[0]), len(contiguous)
     values, offsets = np.empty((depth - 1, n), np.int64), np.empty((depth - 1, n + 1), np.int64)
     counts = np.full(depth, n, np.int64)
-    trie_levels(np.array([_address(column) for column in held], np.int64), values, offsets, counts)
+    trie_levels(np.array([_address(column) for column in contiguous], np.int64), values, offsets, counts)
     sizes = counts.tolist()
-    levels = [tries.narrow(values[at, : sizes[at]].copy()) for at in range(depth - 1)]
-    return [*levels, tries.narrow(held[-1])], [offsets[at, : sizes[at] + 1].copy() for at in range(depth - 1)]
+    levels = [tries.narrow(values[level, : sizes[level]].copy()) for level in range(depth - 1)]
+    return [*levels, tries.narrow(contiguous[-1])], [
+        offsets[level, : sizes[level] + 1].copy() for level in range(depth - 1)
+    ]

@@ -47,7 +47,7 @@ def extend(
     """
     table = pointer64(table_address)
     first = pointer64(first_address)
-    last = pointer64(last_address)
+    is_last = pointer64(last_address)
     shared = pointer64(shared_address)
     positions = pointer64(positions_address)
     lower = pointer64(lower_address)
@@ -60,16 +60,16 @@ def extend(
     low = pointer64(scratch_address)
     high = pointer64(scratch_address + 8 * n_slots)
     cursor = pointer64(scratch_address + 16 * n_slots)
-    found = pointer64(scratch_address + 24 * n_slots)
+    matches = pointer64(scratch_address + 24 * n_slots)
     starts = pointer64(scratch_address + 32 * n_slots)
     masks = pointer64(scratch_address + 40 * n_slots)
     live = np.empty(n_atoms, np.int64)
     filters = np.empty(n_atoms, np.int64)
     for k in range(n_slots):
-        found[k] = starts[k] = -1
-    pairs = not fill and n_atoms == 2 and last[0] != 0 and last[1] != 0
+        matches[k] = starts[k] = -1
+    pairs = not fill and n_atoms == 2 and is_last[0] != 0 and is_last[1] != 0
     member = np.zeros(n_atoms, np.bool_)
-    one = np.zeros(n_atoms, np.bool_)
+    is_proposer = np.zeros(n_atoms, np.bool_)
     all_top = True
     for a in range(n_atoms):
         if first[a] == first[a + 1]:  # an atom without batches holds nothing
@@ -131,9 +131,9 @@ def extend(
             price = 1
             for a in range(n_atoms):
                 if member[a]:
-                    own = width_of(first[a], first[a + 1], low, high)
-                    if shared_width < 0 or own < shared_width:
-                        shared_width = own
+                    atom_width = width_of(first[a], first[a + 1], low, high)
+                    if shared_width < 0 or atom_width < shared_width:
+                        shared_width = atom_width
                     if n_shared == 1 and n_atoms == 2 and is_ranked(first[a], first[a + 1], low, high, starts):
                         price = RANKED_PRICE
             if shared_width == 0:
@@ -172,9 +172,9 @@ def extend(
             if len(bits) == 0 or hash_shift != 0:
                 bits, hash_shift = marks_for(bits, hash_shift, span, shared_width, end - resume[0])
             full = extend_marked(
-                n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
+                n_slots, n_atoms, table, first, is_last, member, positions, stride, p, group_end, bounded, lower, upper,
                 n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, GROUP, shared_width, minima, out,
-                capacity, low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at,
+                capacity, low, high, starts, cursor, matches, common, common_weight, bits, base, hash_shift, hits_at,
                 work,
             )  # fmt: skip
             if full:
@@ -192,9 +192,9 @@ def extend(
                 smallest = 0
                 width = width_of(first[0], first[1], low, high)
                 for a in range(1, n_atoms):
-                    own = width_of(first[a], first[a + 1], low, high)
-                    if own < width:
-                        smallest, width = a, own
+                    atom_width = width_of(first[a], first[a + 1], low, high)
+                    if atom_width < width:
+                        smallest, width = a, atom_width
                 if width == 0:
                     continue
                 if skip == 0 and forced == FRESH:
@@ -204,16 +204,17 @@ def extend(
                     marks = marks_pay(table, n_atoms, first, low, high, starts, smallest, width)
                 if marks:
                     for a in range(n_atoms):
-                        one[a] = a == smallest
+                        is_proposer[a] = a == smallest
                     if len(common) < width:
                         common = np.empty(2 * width, np.int64)
                         common_weight = np.empty(2 * width, np.int64)
                     if len(bits) == 0 or hash_shift != 0:
                         bits, hash_shift = marks_for(bits, hash_shift, span, width, end - resume[0])
                     full = extend_marked(
-                        n_slots, n_atoms, table, first, last, one, positions, stride, q, q + 1, bounded, lower, upper,
-                        n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, width, 0, out, capacity,
-                        low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, work,
+                        n_slots, n_atoms, table, first, is_last, is_proposer, positions, stride, q, q + 1, bounded,
+                        lower, upper, n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, 0, width, 0,
+                        out, capacity, low, high, starts, cursor, matches, common, common_weight, bits, base,
+                        hash_shift, hits_at, work,
                     )  # fmt: skip
                 else:
                     if bounded:
@@ -228,11 +229,11 @@ def extend(
                         continue
                     proposer = np.int64(-1)
                     if n_atoms <= MOST_ATOMS or is_single:
-                        proposer = find_live(n_atoms, table, first, last, low, high, live)
+                        proposer = find_live(n_atoms, table, first, is_last, low, high, live)
                     if proposer >= 0 and is_single:
                         extend_singleton(
                             n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
-                            prefix_weight, fill, out, capacity, low, high, starts, found, work,
+                            prefix_weight, fill, out, capacity, low, high, starts, matches, work,
                         )  # fmt: skip
                         full = fill and work[SURVIVORS] == capacity
                         if full:
@@ -240,13 +241,13 @@ def extend(
                     elif proposer >= 0:
                         full = extend_live(
                             n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted,
-                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches,
                             masks, filters, hits_at.ctypes.data, work,
                         )  # fmt: skip
                     else:
                         full = extend_alone(
-                            n_slots, n_atoms, table, first, last, stride, q, n_excluded, excluded, weighted,
-                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, found,
+                            n_slots, n_atoms, table, first, is_last, stride, q, n_excluded, excluded, weighted,
+                            prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches,
                             masks, filters, hits_at.ctypes.data, work,
                         )  # fmt: skip
                 if full:
@@ -263,8 +264,8 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
     """Call `extend` for arrays and what `cpu_fallback.compiled.CompiledKernels.prepare` made."""
     n_slots, n_atoms = extension[0], extension[1]
     first = 2
-    last = first + n_atoms + 1
-    shared = last + n_atoms
+    last_offset = first + n_atoms + 1
+    shared = last_offset + n_atoms
     records = shared + n_atoms
     table = np.empty(n_slots * N_FIELDS, np.int64)
     for k in range(n_slots):
@@ -278,23 +279,23 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
     if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):
         if len(lower) > 0 and lower.ctypes.data == upper.ctypes.data:
             look_up(
-                table, n_slots, extension[last] != 0, positions, end, lower, excluded, weighted, prefix_weight, fill,
-                resume, out, work,
+                table, n_slots, extension[last_offset] != 0, positions, end, lower, excluded, weighted, prefix_weight,
+                fill, resume, out, work,
             )  # fmt: skip
             return np.int64(0)
-        if not fill and extension[last] != 0:
+        if not fill and extension[last_offset] != 0:
             count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work)
             return np.int64(0)
         plain = fill and not weighted and excluded.shape[0] == 0 and len(lower) == 0
         for k in range(n_slots):
-            plain = plain and (extension[last] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
+            plain = plain and (extension[last_offset] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
         if plain:
             copy_ranges(table, n_slots, positions, end, resume, out, work)
             return np.int64(0)
     scratch = np.empty(SCRATCH * n_slots, np.int64)
     base = extension.ctypes.data
     extend(
-        n_slots, n_atoms, table.ctypes.data, base + 8 * first, base + 8 * last, base + 8 * shared,
+        n_slots, n_atoms, table.ctypes.data, base + 8 * first, base + 8 * last_offset, base + 8 * shared,
         positions.ctypes.data, positions.shape[1], end, len(lower) > 0, lower.ctypes.data, upper.ctypes.data,
         excluded.shape[0], excluded.ctypes.data, weighted, prefix_weight.ctypes.data,
         fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,

@@ -62,7 +62,7 @@ def passing(table, n_atoms, first, low, high, starts, masks, filters, address, w
 
     They are written to the address `room`, behind which there is room for twice `BLOCK` places.
     """
-    places, held = pointer64(room), pointer64(room + 8 * BLOCK)
+    places, is_held = pointer64(room), pointer64(room + 8 * BLOCK)
     n = end - begin
     for i in range(n):
         places[i] = begin + i
@@ -70,24 +70,24 @@ def passing(table, n_atoms, first, low, high, starts, masks, filters, address, w
         if filters[a] == 0:
             continue
         for i in range(n):
-            held[i] = 0
+            is_held[i] = 0
         for k in range(first[a], first[a + 1]):
             if low[k] >= high[k]:
                 continue
             if starts[k] < 0:
                 mask = masks[k]
                 for i in range(n):
-                    held[i] |= mask >> (load(address, width, places[i]) & 63)
+                    is_held[i] |= mask >> (load(address, width, places[i]) & 63)
                 continue
             words, start = unsigned64(table[k * N_FIELDS + WORDS]), starts[k]
-            least, most, base = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM], base_of(table, k)
+            minimum, maximum, base = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM], base_of(table, k)
             for i in range(n):
                 value = load(address, width, places[i])
-                spanned = np.int64(value >= least) & np.int64(value <= most)
-                held[i] |= is_set(words, start, (value - base) * spanned) & spanned
+                spanned = np.int64(value >= minimum) & np.int64(value <= maximum)
+                is_held[i] |= is_set(words, start, (value - base) * spanned) & spanned
         left = 0
         for i in range(n):
             places[left] = places[i]
-            left += held[i] & 1
+            left += is_held[i] & 1
         n = left
     return n

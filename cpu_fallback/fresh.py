@@ -41,16 +41,16 @@ _FIRST_ROOM = 1 << 12
 @cached_njit
 def span_of(records):
     """Least and greatest value of all these levels; (0, -1) if they are empty."""
-    least = np.int64(0)
-    most = np.int64(-1)
-    found = False
+    minimum = np.int64(0)
+    maximum = np.int64(-1)
+    any_values = False
     for record in records:
         fields = pointer64(record)
         if fields[SIZE] > 0:
-            least = min(least, fields[MINIMUM]) if found else fields[MINIMUM]
-            most = max(most, fields[MAXIMUM]) if found else fields[MAXIMUM]
-            found = True
-    return least, most
+            minimum = min(minimum, fields[MINIMUM]) if any_values else fields[MINIMUM]
+            maximum = max(maximum, fields[MAXIMUM]) if any_values else fields[MAXIMUM]
+            any_values = True
+    return minimum, maximum
 
 
 @cached_njit
@@ -113,20 +113,20 @@ def clear_bits(address, width, begin, end, base, bits):
 @cached_njit
 def take_bits(bits, above, base, low, high, out, n):
     """Append the values from `low` to `high` whose bits are set, and take these away."""
-    one = np.uint64(1)
-    for at in range((low - base) >> 12, ((high - base) >> 12) + 1):
-        words = above[at]
-        above[at] = 0
+    unit = np.uint64(1)
+    for word_block in range((low - base) >> 12, ((high - base) >> 12) + 1):
+        words = above[word_block]
+        above[word_block] = 0
         while words != 0:
-            word = (at << 6) + trailing_zeros(words)
-            words &= words - one
+            word = (word_block << 6) + trailing_zeros(words)
+            words &= words - unit
             marks = bits[word]
             bits[word] = 0
             first = base + (word << 6)
             while marks != 0:
                 out[n] = first + trailing_zeros(marks)
                 n += 1
-                marks &= marks - one
+                marks &= marks - unit
     return n
 
 
@@ -193,15 +193,15 @@ def with_room(out, n, needed):
 @cached_njit
 def without(out, start, n, address, width, begin, end):
     """Drop from the ascending values at `start` to `n` of `out` those of a range; where they end then."""
-    kept = start
+    n_left = start
     for i in range(start, n):
         value = out[i]
         if begin < end:
             begin = first_from(address, width, begin, end, value)
         if begin >= end or load(address, width, begin) != value:
-            out[kept] = value
-            kept += 1
-    return kept
+            out[n_left] = value
+            n_left += 1
+    return n_left
 
 
 @cached_njit
@@ -230,9 +230,9 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                 begin, end = range_below(fields, positions[k, p])
                 if begin < end:
                     first = load(fields[VALUES], fields[WIDTH], begin)
-                    last = load(fields[VALUES], fields[WIDTH], end - 1)
+                    greatest = load(fields[VALUES], fields[WIDTH], end - 1)
                     low = first if n_ranges == 0 else min(low, first)
-                    high = last if n_ranges == 0 else max(high, last)
+                    high = greatest if n_ranges == 0 else max(high, greatest)
                     proposed += end - begin
                     n_ranges += 1
                     only_level, only_begin = k, begin

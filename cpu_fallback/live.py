@@ -21,13 +21,13 @@ MOST_ATOMS = 3
 
 
 @cached_njit
-def find_live(n_atoms, table, first, last, low, high, live):
+def find_live(n_atoms, table, first, is_last, low, high, live):
     """The atom whose range is the smallest, if `extend_live` may extend the prefix; else -1, also if a range is empty.
 
     Writes to `live`, per atom, the only slot whose range is not empty, or -1 where there are several.
     """
     proposer = np.int64(-1)
-    least = np.int64(0)
+    min_width = np.int64(0)
     for a in range(n_atoms):
         width = np.int64(0)
         n_live = 0
@@ -36,24 +36,24 @@ def find_live(n_atoms, table, first, last, low, high, live):
                 width += high[k] - low[k]
                 n_live += 1
                 live[a] = k
-                if last[a] != 0 and (n_live > 1 or table[k * N_FIELDS + WEIGHTS] != 0):
+                if is_last[a] != 0 and (n_live > 1 or table[k * N_FIELDS + WEIGHTS] != 0):
                     return np.int64(-1)
         if n_live != 1:
             live[a] = -1
-        if proposer < 0 or width < least:
-            proposer, least = np.int64(a), width
+        if proposer < 0 or width < min_width:
+            proposer, min_width = np.int64(a), width
     return proposer if live[proposer] >= 0 else np.int64(-1)
 
 
 @cached_njit
-def seek(address, width, bucketed, least, most, shift, begin, end, value):
+def seek(address, width, bucketed, minimum, maximum, shift, begin, end, value):
     """First position in [begin, end), not empty, whose value is not below `value`; by its bucket at a top level."""
     if bucketed != 0:
-        if value < least:
+        if value < minimum:
             return begin
-        if value > most:
+        if value > maximum:
             return end
-        bucket = np.int64((np.uint64(value) - np.uint64(least)) >> np.uint64(shift))
+        bucket = np.int64((np.uint64(value) - np.uint64(minimum)) >> np.uint64(shift))
         starts = pointer64(bucketed)
         low, high = max(begin, starts[bucket]), min(end, starts[bucket + 1])
     else:
@@ -77,7 +77,7 @@ def seek(address, width, bucketed, least, most, shift, begin, end, value):
 @cached_njit
 def extend_live(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
-    resume, skip, out, capacity, low, high, starts, cursor, found, masks, filters, room, work,
+    resume, skip, out, capacity, low, high, starts, cursor, matches, masks, filters, room, work,
 ):  # fmt: skip
     """Extend prefix `q`, none of whose ranges is empty, as `cpu_fallback.alone.extend_alone` does.
 
@@ -85,24 +85,24 @@ def extend_live(
     """
     k = live[proposer]
     second, third = 0 if proposer != 0 else 1, 2 if proposer != 2 else 1
-    one = live[second] if n_atoms > 1 else k
-    two = live[third] if n_atoms > 2 else k
+    slot1 = live[second] if n_atoms > 1 else k
+    slot2 = live[third] if n_atoms > 2 else k
     for j in range(n_slots):
-        found[j] = -1
+        matches[j] = -1
         cursor[j] = low[j]
     address, width, stop = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], high[k]
     at1 = end1 = at2 = end2 = np.int64(0)
     start1 = start2 = np.int64(-1)
-    fields = N_FIELDS * max(one, 0)
+    fields = N_FIELDS * max(slot1, 0)
     address1, width1, buckets1 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
-    least1, most1, shift1 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
-    if one >= 0:
-        at1, end1, start1 = low[one], high[one], starts[one]
-    fields = N_FIELDS * max(two, 0)
+    minimum1, maximum1, shift1 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
+    if slot1 >= 0:
+        at1, end1, start1 = low[slot1], high[slot1], starts[slot1]
+    fields = N_FIELDS * max(slot2, 0)
     address2, width2, buckets2 = table[fields + VALUES], table[fields + WIDTH], table[fields + BUCKETS]
-    least2, most2, shift2 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
-    if two >= 0:
-        at2, end2, start2 = low[two], high[two], starts[two]
+    minimum2, maximum2, shift2 = table[fields + MINIMUM], table[fields + MAXIMUM], table[fields + SHIFT]
+    if slot2 >= 0:
+        at2, end2, start2 = low[slot2], high[slot2], starts[slot2]
     base = 2 * capacity + (capacity if weighted else 0)
     row = row1 = row2 = np.int64(-1)
     n_rows = 0
@@ -113,9 +113,9 @@ def extend_live(
                 n_rows += 1
                 if j == k:
                     row = base + target * capacity
-                elif j == one:
+                elif j == slot1:
                     row1 = base + target * capacity
-                elif j == two:
+                elif j == slot2:
                     row2 = base + target * capacity
         n_rows -= (row >= 0) + (row1 >= 0) + (row2 >= 0)
     n = work[SURVIVORS]
@@ -125,15 +125,15 @@ def extend_live(
     if stop - begin >= WORTH and n_atoms > 1:
         is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
     places = pointer64(room)
-    at = block_end = begin
+    position = block_end = begin
     n_places = taken = 0
     while True:
         if not is_filtered:
-            if at == stop:
+            if position == stop:
                 break
-            at += 1
+            position += 1
         elif taken < n_places:
-            at = places[taken] + 1
+            position = places[taken] + 1
             taken += 1
         elif block_end < stop:
             block = block_end
@@ -145,42 +145,44 @@ def extend_live(
             ranked += block_end - block
             continue
         else:
-            at = stop
+            position = stop
             break
-        value = load(address, width, at - 1)
+        value = load(address, width, position - 1)
         if n_excluded > 0 and is_excluded(excluded, n_excluded, stride, q, value):
             continue
         if n_atoms > 1:
-            if one < 0:
+            if slot1 < 0:
                 from1, to1 = first[second], first[second + 1]
-                if not probe(table, from1, to1, False, cursor, high, starts, value, found, work)[0]:
+                if not probe(table, from1, to1, False, cursor, high, starts, value, matches, work)[0]:
                     continue
             elif start1 >= 0:
                 ranked += 1
-                at1 = position_of(table, one, start1, value)
+                at1 = position_of(table, slot1, start1, value)
                 if at1 < 0:
                     continue
             else:
                 if at1 == end1:
                     continue
                 probes += 1
-                at1 = seek(address1, width1, buckets1, least1, most1, shift1, at1, end1, value)
+                at1 = seek(address1, width1, buckets1, minimum1, maximum1, shift1, at1, end1, value)
                 if at1 == end1 or load(address1, width1, at1) != value:
                     continue
         if n_atoms > 2:
-            if two < 0:
-                if not probe(table, first[third], first[third + 1], False, cursor, high, starts, value, found, work)[0]:
+            if slot2 < 0:
+                if not probe(table, first[third], first[third + 1], False, cursor, high, starts, value, matches, work)[
+                    0
+                ]:
                     continue
             elif start2 >= 0:
                 ranked += 1
-                at2 = position_of(table, two, start2, value)
+                at2 = position_of(table, slot2, start2, value)
                 if at2 < 0:
                     continue
             else:
                 if at2 == end2:
                     continue
                 probes += 1
-                at2 = seek(address2, width2, buckets2, least2, most2, shift2, at2, end2, value)
+                at2 = seek(address2, width2, buckets2, minimum2, maximum2, shift2, at2, end2, value)
                 if at2 == end2 or load(address2, width2, at2) != value:
                     continue
         if not fill:
@@ -191,7 +193,7 @@ def extend_live(
         if weighted:
             out[2 * capacity + n] = prefix_weight[q]
         if row >= 0:
-            out[row + n] = at - 1
+            out[row + n] = position - 1
         if row1 >= 0:
             out[row1 + n] = at1
         if row2 >= 0:
@@ -199,18 +201,18 @@ def extend_live(
         if n_rows > 0:
             for j in range(n_slots):
                 target = table[j * N_FIELDS + OUT_ROW]
-                if target >= 0 and j != k and j != one and j != two:
-                    out[base + target * capacity + n] = found[j]
+                if target >= 0 and j != k and j != slot1 and j != slot2:
+                    out[base + target * capacity + n] = matches[j]
         n += 1
         if n == capacity:
             break
-    work[PROPOSALS] += at - begin
+    work[PROPOSALS] += position - begin
     work[PROBES] += probes + ranked
     work[RANKED] += ranked
     if not fill:
         out[q] += n - work[SURVIVORS]
     work[SURVIVORS] = n
     if fill and n == capacity:
-        resume[0], resume[1], resume[2] = q, ALONE, at - low[k]
+        resume[0], resume[1], resume[2] = q, ALONE, position - low[k]
         return True
     return False

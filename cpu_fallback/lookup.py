@@ -20,7 +20,7 @@ def look_up(
     One search a prefix and batch, by ranks where the range has them; it is for the caller to count the searches, of
     which those are counted here that took ranks alone.
     """
-    found = np.empty(n_slots, np.int64)
+    matches = np.empty(n_slots, np.int64)
     node, low, high, start = np.full((4, n_slots), -1, np.int64)
     for k in range(n_slots):
         if table[k * N_FIELDS + PARENT] == 0:
@@ -28,7 +28,7 @@ def look_up(
     fixed = 3 if weighted else 2
     capacity = out.shape[1]
     n = np.int64(0)
-    asked = ranked = np.int64(0)
+    n_lookups = ranked = np.int64(0)
     p = resume[0]
     while p < end:
         value = values[p]
@@ -36,7 +36,7 @@ def look_up(
         reached, by_ranks = False, True
         weight = np.int64(0)
         for k in range(n_slots):
-            found[k] = -1
+            matches[k] = -1
             if table[k * N_FIELDS + PARENT] != 0 and positions[table[k * N_FIELDS + ROW], p] != node[k]:
                 node[k] = positions[table[k * N_FIELDS + ROW], p]
                 low[k], high[k], start[k] = range_of(table, k, node[k])
@@ -45,14 +45,14 @@ def look_up(
             reached = True
             by_ranks = by_ranks and start[k] >= 0
             if start[k] >= 0:
-                at = position_of(table, k, start[k], value)
+                position = position_of(table, k, start[k], value)
             else:
-                at = find(table, k, low[k], high[k], value)
-            if at >= 0:
-                found[k] = at
+                position = find(table, k, low[k], high[k], value)
+            if position >= 0:
+                matches[k] = position
                 is_held = True
-                weight += weight_at(table, k, at)
-        asked += reached
+                weight += weight_at(table, k, position)
+        n_lookups += reached
         ranked += reached and by_ranks
         if not is_last:
             weight = np.int64(is_held)
@@ -66,7 +66,7 @@ def look_up(
                     out[2, n] = weight * prefix_weight[p]
                 for k in range(n_slots):
                     if table[k * N_FIELDS + OUT_ROW] >= 0:
-                        out[fixed + table[k * N_FIELDS + OUT_ROW], n] = found[k]
+                        out[fixed + table[k * N_FIELDS + OUT_ROW], n] = matches[k]
             else:
                 out[0, p] += weight
             n += 1
@@ -74,7 +74,7 @@ def look_up(
         if fill and n == capacity:
             break
     resume[0], resume[1], resume[2] = p, FRESH, 0
-    work[SUM_OF_MINIMA] += asked
-    work[PROPOSALS] += asked
+    work[SUM_OF_MINIMA] += n_lookups
+    work[PROPOSALS] += n_lookups
     work[SURVIVORS] += n
     work[RANKED] += ranked

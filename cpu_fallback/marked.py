@@ -28,9 +28,9 @@ RANK_GAIN = 2
 
 @cached_njit
 def extend_marked(
-    n_slots, n_atoms, table, first, last, member, positions, stride, p, group_end, bounded, lower, upper,
+    n_slots, n_atoms, table, first, is_last, member, positions, stride, p, group_end, bounded, lower, upper,
     n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
-    low, high, starts, cursor, found, common, common_weight, bits, base, hash_shift, hits_at, work,
+    low, high, starts, cursor, matches, common, common_weight, bits, base, hash_shift, hits_at, work,
 ):  # fmt: skip
     """Extend prefixes that agree on the ranges of the `member` atoms: what these have in common is found and marked.
 
@@ -45,12 +45,12 @@ def extend_marked(
     for a in range(n_atoms):
         if not member[a]:
             n_own += 1
-        probed = probed or (fill and member[a] and last[a] == 0)
+        probed = probed or (fill and member[a] and is_last[a] == 0)
     probed = probed or n_own > 1
     load_ranges(table, positions, stride, p, 0, n_slots, low, high)
     load_starts(table, positions, stride, p, 0, n_slots, starts)
     n_common, ones = intersect_shared(
-        table, n_slots, n_atoms, first, last, member, low, high, starts, cursor, found, common, common_weight, work
+        table, n_slots, n_atoms, first, is_last, member, low, high, starts, cursor, matches, common, common_weight, work
     )
     if n_common == 0:
         work[SUM_OF_MINIMA] += minima
@@ -59,25 +59,25 @@ def extend_marked(
         set_marks(bits, common, n_common, base, hash_shift)
     full = False
     for q in range(p, group_end):
-        least = 0
-        most = n_common
+        low_common = 0
+        high_common = n_common
         if bounded:
-            least = bound(common, 0, n_common, lower[q], False)
-            most = bound(common, least, n_common, upper[q], True)
+            low_common = bound(common, 0, n_common, lower[q], False)
+            high_common = bound(common, low_common, n_common, upper[q], True)
             work[PROBES] += 2
-        if least >= most:
+        if low_common >= high_common:
             skip = 0
             continue
         if n_own == 0 and mode == GROUP and skip == 0:
             work[SUM_OF_MINIMA] += marked_width
         if n_own == 0 and not fill and n_excluded == 0:
             if ones:
-                out[q] += most - least
+                out[q] += high_common - low_common
             else:
-                for i in range(least, most):
+                for i in range(low_common, high_common):
                     out[q] += common_weight[i]
-                work[PROPOSALS] += most - least
-            work[SURVIVORS] += most - least
+                work[PROPOSALS] += high_common - low_common
+            work[SURVIVORS] += high_common - low_common
             continue
         proposer = -1
         width = 0
@@ -89,32 +89,32 @@ def extend_marked(
             if not member[a]:
                 load_ranges(table, positions, stride, q, first[a], first[a + 1], low, high)
                 load_starts(table, positions, stride, q, first[a], first[a + 1], starts)
-                own = width_of(first[a], first[a + 1], low, high)
-                if table[first[a] * N_FIELDS + PARENT] != 0 and (proposer < 0 or own < width):
-                    proposer, width = a, own
+                atom_width = width_of(first[a], first[a + 1], low, high)
+                if table[first[a] * N_FIELDS + PARENT] != 0 and (proposer < 0 or atom_width < width):
+                    proposer, width = a, atom_width
         if proposer >= 0 and width == 0:
             skip = 0
             continue
         if proposer >= 0 and mode == GROUP and skip == 0:
             work[SUM_OF_MINIMA] += min(width, marked_width)
         if (
-            not fill and n_own == 1 and proposer >= 0 and last[proposer] != 0 and ones and hash_shift == 0
+            not fill and n_own == 1 and proposer >= 0 and is_last[proposer] != 0 and ones and hash_shift == 0
             and n_excluded == 0
         ):  # fmt: skip
             # An atom's weight is a sum over its batches, so they can be counted one by one, each in its own way.
-            asked = most - least
-            budget = SCAN_FACTOR * asked
+            n_values = high_common - low_common
+            budget = SCAN_FACTOR * n_values
             for k in range(first[proposer], first[proposer + 1]):
                 if low[k] >= high[k]:
                     continue
                 width = high[k] - low[k]
-                if starts[k] >= 0 and RANK_GAIN * asked < width:
-                    weight, hits = seek_ranked(table, k, starts[k], common, least, most)
-                    width = asked
-                    work[RANKED] += asked
+                if starts[k] >= 0 and RANK_GAIN * n_values < width:
+                    weight, hits = seek_ranked(table, k, starts[k], common, low_common, high_common)
+                    width = n_values
+                    work[RANKED] += n_values
                 elif width > budget:
-                    weight, hits = seek_all(table, k, low[k], high[k], common, least, most)
-                    width = asked
+                    weight, hits = seek_all(table, k, low[k], high[k], common, low_common, high_common)
+                    width = n_values
                 else:
                     compares = bounded
                     if bounded and width > CLIP_FROM:
@@ -143,11 +143,11 @@ def extend_marked(
             for a in range(n_atoms):
                 if not member[a]:
                     clip_ranges(table, first[a], first[a + 1], low, high, lower[q], upper[q])
-                    own = width_of(first[a], first[a + 1], low, high)
-                    if table[first[a] * N_FIELDS + PARENT] != 0 and (width < 0 or own < width):
-                        proposer, width = a, own
+                    atom_width = width_of(first[a], first[a + 1], low, high)
+                    if table[first[a] * N_FIELDS + PARENT] != 0 and (width < 0 or atom_width < width):
+                        proposer, width = a, atom_width
         done = 0
-        if proposer >= 0 and width <= SCAN_FACTOR * (most - least):
+        if proposer >= 0 and width <= SCAN_FACTOR * (high_common - low_common):
             for k in range(first[proposer], first[proposer + 1]):
                 if low[k] >= high[k]:
                     continue
@@ -155,8 +155,8 @@ def extend_marked(
                 done += start - low[k]
                 for j in range(n_slots):
                     cursor[j] = low[j]
-                at = least
-                unit = width == high[k] - low[k] and (last[proposer] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
+                in_list = low_common
+                unit = width == high[k] - low[k] and (is_last[proposer] == 0 or table[k * N_FIELDS + WEIGHTS] == 0)
                 block = start
                 while block < high[k]:
                     block_end = min(block + BLOCK, high[k])
@@ -170,18 +170,18 @@ def extend_marked(
                             continue
                         weight = 1
                         if hash_shift != 0 or not ones:
-                            at = bound(common, at, most, value, False)
-                            if at >= most or common[at] != value:
+                            in_list = bound(common, in_list, high_common, value, False)
+                            if in_list >= high_common or common[in_list] != value:
                                 continue
-                            weight = common_weight[at]
+                            weight = common_weight[in_list]
                         if unit:
                             for j in range(first[proposer], first[proposer + 1]):
-                                found[j] = -1
-                            found[k] = i
+                                matches[j] = -1
+                            matches[k] = i
                         else:
                             good, factor = propose(
-                                table, first[proposer], k, first[proposer + 1], last[proposer] != 0, i,
-                                cursor, high, starts, value, found, work,
+                                table, first[proposer], k, first[proposer + 1], is_last[proposer] != 0, i,
+                                cursor, high, starts, value, matches, work,
                             )  # fmt: skip
                             if not good:
                                 continue
@@ -189,17 +189,17 @@ def extend_marked(
                         if probed:
                             good = True
                             for a in range(n_atoms):
-                                if a != proposer and (not member[a] or (fill and last[a] == 0)):
+                                if a != proposer and (not member[a] or (fill and is_last[a] == 0)):
                                     good, factor = probe(
                                         table,
                                         first[a],
                                         first[a + 1],
-                                        last[a] != 0,
+                                        is_last[a] != 0,
                                         cursor,
                                         high,
                                         starts,
                                         value,
-                                        found,
+                                        matches,
                                         work,
                                     )
                                     if not good:
@@ -208,7 +208,18 @@ def extend_marked(
                             if not good:
                                 continue
                         emit(
-                            table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work
+                            table,
+                            n_slots,
+                            q,
+                            value,
+                            weight,
+                            matches,
+                            prefix_weight,
+                            weighted,
+                            fill,
+                            out,
+                            capacity,
+                            work,
                         )
                         if fill and work[SURVIVORS] == capacity:
                             work[PROPOSALS] -= block_end - i - 1
@@ -225,8 +236,8 @@ def extend_marked(
         else:
             for j in range(n_slots):
                 cursor[j] = low[j]
-            for i in range(least + skip, most):
-                done = i + 1 - least
+            for i in range(low_common + skip, high_common):
+                done = i + 1 - low_common
                 value = common[i]
                 weight = common_weight[i]
                 work[PROPOSALS] += 1
@@ -234,17 +245,17 @@ def extend_marked(
                     continue
                 good = True
                 for a in range(n_atoms):
-                    if member[a] and (last[a] != 0 or not fill):
+                    if member[a] and (is_last[a] != 0 or not fill):
                         continue
                     good, factor = probe(
-                        table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                        table, first[a], first[a + 1], is_last[a] != 0, cursor, high, starts, value, matches, work
                     )
                     if not good:
                         break
                     weight *= factor
                 if not good:
                     continue
-                emit(table, n_slots, q, value, weight, found, prefix_weight, weighted, fill, out, capacity, work)
+                emit(table, n_slots, q, value, weight, matches, prefix_weight, weighted, fill, out, capacity, work)
                 if fill and work[SURVIVORS] == capacity:
                     resume[0], resume[1], resume[2] = q, mode + SCAN, done
                     full = True

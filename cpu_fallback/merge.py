@@ -17,23 +17,23 @@ level, and the width of a value in bytes."""
 
 
 @cached_njit
-def copy_block(source, source_width, begin, count, target, target_width, at):
+def copy_block(source, source_width, begin, count, target, target_width, pos):
     """Copy `count` values to position `at` of the target."""
     if source_width == 4 and target_width == 4:
         source32, target32 = pointer32(source), pointer32(target)
         for i in range(count):
-            target32[at + i] = source32[begin + i]
+            target32[pos + i] = source32[begin + i]
     elif source_width == 4:
         source32, target64 = pointer32(source), pointer64(target)
         for i in range(count):
-            target64[at + i] = source32[begin + i]
+            target64[pos + i] = source32[begin + i]
     elif target_width == 8:
         source64, target64 = pointer64(source), pointer64(target)
         for i in range(count):
-            target64[at + i] = source64[begin + i]
+            target64[pos + i] = source64[begin + i]
     else:
         for i in range(count):
-            store(target, target_width, at + i, load(source, source_width, begin + i))
+            store(target, target_width, pos + i, load(source, source_width, begin + i))
 
 
 @cached_njit
@@ -59,37 +59,37 @@ def first_from(address, width, low, high, value):
 
 
 @cached_njit
-def copy_leaves(values, width, weights, begin, end, target, target_width, out_weight, at):
+def copy_leaves(values, width, weights, begin, end, target, target_width, out_weight, pos):
     """Copy positions begin to end of one trie's last level to position `at`; where the output ends."""
-    copy_block(values, width, begin, end - begin, target, target_width, at)
+    copy_block(values, width, begin, end - begin, target, target_width, pos)
     if len(out_weight) > 0:
         if weights == 0:
             for i in range(end - begin):
-                out_weight[at + i] = 1
+                out_weight[pos + i] = 1
         else:
             source = pointer64(weights)
             for i in range(end - begin):
-                out_weight[at + i] = source[begin + i]
-    return at + end - begin
+                out_weight[pos + i] = source[begin + i]
+    return pos + end - begin
 
 
 @cached_njit
-def mix_unit(left, i, i_end, right, j, j_end, target, at, after):
+def mix_unit(left, i, i_end, right, j, j_end, target, pos, after):
     """Merge two runs of different values until one ends: writes where in each to `after`; -1 if two are equal."""
     while i < i_end and j < j_end:
         x, y = left[i], right[j]
         if x == y:
             return -1
-        target[at] = min(x, y)
+        target[pos] = min(x, y)
         i += x < y
         j += y < x
-        at += 1
+        pos += 1
     after[0], after[1] = i, j
-    return at
+    return pos
 
 
 @cached_njit
-def mix_weighted(left, left_weights, i, i_end, right, right_weights, j, j_end, target, out_weight, at, after):
+def mix_weighted(left, left_weights, i, i_end, right, right_weights, j, j_end, target, out_weight, pos, after):
     """Merge two runs until one ends, adding the weights of equal values and dropping those of weight 0."""
     x_weight, y_weight = pointer64(left_weights), pointer64(right_weights)
     while i < i_end and j < j_end:
@@ -99,19 +99,19 @@ def mix_weighted(left, left_weights, i, i_end, right, right_weights, j, j_end, t
             weight += x_weight[i] if left_weights != 0 else 1
         if y <= x:
             weight += y_weight[j] if right_weights != 0 else 1
-        target[at] = min(x, y)
-        out_weight[at] = weight
-        at += weight != 0
+        target[pos] = min(x, y)
+        out_weight[pos] = weight
+        pos += weight != 0
         i += x <= y
         j += y <= x
     after[0], after[1] = i, j
-    return at
+    return pos
 
 
 @cached_njit
 def mix_any(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
-    target, target_width, out_weight, at, after,
+    target, target_width, out_weight, pos, after,
 ):  # fmt: skip
     """As `mix_unit` and `mix_weighted`, for runs whose values differ in width."""
     while i < i_end and j < j_end:
@@ -123,21 +123,21 @@ def mix_any(
         if y <= x:
             weight += pointer64(right_weights)[j] if right_weights != 0 else 1
         if len(out_weight) > 0:
-            out_weight[at] = weight
+            out_weight[pos] = weight
         elif x == y:
             return -1
-        store(target, target_width, at, min(x, y))
-        at += weight != 0
+        store(target, target_width, pos, min(x, y))
+        pos += weight != 0
         i += x <= y
         j += y <= x
     after[0], after[1] = i, j
-    return at
+    return pos
 
 
 @cached_njit
 def merge_leaves(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
-    target, target_width, out_weight, at, after,
+    target, target_width, out_weight, pos, after,
 ):  # fmt: skip
     """Merge positions i to i_end of one last level with j to j_end of another; where the output ends.
 
@@ -147,45 +147,45 @@ def merge_leaves(
     while i < i_end and j < j_end:
         if i_end - i > BLOCK_FACTOR * (j_end - j):
             stop = first_not_below(left_values, left_width, i, i_end, load(right_values, right_width, j))
-            at = copy_leaves(left_values, left_width, left_weights, i, stop, target, target_width, out_weight, at)
+            pos = copy_leaves(left_values, left_width, left_weights, i, stop, target, target_width, out_weight, pos)
             i, i_stop, j_stop = stop, min(stop + 1, i_end), j + 1
         elif j_end - j > BLOCK_FACTOR * (i_end - i):
             stop = first_not_below(right_values, right_width, j, j_end, load(left_values, left_width, i))
-            at = copy_leaves(right_values, right_width, right_weights, j, stop, target, target_width, out_weight, at)
+            pos = copy_leaves(right_values, right_width, right_weights, j, stop, target, target_width, out_weight, pos)
             j, i_stop, j_stop = stop, i + 1, min(stop + 1, j_end)
         else:
             i_stop, j_stop = i_end, j_end
         if left_width != target_width or right_width != target_width:
-            at = mix_any(
+            pos = mix_any(
                 left_values, left_width, left_weights, i, i_stop, right_values, right_width, right_weights, j, j_stop,
-                target, target_width, out_weight, at, after,
+                target, target_width, out_weight, pos, after,
             )  # fmt: skip
         elif len(out_weight) > 0 and target_width == 4:
-            at = mix_weighted(
+            pos = mix_weighted(
                 pointer32(left_values), left_weights, i, i_stop, pointer32(right_values), right_weights, j, j_stop,
-                pointer32(target), out_weight, at, after,
+                pointer32(target), out_weight, pos, after,
             )  # fmt: skip
         elif len(out_weight) > 0:
-            at = mix_weighted(
+            pos = mix_weighted(
                 pointer64(left_values), left_weights, i, i_stop, pointer64(right_values), right_weights, j, j_stop,
-                pointer64(target), out_weight, at, after,
+                pointer64(target), out_weight, pos, after,
             )  # fmt: skip
         elif target_width == 4:
-            at = mix_unit(
-                pointer32(left_values), i, i_stop, pointer32(right_values), j, j_stop, pointer32(target), at, after
+            pos = mix_unit(
+                pointer32(left_values), i, i_stop, pointer32(right_values), j, j_stop, pointer32(target), pos, after
             )
         else:
-            at = mix_unit(
-                pointer64(left_values), i, i_stop, pointer64(right_values), j, j_stop, pointer64(target), at, after
+            pos = mix_unit(
+                pointer64(left_values), i, i_stop, pointer64(right_values), j, j_stop, pointer64(target), pos, after
             )
-        if at < 0:
+        if pos < 0:
             return -1
         i, j = after[0], after[1]
     if i < i_end:
-        at = copy_leaves(left_values, left_width, left_weights, i, i_end, target, target_width, out_weight, at)
+        pos = copy_leaves(left_values, left_width, left_weights, i, i_end, target, target_width, out_weight, pos)
     if j < j_end:
-        at = copy_leaves(right_values, right_width, right_weights, j, j_end, target, target_width, out_weight, at)
-    return at
+        pos = copy_leaves(right_values, right_width, right_weights, j, j_end, target, target_width, out_weight, pos)
+    return pos
 
 
 @cached_njit
@@ -200,7 +200,7 @@ def merge_pairs(
     rows meet and `out_weight` is empty.
     """
     after = np.empty(2, np.int64)
-    i = j = n = at = 0
+    i = j = n = pos = 0
     i_end, j_end = len(left_offsets) - 1, len(right_offsets) - 1
     while i < i_end or j < j_end:
         from_left = True
@@ -208,16 +208,16 @@ def merge_pairs(
             x = load(left_top, left_top_width, i)
             y = load(right_top, right_top_width, j)
             if x == y:
-                start = at
-                at = merge_leaves(
+                start = pos
+                pos = merge_leaves(
                     left_values, left_width, left_weights, left_offsets[i], left_offsets[i + 1],
                     right_values, right_width, right_weights, right_offsets[j], right_offsets[j + 1],
-                    target, target_width, out_weight, at, after,
+                    target, target_width, out_weight, pos, after,
                 )  # fmt: skip
-                if at < 0:
+                if pos < 0:
                     sizes[0] = sizes[1] = -1
                     return
-                if at > start:
+                if pos > start:
                     store(top, top_width, n, x)
                     out_offsets[n] = start
                     n += 1
@@ -231,13 +231,13 @@ def merge_pairs(
             stop = i_end
             if j < j_end:
                 stop = first_from(left_top, left_top_width, i, i_end, load(right_top, right_top_width, j))
-            shift = at - left_offsets[i]
+            shift = pos - left_offsets[i]
             for k in range(stop - i):
                 out_offsets[n + k] = left_offsets[i + k] + shift
             copy_block(left_top, left_top_width, i, stop - i, top, top_width, n)
-            at = copy_leaves(
+            pos = copy_leaves(
                 left_values, left_width, left_weights, left_offsets[i], left_offsets[stop],
-                target, target_width, out_weight, at,
+                target, target_width, out_weight, pos,
             )  # fmt: skip
             n += stop - i
             i = stop
@@ -245,48 +245,48 @@ def merge_pairs(
             stop = j_end
             if i < i_end:
                 stop = first_from(right_top, right_top_width, j, j_end, load(left_top, left_top_width, i))
-            shift = at - right_offsets[j]
+            shift = pos - right_offsets[j]
             for k in range(stop - j):
                 out_offsets[n + k] = right_offsets[j + k] + shift
             copy_block(right_top, right_top_width, j, stop - j, top, top_width, n)
-            at = copy_leaves(
+            pos = copy_leaves(
                 right_values, right_width, right_weights, right_offsets[j], right_offsets[stop],
-                target, target_width, out_weight, at,
+                target, target_width, out_weight, pos,
             )  # fmt: skip
             n += stop - j
             j = stop
-    out_offsets[n] = at
+    out_offsets[n] = pos
     sizes[0] = n
-    sizes[1] = at
+    sizes[1] = pos
 
 
 @cached_njit
-def copy_nodes(trie, weights, out, out_weight, at, level, begin, end):
+def copy_nodes(trie, weights, out, out_weight, sizes, level, begin, end):
     """Copy positions begin to end of one level, with all below them, to where the output's levels end."""
-    depth = len(at)
+    depth = len(sizes)
     for d in range(level, depth):
         values, children, width = trie[d, 0], pointer64(trie[d, 1]), trie[d, 2]
         if d == depth - 1:
-            at[d] = copy_leaves(values, width, weights, begin, end, out[d, 0], out[d, 2], out_weight, at[d])
+            sizes[d] = copy_leaves(values, width, weights, begin, end, out[d, 0], out[d, 2], out_weight, sizes[d])
             return
-        copy_block(values, width, begin, end - begin, out[d, 0], out[d, 2], at[d])
+        copy_block(values, width, begin, end - begin, out[d, 0], out[d, 2], sizes[d])
         out_children = pointer64(out[d, 1])
-        shift = at[d + 1] - children[begin]
+        shift = sizes[d + 1] - children[begin]
         for k in range(end - begin):
-            out_children[at[d] + k] = children[begin + k] + shift
-        at[d] += end - begin
+            out_children[sizes[d] + k] = children[begin + k] + shift
+        sizes[d] += end - begin
         begin, end = children[begin], children[end]
 
 
 @cached_njit
-def merge_deep(left, left_size, left_weights, right, right_size, right_weights, out, out_weight, at):
+def merge_deep(left, left_size, left_weights, right, right_size, right_weights, out, out_weight, sizes):
     """Merge two tries of any depth, given as tables with a row of `LEVEL_FIELDS` a level.
 
     Nodes that lose all their children are dropped. Writes to `at` how many values each level has; False if two rows
     meet and `out_weight` is empty.
     """
-    depth = len(at)
-    at[:] = 0
+    depth = len(sizes)
+    sizes[:] = 0
     i, i_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
     j, j_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
     after = np.empty(2, np.int64)
@@ -294,42 +294,42 @@ def merge_deep(left, left_size, left_weights, right, right_size, right_weights, 
     d = 0
     while d >= 0:
         if d == depth - 1:
-            at[d] = merge_leaves(
+            sizes[d] = merge_leaves(
                 left[d, 0], left[d, 2], left_weights, i[d], i_end[d],
                 right[d, 0], right[d, 2], right_weights, j[d], j_end[d],
-                out[d, 0], out[d, 2], out_weight, at[d], after,
+                out[d, 0], out[d, 2], out_weight, sizes[d], after,
             )  # fmt: skip
-            if at[d] < 0:
+            if sizes[d] < 0:
                 return False
         elif i[d] < i_end[d] and j[d] < j_end[d]:
             x = load(left[d, 0], left[d, 2], i[d])
             y = load(right[d, 0], right[d, 2], j[d])
             if x < y:
                 stop = first_from(left[d, 0], left[d, 2], i[d], i_end[d], y)
-                copy_nodes(left, left_weights, out, out_weight, at, d, i[d], stop)
+                copy_nodes(left, left_weights, out, out_weight, sizes, d, i[d], stop)
                 i[d] = stop
             elif y < x:
                 stop = first_from(right[d, 0], right[d, 2], j[d], j_end[d], x)
-                copy_nodes(right, right_weights, out, out_weight, at, d, j[d], stop)
+                copy_nodes(right, right_weights, out, out_weight, sizes, d, j[d], stop)
                 j[d] = stop
             else:
-                store(out[d, 0], out[d, 2], at[d], x)
-                pointer64(out[d, 1])[at[d]] = at[d + 1]
-                mine, other = pointer64(left[d, 1]), pointer64(right[d, 1])
-                i[d + 1], i_end[d + 1] = mine[i[d]], mine[i[d] + 1]
-                j[d + 1], j_end[d + 1] = other[j[d]], other[j[d] + 1]
+                store(out[d, 0], out[d, 2], sizes[d], x)
+                pointer64(out[d, 1])[sizes[d]] = sizes[d + 1]
+                left_children, right_children = pointer64(left[d, 1]), pointer64(right[d, 1])
+                i[d + 1], i_end[d + 1] = left_children[i[d]], left_children[i[d] + 1]
+                j[d + 1], j_end[d + 1] = right_children[j[d]], right_children[j[d] + 1]
                 d += 1
             continue
         else:
             if i[d] < i_end[d]:
-                copy_nodes(left, left_weights, out, out_weight, at, d, i[d], i_end[d])
+                copy_nodes(left, left_weights, out, out_weight, sizes, d, i[d], i_end[d])
             if j[d] < j_end[d]:
-                copy_nodes(right, right_weights, out, out_weight, at, d, j[d], j_end[d])
+                copy_nodes(right, right_weights, out, out_weight, sizes, d, j[d], j_end[d])
         d -= 1
         if d >= 0:
-            at[d] += at[d + 1] > pointer64(out[d, 1])[at[d]]
+            sizes[d] += sizes[d + 1] > pointer64(out[d, 1])[sizes[d]]
             i[d] += 1
             j[d] += 1
     for level in range(depth - 1):
-        pointer64(out[level, 1])[at[level]] = at[level + 1]
+        pointer64(out[level, 1])[sizes[level]] = sizes[level + 1]
     return True

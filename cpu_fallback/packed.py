@@ -24,22 +24,22 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     packed = packing(columns)
     if packed is None:
         return _distinct_wide(columns)
-    least, bits = packed
+    lows, bits = packed
     key = np.empty(n, np.int64)
-    for at, (column, low, width) in enumerate(zip(columns, least, bits, strict=True)):
-        add_column(key, column, low, width, at == 0)
+    for index, (column, low, width) in enumerate(zip(columns, lows, bits, strict=True)):
+        add_column(key, column, low, width, index == 0)
     if ascends(key):
         return list(columns)
     key.sort()
     key = key[: without_repeats(key)]
-    found: list[Int64Array] = []
+    unpacked: list[Int64Array] = []
     shift = 0
-    for low, width in zip(reversed(least), reversed(bits), strict=True):
+    for low, width in zip(reversed(lows), reversed(bits), strict=True):
         column = np.empty(len(key), np.int64)
         take_column(key, low, shift, width, column)
-        found.append(column)
+        unpacked.append(column)
         shift += width
-    return found[::-1]
+    return unpacked[::-1]
 
 
 def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:

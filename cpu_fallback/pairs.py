@@ -32,12 +32,12 @@ def count_pairs(table, first, low, high, starts, work):
             if low[j] >= high[j]:
                 continue
             short, long = (i, j) if high[i] - low[i] <= high[j] - low[j] else (j, i)
-            weight, hits, asked = in_common(
+            weight, hits, n_searches = in_common(
                 table, short, low[short], high[short], starts[short], long, low[long], high[long], starts[long]
             )
             total += weight
-            work[PROBES] += asked
-            work[RANKED] += asked if starts[long] >= 0 else 0
+            work[PROBES] += n_searches
+            work[RANKED] += n_searches if starts[long] >= 0 else 0
             work[SURVIVORS] += hits
     return total
 
@@ -52,8 +52,8 @@ def excluded_pairs(table, first, low, high, starts, n_excluded, excluded, stride
             continue
         weight, hits = held(table, first[0], first[1], low, high, starts, value, work)
         if hits > 0:
-            other, other_hits = held(table, first[1], first[2], low, high, starts, value, work)
-            total += weight * other
+            other_weight, other_hits = held(table, first[1], first[2], low, high, starts, value, work)
+            total += weight * other_weight
             work[SURVIVORS] -= hits * other_hits
     return total
 
@@ -79,15 +79,15 @@ def held(table, begin, end, low, high, starts, value, work):
 
 
 @cached_njit
-def in_common(table, k, begin, end, own, j, low, high, start):
+def in_common(table, k, begin, end, own_start, j, low, high, start):
     """What [begin, end) of slot k and the range of slot j have in common: `sought`, and how many searches that took.
 
     `own` and `start` are where the ranks of both begin, -1 without.
     """
-    if own >= 0 and start >= 0 and table[k * N_FIELDS + WEIGHTS] == 0 and table[j * N_FIELDS + WEIGHTS] == 0:
+    if own_start >= 0 and start >= 0 and table[k * N_FIELDS + WEIGHTS] == 0 and table[j * N_FIELDS + WEIGHTS] == 0:
         address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
-        first, last = load(address, width, begin), load(address, width, end - 1)
-        hits, n_words = count_words(table, k, j, own, start, first, last, end - begin)
+        first, greatest = load(address, width, begin), load(address, width, end - 1)
+        hits, n_words = count_words(table, k, j, own_start, start, first, greatest, end - begin)
         if hits >= 0:
             return hits, hits, n_words
     weight, hits = sought(table, k, begin, end, j, low, high, start)
@@ -113,13 +113,13 @@ def sought(table, k, begin, end, j, low, high, start):
                 total += weight_at(table, k, i) * weight_at(table, j, position)
                 hits += 1
         return total, hits
-    other, other_width = table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH]
+    other_values, other_width = table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH]
     for i in range(begin, end):
         value = load(address, width, i)
         low = gallop(table, j, low, high, value)
         if low >= high:
             break
-        if load(other, other_width, low) == value:
+        if load(other_values, other_width, low) == value:
             total += weight_at(table, k, i) * weight_at(table, j, low)
             hits += 1
     return total, hits

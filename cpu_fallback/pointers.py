@@ -52,10 +52,10 @@ def prefetch(typingctx, address):
 
     def generate(context, builder, sig, args):
         pointer = cgutils.voidptr_t
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        int32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [builder.inttoptr(args[0], pointer), number(0), number(2), number(1)])
+        builder.call(function, [builder.inttoptr(args[0], pointer), int32(0), int32(2), int32(1)])
         return context.get_dummy_value()
 
     return signature, generate

@@ -10,7 +10,7 @@ from cpu_fallback.slots import BUCKETS, N_FIELDS, OUT_ROW, VALUES, WIDTH, find, 
 
 
 @cached_njit
-def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
+def probe(table, begin, end, is_last, cursor, high, starts, value, matches, work):
     """Seek `value` in slots begin to end of one atom: (whether it holds it, its weight if this is its last level).
 
     The value is one that the range of another slot holds within the bounds that `cursor` and `high` keep to.
@@ -18,7 +18,7 @@ def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
     hit = False
     weight = 0
     for k in range(begin, end):
-        found[k] = -1
+        matches[k] = -1
         if cursor[k] < high[k]:
             work[PROBES] += 1
             if starts[k] >= 0:
@@ -35,7 +35,7 @@ def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
                 ):
                     position = -1
             if position >= 0:
-                found[k] = position
+                matches[k] = position
                 hit = True
                 if is_last:
                     weight += weight_at(table, k, position)
@@ -45,22 +45,22 @@ def probe(table, begin, end, is_last, cursor, high, starts, value, found, work):
 
 
 @cached_njit
-def propose(table, begin, k, end, is_last, position, cursor, high, starts, value, found, work):
+def propose(table, begin, k, end, is_last, position, cursor, high, starts, value, matches, work):
     """Whether slot k of an atom (begin to end) is the first to hold its value, and the atom's weight there."""
     for j in range(begin, k):
-        found[j] = -1
+        matches[j] = -1
     if k > begin:
-        earlier, _ = probe(table, begin, k, False, cursor, high, starts, value, found, work)
+        earlier, _ = probe(table, begin, k, False, cursor, high, starts, value, matches, work)
         if earlier:
             return False, 0
-    found[k] = position
+    matches[k] = position
     if not is_last:
         if k + 1 < end:
-            probe(table, k + 1, end, False, cursor, high, starts, value, found, work)
+            probe(table, k + 1, end, False, cursor, high, starts, value, matches, work)
         return True, 1
     weight = weight_at(table, k, position)
     if k + 1 < end:
-        _, later = probe(table, k + 1, end, True, cursor, high, starts, value, found, work)
+        _, later = probe(table, k + 1, end, True, cursor, high, starts, value, matches, work)
         weight += later
     return weight != 0, weight
 
@@ -75,7 +75,7 @@ def is_excluded(excluded, n_excluded, stride, p, value):
 
 
 @cached_njit
-def emit(table, n_slots, p, value, weight, found, prefix_weight, weighted, fill, out, capacity, work):
+def emit(table, n_slots, p, value, weight, matches, prefix_weight, weighted, fill, out, capacity, work):
     """Write one survivor (rows of `out`: parent, value, weight if weighted, positions), or count it in ``out[p]``."""
     if fill:
         row = work[SURVIVORS]
@@ -88,7 +88,7 @@ def emit(table, n_slots, p, value, weight, found, prefix_weight, weighted, fill,
         for k in range(n_slots):
             target = table[k * N_FIELDS + OUT_ROW]
             if target >= 0:
-                out[base + target * capacity] = found[k]
+                out[base + target * capacity] = matches[k]
     else:
         out[p] += weight
     work[SURVIVORS] += 1

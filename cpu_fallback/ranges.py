@@ -44,15 +44,15 @@ def range_of(table, k, parent):
 
 
 @cached_njit
-def clipped(table, k, low, high, least, most):
+def clipped(table, k, low, high, minimum, maximum):
     """The part of [low, high) of slot k whose values are from `least` to `most`, both inclusive."""
-    if low < high and table[k * N_FIELDS + MINIMUM] < least:
-        low = lower_bound(table, k, low, high, least)
-    if low < high and table[k * N_FIELDS + MAXIMUM] > most:
+    if low < high and table[k * N_FIELDS + MINIMUM] < minimum:
+        low = lower_bound(table, k, low, high, minimum)
+    if low < high and table[k * N_FIELDS + MAXIMUM] > maximum:
         start = low
         while start < high:
             middle = (start + high) >> 1
-            if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= most:
+            if load(table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH], middle) <= maximum:
                 start = middle + 1
             else:
                 high = middle
@@ -80,10 +80,10 @@ def add_widths(records, rows, positions, lower, upper, widths):
 
 
 @cached_njit
-def clip_ranges(table, begin, end, low, high, least, most):
+def clip_ranges(table, begin, end, low, high, minimum, maximum):
     """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
     for k in range(begin, end):
-        low[k], high[k] = clipped(table, k, low[k], high[k], least, most)
+        low[k], high[k] = clipped(table, k, low[k], high[k], minimum, maximum)
 
 
 @cached_njit

@@ -46,14 +46,14 @@ N_WIDTHS = 64
 
 
 @cached_njit
-def room_by_width(address, width, offsets, base, least, room):
+def room_by_width(address, width, offsets, base, min_values, room):
     """Words that ranges of at least `least` values take beyond their blocks; `room` has a row a power of two.
 
     In a row are the ranges of 2^row to 2^(row + 1) - 1 values: how many they are, the words, and the values.
     """
     for parent in range(len(offsets) - 1):
         begin, end = offsets[parent], offsets[parent + 1]
-        if end - begin < least:
+        if end - begin < min_values:
             continue
         n = 0
         before = np.int64(-1)
@@ -70,17 +70,17 @@ def room_by_width(address, width, offsets, base, least, room):
 
 
 @cached_njit
-def rank_ranges(address, width, offsets, base, n_blocks, least, places, words):
+def rank_ranges(address, width, offsets, base, n_blocks, min_values, places, words):
     """Fill `places`, per parent where its blocks begin in `words` or -1, and `words`, which are 0."""
-    at = np.int64(0)
+    n_words = np.int64(0)
     for parent in range(len(offsets) - 1):
         begin, end = offsets[parent], offsets[parent + 1]
         places[parent] = -1
-        if end - begin < least:
+        if end - begin < min_values:
             continue
-        places[parent] = at
-        start = at
-        at += 2 * n_blocks
+        places[parent] = n_words
+        start = n_words
+        n_words += 2 * n_blocks
         before = np.int64(-1)
         for i in range(begin, end):
             distance = load(address, width, i) - base
@@ -88,12 +88,12 @@ def rank_ranges(address, width, offsets, base, n_blocks, least, places, words):
             if word != before:
                 block = start + 2 * (word >> 6)
                 if words[block] == 0:
-                    words[block + 1] = at
+                    words[block + 1] = n_words
                 words[block] |= np.uint64(1) << np.uint64(word & 63)
-                words[at + 1] = i
-                at += 2
+                words[n_words + 1] = i
+                n_words += 2
                 before = word
-            words[at - 2] |= np.uint64(1) << np.uint64(distance & 63)
+            words[n_words - 2] |= np.uint64(1) << np.uint64(distance & 63)
 
 
 def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
@@ -103,12 +103,12 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
     """
     base, n = int(fields[MINIMUM]) >> BLOCK_BITS << BLOCK_BITS, int(fields[SIZE])
     n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK_BITS) + 1
-    least = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
-    if not max(RANKED_FROM, least) <= n < 1 << 31:
+    min_values = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
+    if not max(RANKED_FROM, min_values) <= n < 1 << 31:
         return ()
     level = int(fields[VALUES]), int(fields[WIDTH]), offsets, base
     room = np.zeros((N_WIDTHS, 3), np.int64)
-    room_by_width(*level, least, room)
+    room_by_width(*level, min_values, room)
     words = 2 * n_blocks * room[:, 0] + room[:, 1]
     total, below = np.cumsum([words[::-1], room[::-1, 2]], axis=1)[:, ::-1]  # of a row and those of longer ranges
     n_parents = len(offsets) - 1
@@ -118,9 +118,11 @@ def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
         return ()
     row = int(fitting[0])
     places = np.empty(len(offsets) - 1, np.int32)
-    held = np.zeros(int(total[row]) + 2, np.uint64)  # a value that is not there may be looked for behind the last word
-    rank_ranges(*level, n_blocks, max(least, 1 << row), places, held)
-    return places, held
+    words_array = np.zeros(
+        int(total[row]) + 2, np.uint64
+    )  # a value that is not there may be looked for behind the last word
+    rank_ranges(*level, n_blocks, max(min_values, 1 << row), places, words_array)
+    return places, words_array
 
 
 def publish(fields: Int64Array, ranks: Ranks) -> None:
@@ -154,14 +156,14 @@ def position_of(table, k, start, value):
         return np.int64(-1)
     words = unsigned64(table[k * N_FIELDS + WORDS])
     block = start + 2 * ((value >> BLOCK_BITS) - (table[k * N_FIELDS + MINIMUM] >> BLOCK_BITS))
-    kept, bit = words[block], np.uint64(1) << np.uint64((value >> 6) & 63)
-    if kept & bit == 0:
+    stored, bit = words[block], np.uint64(1) << np.uint64((value >> 6) & 63)
+    if stored & bit == 0:
         return np.int64(-1)
-    at = np.int64(words[block + 1]) + 2 * bits_of(kept & (bit - np.uint64(1)))
-    bits, bit = words[at], np.uint64(1) << np.uint64(value & 63)
+    word_at = np.int64(words[block + 1]) + 2 * bits_of(stored & (bit - np.uint64(1)))
+    bits, bit = words[word_at], np.uint64(1) << np.uint64(value & 63)
     if bits & bit == 0:
         return np.int64(-1)
-    return np.int64(words[at + 1]) + bits_of(bits & (bit - np.uint64(1)))
+    return np.int64(words[word_at + 1]) + bits_of(bits & (bit - np.uint64(1)))
 
 
 @njit(nogil=True, inline="always")
@@ -178,18 +180,18 @@ def is_set(words, start, distance):
     """
     word = distance >> 6
     block = start + 2 * (word >> 6)
-    kept, place = words[block], np.uint64(word & 63)
-    at = np.int64(words[block + 1]) + 2 * bits_of(kept & ((np.uint64(1) << place) - np.uint64(1)))
-    return np.int64((kept >> place) & (words[at] >> np.uint64(distance & 63)) & np.uint64(1))
+    stored, place = words[block], np.uint64(word & 63)
+    word_at = np.int64(words[block + 1]) + 2 * bits_of(stored & ((np.uint64(1) << place) - np.uint64(1)))
+    return np.int64((stored >> place) & (words[word_at] >> np.uint64(distance & 63)) & np.uint64(1))
 
 
 @cached_njit
 def within_level(table, k, address, width, begin, end):
     """The part of the ascending values from `begin` to `end` at an address that the values of slot k span."""
-    base, most = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
+    base, maximum = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
     while begin < end and load(address, width, begin) < base:
         begin += 1
-    while begin < end and load(address, width, end - 1) > most:
+    while begin < end and load(address, width, end - 1) > maximum:
         end -= 1
     return begin, end
 

@@ -28,20 +28,20 @@ def trie_levels(columns, values, offsets, counts):
 
     Rows of `values` and `offsets` are the levels, with room for every row; `counts` gets the number of values of each.
     """
-    n, last = counts[-1], len(counts) - 1
+    n, last_level = counts[-1], len(counts) - 1
     counts[:] = 0
     for i in range(n):
         level = 0
         if i > 0:
-            while level < last and pointer64(columns[level])[i] == pointer64(columns[level])[i - 1]:
+            while level < last_level and pointer64(columns[level])[i] == pointer64(columns[level])[i - 1]:
                 level += 1
-        for at in range(level, last):
-            values[at, counts[at]] = pointer64(columns[at])[i]
-            offsets[at, counts[at]] = counts[at + 1]
-            counts[at] += 1
-        counts[last] += 1
-    for at in range(last):
-        offsets[at, counts[at]] = counts[at + 1]
+        for upper in range(level, last_level):
+            values[upper, counts[upper]] = pointer64(columns[upper])[i]
+            offsets[upper, counts[upper]] = counts[upper + 1]
+            counts[upper] += 1
+        counts[last_level] += 1
+    for upper in range(last_level):
+        offsets[upper, counts[upper]] = counts[upper + 1]
 
 
 @cached_njit

@@ -18,7 +18,7 @@ from cpu_fallback.pointers import load, pointer32, pointer64
 from cpu_fallback.sort import PACKED_BITS, Int64Array
 from cpu_fallback.tries import CodeArray
 
-_LEAST32, _MOST32 = -(1 << 31), (1 << 31) - 1
+_MIN32, _MAX32 = -(1 << 31), (1 << 31) - 1
 
 Levels = tuple[list[CodeArray], list[Int64Array]]
 Ranges = Sequence[tuple[int, int]]
@@ -28,27 +28,27 @@ Ranges = Sequence[tuple[int, int]]
 @cached_njit
 def extremes(values):
     """The least and the greatest of one or more values."""
-    least = most = values[0]
+    minimum = maximum = values[0]
     for i in range(len(values)):
-        least = min(least, values[i])
-        most = max(most, values[i])
-    return least, most
+        minimum = min(minimum, values[i])
+        maximum = max(maximum, values[i])
+    return minimum, maximum
 
 
 @cached_njit
 def pack_trie(table, lows, shifts, tag, keys):
     """Write the key of every row of a trie, given as a table with a row of `LEVEL_FIELDS` a level; all with the tag."""
-    last = len(table) - 1
-    node = np.zeros(last + 1, np.int64)
-    above = np.full(last + 1, tag)
-    values, width, low, shift = table[last, 0], table[last, 2], lows[last], shifts[last]
+    leaf = len(table) - 1
+    node = np.zeros(leaf + 1, np.int64)
+    above = np.full(leaf + 1, tag)
+    values, width, low, shift = table[leaf, 0], table[leaf, 2], lows[leaf], shifts[leaf]
     begin = d = 0
     while begin < len(keys):
-        for level in range(d, last):
+        for level in range(d, leaf):
             value = load(table[level, 0], table[level, 2], node[level])
             above[level + 1] = above[level] | ((value - lows[level]) << shifts[level])
-        end = pointer64(table[last - 1, 1])[node[last - 1] + 1] if last > 0 else np.int64(len(keys))
-        key = above[last]
+        end = pointer64(table[leaf - 1, 1])[node[leaf - 1] + 1] if leaf > 0 else np.int64(len(keys))
+        key = above[leaf]
         if width == 4:
             narrow = pointer32(values)
             for i in range(begin, end):
@@ -58,7 +58,7 @@ def pack_trie(table, lows, shifts, tag, keys):
             for i in range(begin, end):
                 keys[i] = key | ((wide[i] - low) << shift)
         begin = end
-        d = max(last - 1, 0)
+        d = max(leaf - 1, 0)
         node[d] += 1
         while d > 0 and node[d] == pointer64(table[d - 1, 1])[node[d - 1] + 1]:
             d -= 1
@@ -77,15 +77,15 @@ def count_nodes(keys, shifts, counts):
 @cached_njit
 def unpack_trie(keys, lows, shifts, masks, table, n_tags):
     """Write the levels of the trie of sorted distinct keys; the last `n_tags` ones, 0 or 1, have a value a row."""
-    last = len(lows) - 1 - n_tags
-    counts = np.zeros(last + 1, np.int64)
-    values, width, low, shift, mask = table[last, 0], table[last, 2], lows[last], shifts[last], masks[last]
+    leaf = len(lows) - 1 - n_tags
+    counts = np.zeros(leaf + 1, np.int64)
+    values, width, low, shift, mask = table[leaf, 0], table[leaf, 2], lows[leaf], shifts[leaf], masks[leaf]
     for i in range(len(keys)):
         key = keys[i]
         differs = key ^ keys[i - 1] if i > 0 else np.int64(-1)
-        if last > 0 and (differs >> shifts[last - 1]) != 0:
-            counts[last] = i
-            for d in range(last):
+        if leaf > 0 and (differs >> shifts[leaf - 1]) != 0:
+            counts[leaf] = i
+            for d in range(leaf):
                 if (differs >> shifts[d]) != 0:
                     value = ((key >> shifts[d]) & masks[d]) + lows[d]
                     if table[d, 2] == 4:
@@ -99,13 +99,13 @@ def unpack_trie(keys, lows, shifts, masks, table, n_tags):
             pointer32(values)[i] = np.int32(value)
         else:
             pointer64(values)[i] = value
-    counts[last] = len(keys)
-    for d in range(last):
+    counts[leaf] = len(keys)
+    for d in range(leaf):
         pointer64(table[d, 1])[counts[d]] = counts[d + 1]
     if n_tags:
-        tags, low, mask = table[last + 1, 0], lows[last + 1], masks[last + 1]
+        tags, low, mask = table[leaf + 1, 0], lows[leaf + 1], masks[leaf + 1]
         for i in range(len(keys)):
-            if table[last + 1, 2] == 4:
+            if table[leaf + 1, 2] == 4:
                 pointer32(tags)[i] = np.int32((keys[i] & mask) + low)
             else:
                 pointer64(tags)[i] = (keys[i] & mask) + low
@@ -114,17 +114,17 @@ def unpack_trie(keys, lows, shifts, masks, table, n_tags):
 def table_of(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
     """A trie as compiled code takes it; its arrays have to be kept alive."""
     table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
-    for at, level in enumerate(values):
-        table[at] = address_of(level), address_of(offsets[at]) if at < len(offsets) else 0, level.itemsize
+    for depth, level in enumerate(values):
+        table[depth] = address_of(level), address_of(offsets[depth]) if depth < len(offsets) else 0, level.itemsize
     return table
 
 
 def layout(ranges: Ranges) -> tuple[list[int], list[int]] | None:
     """Per level the bits that its values take, and those below them; None if a key has too few for all."""
-    bits = [(int(most) - int(least)).bit_length() for least, most in ranges]
+    bits = [(int(maximum) - int(minimum)).bit_length() for minimum, maximum in ranges]
     if sum(bits) > PACKED_BITS:
         return None
-    return bits, [sum(bits[at + 1 :]) for at in range(len(bits))]
+    return bits, [sum(bits[level + 1 :]) for level in range(len(bits))]
 
 
 def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
@@ -136,12 +136,14 @@ def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
     counts[: len(ranges) - 1 - n_tags] = 0
     count_nodes(keys, np.array(shifts[: len(ranges) - n_tags], np.int64), counts)
     values: list[CodeArray] = []
-    for (least, most), n in zip(ranges, counts.tolist(), strict=True):
-        narrow = least >= _LEAST32 and most <= _MOST32
+    for (minimum, maximum), n in zip(ranges, counts.tolist(), strict=True):
+        narrow = minimum >= _MIN32 and maximum <= _MAX32
         values.append(np.empty(n, np.int32) if narrow else np.empty(n, np.int64))
     offsets = [np.empty(len(level) + 1, np.int64) for level in values[: -1 - n_tags]]
-    lows, masks = [least for least, _ in ranges], [(1 << width) - 1 for width in bits]
-    unpack_trie(keys, *(np.array(own, np.int64) for own in (lows, shifts, masks)), table_of(values, offsets), n_tags)
+    lows, masks = [minimum for minimum, _ in ranges], [(1 << width) - 1 for width in bits]
+    unpack_trie(
+        keys, *(np.array(per_level, np.int64) for per_level in (lows, shifts, masks)), table_of(values, offsets), n_tags
+    )
     return values, offsets
 
 
@@ -152,8 +154,8 @@ def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
     if packed is None:
         return None
     keys = np.empty(len(columns[0]), np.int64)
-    for at, (column, (least, _), bits) in enumerate(zip(columns, ranges, packed[0], strict=True)):
-        add_column(keys, column, least, bits, at == 0)
+    for index, (column, (minimum, _), bits) in enumerate(zip(columns, ranges, packed[0], strict=True)):
+        add_column(keys, column, minimum, bits, index == 0)
     if not ascends(keys):
         keys.sort()
         keys = keys[: without_repeats(keys)]
@@ -167,8 +169,14 @@ def rearranged(
 
     Its columns are in another order; where there are tags, that of a row's trie is one more column.
     """
-    found = [[extremes(level) for level in values] for values, _ in parts]
-    ranges = [(min(own[at][0] for own in found), max(own[at][1] for own in found)) for at in range(len(order))]
+    extremes_of = [[extremes(level) for level in values] for values, _ in parts]
+    ranges = [
+        (
+            min(part_extremes[column][0] for part_extremes in extremes_of),
+            max(part_extremes[column][1] for part_extremes in extremes_of),
+        )
+        for column in range(len(order))
+    ]
     arranged = [ranges[column] for column in order]
     if tags:
         arranged.append((min(tags), max(tags)))
@@ -177,14 +185,14 @@ def rearranged(
         return None
     shifts = np.empty(len(order), np.int64)
     shifts[list(order)] = packed[1][: len(order)]
-    lows = np.array([least for least, _ in ranges], np.int64)
+    lows = np.array([minimum for minimum, _ in ranges], np.int64)
     keys = np.empty(sum(len(values[-1]) for values, _ in parts), np.int64)
-    at = 0
-    for number, (values, offsets) in enumerate(parts):
-        end = at + len(values[-1])
-        tag = tags[number] - min(tags) if tags else 0
-        pack_trie(table_of(values, offsets), lows, shifts, np.int64(tag), keys[at:end])
-        at = end
+    begin = 0
+    for part, (values, offsets) in enumerate(parts):
+        end = begin + len(values[-1])
+        tag = tags[part] - min(tags) if tags else 0
+        pack_trie(table_of(values, offsets), lows, shifts, np.int64(tag), keys[begin:end])
+        begin = end
     if not ascends(keys):
         keys.sort()
     return levels_of(keys, arranged, 1 if tags else 0)

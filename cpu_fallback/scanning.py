@@ -26,7 +26,7 @@ def count_marked(table, k, low, high, bits, base):
 
 
 @cached_njit
-def count_marked_within(table, k, low, high, bits, base, least, most):
+def count_marked_within(table, k, low, high, bits, base, minimum, maximum):
     """As `count_marked`, of the values from `least` to `most` only."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0
@@ -34,12 +34,12 @@ def count_marked_within(table, k, low, high, bits, base, least, most):
         value = load(address, width, i)
         distance = value - base
         bit = np.int64((bits[distance >> 5] >> np.uint32(distance & 31)) & np.uint32(1))
-        total += bit & np.int64(value >= least) & np.int64(value <= most)
+        total += bit & np.int64(value >= minimum) & np.int64(value <= maximum)
     return total
 
 
 @cached_njit
-def weigh_marked(table, k, low, high, bits, base, least, most, compares):
+def weigh_marked(table, k, low, high, bits, base, minimum, maximum, compares):
     """The sum of the weights of the marked values of [low, high) in slot k, and how many they are.
 
     Only values from `least` to `most` count if `compares`.
@@ -53,7 +53,7 @@ def weigh_marked(table, k, low, high, bits, base, least, most, compares):
         distance = value - base
         bit = np.int64((bits[distance >> 5] >> np.uint32(distance & 31)) & np.uint32(1))
         if compares:
-            bit &= np.int64(value >= least) & np.int64(value <= most)
+            bit &= np.int64(value >= minimum) & np.int64(value <= maximum)
         total += bit * source[i]
         hits += bit
     return total, hits

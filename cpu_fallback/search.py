@@ -15,12 +15,12 @@ def bucket_index(values, shift, starts):
 
     Bucket of a value: its distance from ``values[0]``, shifted right by `shift`.
     """
-    at = 0
-    least = np.uint64(values[0])
+    position = 0
+    minimum = np.uint64(values[0])
     for b in range(len(starts)):
-        while at < len(values) and np.int64((np.uint64(values[at]) - least) >> np.uint64(shift)) < b:
-            at += 1
-        starts[b] = at
+        while position < len(values) and np.int64((np.uint64(values[position]) - minimum) >> np.uint64(shift)) < b:
+            position += 1
+        starts[b] = position
 
 
 @cached_njit
@@ -30,12 +30,12 @@ def locate(described, columns, positions):
     `described` holds per trie its number of levels, then per level the address of its slot fields and the row of
     `columns` whose values are sought there.
     """
-    at = 0
+    offset = 0
     for t in range(positions.shape[0]):
-        depth = described[at]
-        at += 1
-        top = pointer64(described[at])
-        first = described[at + 1]
+        depth = described[offset]
+        offset += 1
+        top = pointer64(described[offset])
+        first = described[offset + 1]
         previous = np.int64(-2)
         previous_value = np.int64(0)
         for i in range(columns.shape[1]):
@@ -47,12 +47,12 @@ def locate(described, columns, positions):
             for level in range(1, depth):
                 if node < 0:
                     break
-                slot = pointer64(described[at + 2 * level])
+                slot = pointer64(described[offset + 2 * level])
                 offsets = pointer64(slot[PARENT])
-                wanted = columns[described[at + 2 * level + 1], i]
-                node = find(slot, 0, offsets[node], offsets[node + 1], wanted)
+                value_below = columns[described[offset + 2 * level + 1], i]
+                node = find(slot, 0, offsets[node], offsets[node + 1], value_below)
             positions[t, i] = node
-        at += 2 * depth
+        offset += 2 * depth
 
 
 @cached_njit
@@ -74,7 +74,7 @@ def count_children(described, columns, children, sums):
 
 
 @cached_njit
-def narrow(described, positions, choice, least, chosen):
+def narrow(described, positions, choice, min_widths, chosen):
     """Where a choice leaves prefix i fewer values than ``least[i]``, write how many to it and which choice it is.
 
     `described` holds the number of atoms, then per atom that of its batches, and per batch the row of `positions` and
@@ -84,17 +84,17 @@ def narrow(described, positions, choice, least, chosen):
         return
     for i in range(positions.shape[1]):
         width = np.iinfo(np.int64).max
-        at = 1
+        offset = 1
         for _ in range(described[0]):
-            end = at + 1 + 2 * described[at]
+            end = offset + 1 + 2 * described[offset]
             total = np.int64(0)
-            for batch in range(at + 1, end, 2):
+            for batch in range(offset + 1, end, 2):
                 node = positions[described[batch], i]
                 if node >= 0:
                     offsets = pointer64(described[batch + 1])
                     total += offsets[node + 1] - offsets[node]
             width = min(width, total)
-            at = end
-        if width < least[i]:
-            least[i] = width
+            offset = end
+        if width < min_widths[i]:
+            min_widths[i] = width
             chosen[i] = choice

@@ -29,15 +29,15 @@ def extend_seeds(slots, descents, columns, fill, out, work):
             table[k * N_FIELDS + f] = fields[f]
         table[k * N_FIELDS + ROW] = k
         table[k * N_FIELDS + OUT_ROW] = -1
-    last = np.ones(n_atoms, np.int64)
+    is_last = np.ones(n_atoms, np.int64)
     shared = np.zeros(n_atoms, np.int64)
     scratch = np.empty(SCRATCH * n_slots, np.int64)
     resume = np.zeros(3, np.int64)
     none = np.uint64(0)  # the type of an address
     extend(
-        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, np.int64(last.ctypes.data),
+        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, np.int64(is_last.ctypes.data),
         np.int64(shared.ctypes.data), positions.ctypes.data, n, n, False, none, none, 0, none, False, none,
         fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
     )  # fmt: skip
     # The arrays made here must outlive the call, which sees only their addresses.
-    return table[0] + last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]
+    return table[0] + is_last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]

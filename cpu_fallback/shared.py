@@ -41,7 +41,7 @@ def gather(table, begin, end, is_last, low, high, values, weights):
             merge_tail(values, weights, before, count)
     if runs > 1 or not ones:
         ones = True
-        kept = 0
+        n_distinct = 0
         i = 0
         while i < count:
             value, weight = values[i], weights[i]
@@ -51,17 +51,17 @@ def gather(table, begin, end, is_last, low, high, values, weights):
                     weight += weights[i]
                 i += 1
             if weight != 0:
-                values[kept] = value
-                weights[kept] = weight
+                values[n_distinct] = value
+                weights[n_distinct] = weight
                 ones = ones and weight == 1
-                kept += 1
-        count = kept
+                n_distinct += 1
+        count = n_distinct
     return count, ones
 
 
 @cached_njit
 def intersect_shared(
-    table, n_slots, n_atoms, first, last, member, low, high, starts, cursor, found, values, weights, work
+    table, n_slots, n_atoms, first, is_last, member, low, high, starts, cursor, matches, values, weights, work
 ):  # fmt: skip
     """Values common to the atoms of `member`, ascending, with the product of the weights of those that end here.
 
@@ -73,16 +73,18 @@ def intersect_shared(
     for a in range(n_atoms):
         if member[a]:
             n_members += 1
-            own = width_of(first[a], first[a + 1], low, high)
-            if smallest < 0 or own < width:
-                smallest, width = a, own
+            atom_width = width_of(first[a], first[a + 1], low, high)
+            if smallest < 0 or atom_width < width:
+                smallest, width = a, atom_width
     work[MARKS] += width
-    count, ones = gather(table, first[smallest], first[smallest + 1], last[smallest] != 0, low, high, values, weights)
+    count, ones = gather(
+        table, first[smallest], first[smallest + 1], is_last[smallest] != 0, low, high, values, weights
+    )
     if n_members == 1:
         return count, ones
     for j in range(n_slots):
         cursor[j] = low[j]
-    kept = 0
+    n_common = 0
     ones = True
     for i in range(count):
         value, weight = values[i], weights[i]
@@ -90,17 +92,17 @@ def intersect_shared(
         for a in range(n_atoms):
             if member[a] and a != smallest:
                 good, factor = probe(
-                    table, first[a], first[a + 1], last[a] != 0, cursor, high, starts, value, found, work
+                    table, first[a], first[a + 1], is_last[a] != 0, cursor, high, starts, value, matches, work
                 )
                 if not good:
                     break
                 weight *= factor
         if good:
-            values[kept] = value
-            weights[kept] = weight
+            values[n_common] = value
+            weights[n_common] = weight
             ones = ones and weight == 1
-            kept += 1
-    return kept, ones
+            n_common += 1
+    return n_common, ones
 
 
 @cached_njit
@@ -110,17 +112,17 @@ def merge_tail(values, weights, middle, end):
     tail_weights = weights[middle:end].copy()
     left = middle - 1
     right = end - middle - 1
-    at = end - 1
+    target = end - 1
     while right >= 0:
         if left >= 0 and values[left] > tail_values[right]:
-            values[at] = values[left]
-            weights[at] = weights[left]
+            values[target] = values[left]
+            weights[target] = weights[left]
             left -= 1
         else:
-            values[at] = tail_values[right]
-            weights[at] = tail_weights[right]
+            values[target] = tail_values[right]
+            weights[target] = tail_weights[right]
             right -= 1
-        at -= 1
+        target -= 1
 
 
 @cached_njit

@@ -88,20 +88,20 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
                     work[PROPOSALS] += 1
                     is_first = True
                     for j in range(n_slots):
-                        at = i if j == k else np.int64(-1)
+                        position = i if j == k else np.int64(-1)
                         if j != k and low[j] < high[j]:
                             work[PROBES] += 1
-                            at = cursor[j] = gallop(table, j, cursor[j], high[j], value)
+                            position = cursor[j] = gallop(table, j, cursor[j], high[j], value)
                             if (
-                                at == high[j]
-                                or load(table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH], at) != value
+                                position == high[j]
+                                or load(table[j * N_FIELDS + VALUES], table[j * N_FIELDS + WIDTH], position) != value
                             ):
-                                at = np.int64(-1)
-                            if at >= 0 and j < k:
+                                position = np.int64(-1)
+                            if position >= 0 and j < k:
                                 is_first = False
                                 break
                         if table[j * N_FIELDS + OUT_ROW] >= 0:
-                            out[2 + table[j * N_FIELDS + OUT_ROW], n] = at
+                            out[2 + table[j * N_FIELDS + OUT_ROW], n] = position
                     if is_first:
                         out[0, n] = p
                         out[1, n] = value
@@ -151,12 +151,12 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
                     work[PROBES] += 1
                     if start >= 0:
                         work[RANKED] += 1
-                        at = position_of(table, k, start, value)
-                        at = at if low <= at < high else np.int64(-1)
+                        position = position_of(table, k, start, value)
+                        position = position if low <= position < high else np.int64(-1)
                     else:
-                        at = find(table, k, low, high, value)
-                    if at >= 0:
-                        n -= weight_at(table, k, at)
+                        position = find(table, k, low, high, value)
+                    if position >= 0:
+                        n -= weight_at(table, k, position)
                         hits -= 1
         out[0, p] += n
     work[SURVIVORS] += hits

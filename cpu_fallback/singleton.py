@@ -15,14 +15,14 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH, find
 @cached_njit
 def extend_singleton(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
-    out, capacity, low, high, starts, found, work,
+    out, capacity, low, high, starts, matches, work,
 ):  # fmt: skip
     """Extend prefix `q` as `cpu_fallback.live.extend_live` does, its proposer's range being one value.
 
     One row at most is written, for which there is room.
     """
-    own = live[proposer]
-    value = load(table[own * N_FIELDS + VALUES], table[own * N_FIELDS + WIDTH], low[own])
+    proposer_slot = live[proposer]
+    value = load(table[proposer_slot * N_FIELDS + VALUES], table[proposer_slot * N_FIELDS + WIDTH], low[proposer_slot])
     work[PROPOSALS] += 1
     if n_excluded > 0 and is_excluded(excluded, n_excluded, stride, q, value):
         return
@@ -31,20 +31,20 @@ def extend_singleton(
             continue
         hit = False
         for k in range(first[a], first[a + 1]):
-            found[k] = -1
+            matches[k] = -1
             if low[k] >= high[k]:
                 continue
             work[PROBES] += 1
             if starts[k] >= 0:
                 work[RANKED] += 1
-                at = position_of(table, k, starts[k], value)
+                position = position_of(table, k, starts[k], value)
             else:
-                at = find(table, k, low[k], high[k], value)
-            if at >= 0:
-                found[k] = at
+                position = find(table, k, low[k], high[k], value)
+            if position >= 0:
+                matches[k] = position
                 hit = True
         if not hit:
             return
     for k in range(first[proposer], first[proposer + 1]):
-        found[k] = low[k] if k == own else np.int64(-1)
-    emit(table, n_slots, q, value, 1, found, prefix_weight, weighted, fill, out, capacity, work)
+        matches[k] = low[k] if k == proposer_slot else np.int64(-1)
+    emit(table, n_slots, q, value, 1, matches, prefix_weight, weighted, fill, out, capacity, work)

@@ -100,13 +100,13 @@ def describe_level(values, parents, weights, starts, shift, fields):
             fields[MINIMUM] = values[0]
             fields[MAXIMUM] = values[-1]
         else:
-            least = values[0]
-            most = values[0]
+            minimum = values[0]
+            maximum = values[0]
             for i in range(len(values)):
-                least = min(least, values[i])
-                most = max(most, values[i])
-            fields[MINIMUM] = least
-            fields[MAXIMUM] = most
+                minimum = min(minimum, values[i])
+                maximum = max(maximum, values[i])
+            fields[MINIMUM] = minimum
+            fields[MAXIMUM] = maximum
     fields[ROW] = -1
     fields[OUT_ROW] = -1
     fields[PLACES] = 0

@@ -17,28 +17,28 @@ PACKED_BITS = 63
 
 def packing(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]] | None:
     """Least value and number of bits of each column if they fit one key, else None."""
-    least: list[int] = []
+    lows: list[int] = []
     bits: list[int] = []
     for column in columns:
         low = int(column.min())
-        least.append(low)
+        lows.append(low)
         bits.append((int(column.max()) - low).bit_length())
-    return (least, bits) if sum(bits) <= PACKED_BITS else None
+    return (lows, bits) if sum(bits) <= PACKED_BITS else None
 
 
-def pack(columns: Sequence[Int64Array], least: Sequence[int], bits: Sequence[int]) -> Int64Array:
+def pack(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]) -> Int64Array:
     """One key a row; keys order as rows do."""
-    key = columns[0] - np.int64(least[0])
-    for column, low, width in zip(columns[1:], least[1:], bits[1:], strict=True):
+    key = columns[0] - np.int64(lows[0])
+    for column, low, width in zip(columns[1:], lows[1:], bits[1:], strict=True):
         key <<= np.int64(width)
         key |= column - np.int64(low)
     return key
 
 
-def unpack(key: Int64Array, least: Sequence[int], bits: Sequence[int]) -> list[Int64Array]:
+def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[Int64Array]:
     """The columns of packed keys."""
     columns = []
-    for low, width in zip(reversed(least), reversed(bits), strict=True):
+    for low, width in zip(reversed(lows), reversed(bits), strict=True):
         columns.append((key & np.int64((1 << width) - 1)) + np.int64(low))
         key = key >> np.int64(width)
     return columns[::-1]
@@ -108,5 +108,5 @@ def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[lis
             columns = [column[starts] for column in columns]
     if weights.all():
         return list(columns), weights
-    kept = np.flatnonzero(weights)
-    return [column[kept] for column in columns], weights[kept]
+    nonzero = np.flatnonzero(weights)
+    return [column[nonzero] for column in columns], weights[nonzero]

@@ -13,18 +13,18 @@ Int64Array = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 _ONE_CHILD = np.array([0, 1], np.int64)
-_LEAST32, _MOST32 = -(1 << 31), (1 << 31) - 1
+_MIN32, _MAX32 = -(1 << 31), (1 << 31) - 1
 
 
 def narrow(values: CodeArray) -> CodeArray:
     """The same values in 4 bytes each, if they fit."""
     if values.dtype == np.int32 or len(values) == 0:
         return values
-    if int(values[0]) < _LEAST32 or int(values[-1]) > _MOST32:
+    if int(values[0]) < _MIN32 or int(values[-1]) > _MAX32:
         return values
     if len(values) == 1:
-        return values.astype(np.int32) if int(values[0]) <= _MOST32 else values
-    if int(values.min()) < _LEAST32 or int(values.max()) > _MOST32:
+        return values.astype(np.int32) if int(values[0]) <= _MAX32 else values
+    if int(values.min()) < _MIN32 or int(values.max()) > _MAX32:
         return values
     return values.astype(np.int32)
 
@@ -52,13 +52,13 @@ def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[I
 def prune(values: list[CodeArray], offsets: list[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
     """Drop the nodes of upper levels that have lost all their children."""
     for depth in range(len(offsets) - 1, -1, -1):
-        kept = offsets[depth][1:] > offsets[depth][:-1]
-        if kept.all():
+        has_children = offsets[depth][1:] > offsets[depth][:-1]
+        if has_children.all():
             continue
-        values[depth] = values[depth][kept]
-        offsets[depth] = np.append(offsets[depth][:-1][kept], offsets[depth][-1])
+        values[depth] = values[depth][has_children]
+        offsets[depth] = np.append(offsets[depth][:-1][has_children], offsets[depth][-1])
         if depth > 0:
-            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(has_children, dtype=np.int64)])
             offsets[depth - 1] = before[offsets[depth - 1]]
     return values, offsets
 
@@ -86,8 +86,8 @@ def rearrange(
 ) -> tuple[list[CodeArray], list[Int64Array]]:
     """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`; `index` is the kernels' own."""
     rows = [expand_columns(*part) for part in parts]
-    for own, tag in zip(rows, tags, strict=False):
-        own.append(np.full(len(own[0]), tag, np.int64))
+    for part_rows, tag in zip(rows, tags, strict=False):
+        part_rows.append(np.full(len(part_rows[0]), tag, np.int64))
     joined = [np.concatenate(columns) for columns in zip(*rows, strict=True)]
     values, offsets = index([joined[column] for column in (*order, *range(len(order), len(joined)))])
     return values, offsets[: len(order) - 1]

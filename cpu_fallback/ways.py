@@ -41,14 +41,14 @@ def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
         return False
     for a in range(n_atoms):
         if a != smallest and table[first[a] * N_FIELDS + PARENT] != 0:
-            own = width_of(first[a], first[a + 1], low, high)
-            if own <= SCAN_FACTOR * width and not is_ranked(first[a], first[a + 1], low, high, starts):
+            atom_width = width_of(first[a], first[a + 1], low, high)
+            if atom_width <= SCAN_FACTOR * width and not is_ranked(first[a], first[a + 1], low, high, starts):
                 return True
     return False
 
 
 @cached_njit
-def pairs_pay(table, n, begin, end, other, other_end, low, high, starts, shared_width, expected, n_excluded):
+def pairs_pay(table, n, begin, end, other_begin, other_end, low, high, starts, shared_width, expected, n_excluded):
     """Whether n prefixes that share ranges are counted in pairs of ranges, rather than by marks of what they share.
 
     Parameters
@@ -66,10 +66,10 @@ def pairs_pay(table, n, begin, end, other, other_end, low, high, starts, shared_
         if starts[k] >= 0:
             span = ((table[k * N_FIELDS + MAXIMUM] - table[k * N_FIELDS + MINIMUM]) >> 6) + 1
             n_words += min(high[k] - low[k], span)
-    for k in range(other, other_end):
+    for k in range(other_begin, other_end):
         n_others += table[k * N_FIELDS + PLACES] != 0
     if n_words == 0 or n_others == 0:
         return False
-    begun = PAIR * n_shared * n_others + SEEK * n_excluded * (n_shared + n_others)
-    paired = n * begun + WORD * min(n * n_words * n_others, n_shared * expected)
+    pair_cost = PAIR * n_shared * n_others + SEEK * n_excluded * (n_shared + n_others)
+    paired = n * pair_cost + WORD * min(n * n_words * n_others, n_shared * expected)
     return paired < MARK * shared_width + (TEST + COMPARE * n_excluded) * expected

@@ -23,44 +23,47 @@ ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @cached_njit
-def count_words(table, i, j, start, other_start, first, last, width):
+def count_words(table, i, j, start, other_start, first, last_value, width):
     """How many values from `first` to `last` two ranges have in common, and how many words that took.
 
     The ranges stand in slots i and j, and have ranks that begin at the starts. Where it is cheaper to seek the `width`
     values of one of them in the other, it returns -1.
     """
-    least, most = table[i * N_FIELDS + MINIMUM], table[i * N_FIELDS + MAXIMUM]
-    other_least, other_most = table[j * N_FIELDS + MINIMUM], table[j * N_FIELDS + MAXIMUM]
-    first, last = max(first, least, other_least), min(last, most, other_most)
-    if first > last:
+    minimum, maximum = table[i * N_FIELDS + MINIMUM], table[i * N_FIELDS + MAXIMUM]
+    other_minimum, other_maximum = table[j * N_FIELDS + MINIMUM], table[j * N_FIELDS + MAXIMUM]
+    first, last_value = max(first, minimum, other_minimum), min(last_value, maximum, other_maximum)
+    if first > last_value:
         return np.int64(0), np.int64(0)
-    begin, end = first >> BLOCK_BITS, (last >> BLOCK_BITS) + 1
+    begin, end = first >> BLOCK_BITS, (last_value >> BLOCK_BITS) + 1
     if VALUES_A_BLOCK * (end - begin) > width:
         return np.int64(-1), np.int64(0)
     words, other_words = unsigned64(table[i * N_FIELDS + WORDS]), unsigned64(table[j * N_FIELDS + WORDS])
-    at = start + 2 * (begin - (least >> BLOCK_BITS))
-    other_at = other_start + 2 * (begin - (other_least >> BLOCK_BITS))
+    word = start + 2 * (begin - (minimum >> BLOCK_BITS))
+    other_at = other_start + 2 * (begin - (other_minimum >> BLOCK_BITS))
     n = np.int64(0)
     for block in range(end - begin):
-        n += bits_of(words[at + 2 * block] & other_words[other_at + 2 * block])
+        n += bits_of(words[word + 2 * block] & other_words[other_at + 2 * block])
     if VALUES_A_WORD * n > width:
         return np.int64(-1), np.int64(0)
     hits = np.int64(0)
     for block in range(begin, end):
-        kept, other_kept = words[at], other_words[other_at]
-        place, other_place = np.int64(words[at + 1]), np.int64(other_words[other_at + 1])
-        both = kept & other_kept
+        stored, other_stored = words[word], other_words[other_at]
+        place, other_place = np.int64(words[word + 1]), np.int64(other_words[other_at + 1])
+        both = stored & other_stored
         while both != 0:
-            number = trailing_zeros(both)
-            below = (np.uint64(1) << np.uint64(number)) - np.uint64(1)
-            bits = words[place + 2 * bits_of(kept & below)] & other_words[other_place + 2 * bits_of(other_kept & below)]
-            value = (block << BLOCK_BITS) + (number << 6)  # the least one of the word
+            word_index = trailing_zeros(both)
+            below = (np.uint64(1) << np.uint64(word_index)) - np.uint64(1)
+            bits = (
+                words[place + 2 * bits_of(stored & below)]
+                & other_words[other_place + 2 * bits_of(other_stored & below)]
+            )
+            value = (block << BLOCK_BITS) + (word_index << 6)  # the least one of the word
             if value < first:
                 bits &= ALL << np.uint64(first - value) if first - value < 64 else np.uint64(0)
-            if value + 63 > last:
-                bits &= ALL >> np.uint64(value + 63 - last) if value <= last else np.uint64(0)
+            if value + 63 > last_value:
+                bits &= ALL >> np.uint64(value + 63 - last_value) if value <= last_value else np.uint64(0)
             hits += bits_of(bits)
             both &= both - np.uint64(1)
-        at += 2
+        word += 2
         other_at += 2
     return hits, n

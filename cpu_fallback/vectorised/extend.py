@@ -160,9 +160,9 @@ class Walk:
                 high[k] = len(slot.values)
             else:
                 parent = question.positions[slot.row, window]
-                held = parent >= 0
-                low[k, held] = slot.parents[parent[held]]
-                high[k, held] = slot.parents[parent[held] + 1]
+                has_parent = parent >= 0
+                low[k, has_parent] = slot.parents[parent[has_parent]]
+                high[k, has_parent] = slot.parents[parent[has_parent] + 1]
             if len(question.lower):
                 low[k] = lower_bound(slot.values, low[k], high[k], question.lower[window])
                 high[k] = upper_bound(slot.values, low[k], high[k], question.upper[window])
@@ -182,28 +182,28 @@ class Walk:
         self.work[PROPOSALS] += n
         for atom, slots in enumerate(self.extension.atoms):
             rows = np.flatnonzero(block.atom == atom)
-            at = place[rows]
+            place_left = place[rows]
             for k in slots:
                 if not len(rows):
                     break
                 begin, width = low[k, owner[rows]], high[k, owner[rows]] - low[k, owner[rows]]
-                here = at < width
-                mine = rows[here]
-                position = begin[here] + at[here]
-                block.slot[mine] = k
-                block.value[mine] = self.extension.slots[k].values[position]
-                block.found[k, mine] = position
-                rows, at = rows[~here], (at - width)[~here]
+                here = place_left < width
+                proposed = rows[here]
+                position = begin[here] + place_left[here]
+                block.slot[proposed] = k
+                block.value[proposed] = self.extension.slots[k].values[position]
+                block.found[k, proposed] = position
+                rows, place_left = rows[~here], (place_left - width)[~here]
         return block
 
     def _ask(self, block: Block, atom: int, low: Int64Array, high: Int64Array) -> None:
         """Drop what one atom does not hold, what it proposed twice, and what its weights cancel."""
         n = len(block.owner)
-        held = np.zeros(n, np.bool_)
+        is_held = np.zeros(n, np.bool_)
         twice = np.zeros(n, np.bool_)
         weight = np.zeros(n, np.int64)
         ends = self.extension.last[atom]
-        own = block.atom == atom
+        is_proposer = block.atom == atom
         for k in self.extension.atoms[atom]:
             slot = self.extension.slots[k]
             rows = np.flatnonzero(block.slot != k)
@@ -217,14 +217,14 @@ class Walk:
             else:
                 block.found[k, rows] = find(slot.values, begin, end, block.value[rows])
             hit = block.found[k] >= 0
-            twice |= own & hit & (k < block.slot)
-            held |= hit
+            twice |= is_proposer & hit & (k < block.slot)
+            is_held |= hit
             if ends:
                 weight[hit] += 1 if slot.weights is None else slot.weights[block.found[k, hit]]
         if ends:
-            held &= weight != 0
+            is_held &= weight != 0
             block.weight *= weight
-        block.keep(held & ~twice)
+        block.keep(is_held & ~twice)
 
 
 def count(walk: Walk, begin: int) -> Int64Array:

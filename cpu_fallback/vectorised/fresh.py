@@ -26,7 +26,7 @@ def fresh_values(
     n_groups = len(starts) - 1
     group = np.repeat(np.arange(n_groups), np.diff(starts))
     begin, end = _ranges(levels, positions)
-    found: list[list[Int64Array]] = []
+    parts: list[list[Int64Array]] = []
     n_rows = n_distinct = 0
     for k, level in enumerate(levels):
         width = end[k] - begin[k]
@@ -34,19 +34,19 @@ def fresh_values(
         work[SUM_OF_MINIMA] += before[-1]
         work[PROPOSALS] += before[-1]
         for first in range(0, int(before[-1]), PORTION):
-            last = min(first + PORTION, int(before[-1]))
-            some = slice(int(np.searchsorted(before, first, "right")) - 1, int(np.searchsorted(before, last)))
+            stop = min(first + PORTION, int(before[-1]))
+            some = slice(int(np.searchsorted(before, first, "right")) - 1, int(np.searchsorted(before, stop)))
             low = np.maximum(begin[k, some], begin[k, some] + first - before[:-1][some])
-            high = np.minimum(end[k, some], begin[k, some] + last - before[:-1][some])
+            high = np.minimum(end[k, some], begin[k, some] + stop - before[:-1][some])
             owner, place = ragged(high - low)
             values = level.values[low[owner] + place].astype(np.int64, copy=False)
             portion = distinct_rows([group[some][owner], values])
-            found.append(_unknown(portion, known, known_positions, work))
-            n_rows += len(found[-1][0])
+            parts.append(_unknown(portion, known, known_positions, work))
+            n_rows += len(parts[-1][0])
             if n_rows > PORTION + 2 * n_distinct:
-                found = [_together(found)]
-                n_rows = n_distinct = len(found[0][0])
-    groups, values = _together(found) if found else [np.empty(0, np.int64)] * 2
+                parts = [_together(parts)]
+                n_rows = n_distinct = len(parts[0][0])
+    groups, values = _together(parts) if parts else [np.empty(0, np.int64)] * 2
     work[SURVIVORS] += len(values)
     return np.searchsorted(groups, np.arange(n_groups + 1)).astype(np.int64, copy=False), values
 
@@ -57,9 +57,9 @@ def _ranges(levels: Sequence[Any], positions: Int64Array) -> _Ranges:
         if level.parent_offsets is None:
             end[k] = len(level.values)
         else:
-            held = positions[k] >= 0
-            begin[k, held] = level.parent_offsets[positions[k, held]]
-            end[k, held] = level.parent_offsets[positions[k, held] + 1]
+            has_parent = positions[k] >= 0
+            begin[k, has_parent] = level.parent_offsets[positions[k, has_parent]]
+            end[k, has_parent] = level.parent_offsets[positions[k, has_parent] + 1]
     return begin, end
 
 
@@ -72,11 +72,11 @@ def _unknown(
         group, values = rows
         work[PROBES] += len(group)
         if level.parent_offsets is None:
-            held = find_in_all(level.values, values) >= 0
+            is_known = find_in_all(level.values, values) >= 0
         else:
-            held = find(level.values, begin[k, group], end[k, group], values) >= 0
-        if held.any():
-            rows = [group[~held], values[~held]]
+            is_known = find(level.values, begin[k, group], end[k, group], values) >= 0
+        if is_known.any():
+            rows = [group[~is_known], values[~is_known]]
     return rows
 
 

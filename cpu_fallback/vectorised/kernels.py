@@ -61,14 +61,14 @@ class VectorisedKernels:
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
         positions = np.empty((len(records), columns.shape[1]), np.int64)
-        for found, levels, wanted in zip(positions, records, column_of, strict=True):
-            for (values, parents), column in zip(levels, wanted, strict=True):
+        for trie_positions, levels, level_columns in zip(positions, records, column_of, strict=True):
+            for (values, parents), column in zip(levels, level_columns, strict=True):
                 if parents is None:
-                    found[:] = find_in_all(values, columns[column])
+                    trie_positions[:] = find_in_all(values, columns[column])
                 else:
-                    alive = np.flatnonzero(found >= 0)
-                    node = found[alive]
-                    found[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
+                    alive = np.flatnonzero(trie_positions >= 0)
+                    node = trie_positions[alive]
+                    trie_positions[alive] = find(values, parents[node], parents[node + 1], columns[column, alive])
         return positions
 
     @staticmethod
@@ -76,17 +76,17 @@ class VectorisedKernels:
         levels: Sequence[Any], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
     ) -> Int64Array:
         """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
-        found = np.zeros(positions.shape[1], np.int64)
+        widths = np.zeros(positions.shape[1], np.int64)
         for level, row in zip(levels, rows, strict=True):
-            low, high = np.zeros_like(found), np.full_like(found, len(level.values))
+            low, high = np.zeros_like(widths), np.full_like(widths, len(level.values))
             if level.parent_offsets is not None:
                 node = positions[row]
                 low = level.parent_offsets[node]
                 high = np.where(node < 0, low, level.parent_offsets[node + 1])
             if len(lower):
                 low, high = lower_bound(level.values, low, high, lower), upper_bound(level.values, low, high, upper)
-            found += np.maximum(high - low, 0)
-        return found
+            widths += np.maximum(high - low, 0)
+        return widths
 
     @staticmethod
     def weights_of(
@@ -111,8 +111,8 @@ class VectorisedKernels:
         kernels = VectorisedKernels
         n_slots, n_atoms, n = len(levels), len(first) - 1, columns.shape[1]
         records = [
-            [level.record for level in descent[: len(wanted)]]
-            for descent, wanted in zip(levels, column_of, strict=True)
+            [level.record for level in descent[: len(level_columns)]]
+            for descent, level_columns in zip(levels, column_of, strict=True)
         ]
         extension = kernels.prepare(
             [descent[-1] for descent in levels], first, [True] * n_atoms, [False] * n_atoms,
@@ -120,14 +120,14 @@ class VectorisedKernels:
         )  # fmt: skip
         nothing = np.empty(0, np.int64)
         positions = kernels.locate(records, column_of, columns)
-        given = (nothing, nothing, np.empty((0, n), np.int64))
-        counts = kernels.count_common(extension, positions, 0, n, *given, work)
+        no_bounds = (nothing, nothing, np.empty((0, n), np.int64))
+        counts = kernels.count_common(extension, positions, 0, n, *no_bounds, work)
         total = int(counts.sum()) if fill else 0
         if total == 0:
             return counts, np.empty((2, 0), np.int64)
         resume = np.zeros(3, np.int64)
         parent, value, _, _ = kernels.fill_common(
-            extension, positions, resume, n, *given, None, False, total, 0, np.zeros_like(work)
+            extension, positions, resume, n, *no_bounds, None, False, total, 0, np.zeros_like(work)
         )
         return counts, np.array([parent, value])
 
@@ -162,8 +162,8 @@ class VectorisedKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
         question = Question(positions, lower, upper, excluded)
         walk = Walk(extension, question, int(resume[0]), int(resume[2]), end, work)
-        parent, value, weight, found = fill(walk, capacity, n_out_rows)
+        parent, value, weight, positions_out = fill(walk, capacity, n_out_rows)
         resume[:] = walk.prefix, 0, walk.skip
         if not weighted:
-            return parent, value, None, found
-        return parent, value, weight if weights is None else weight * weights[parent], found
+            return parent, value, None, positions_out
+        return parent, value, weight if weights is None else weight * weights[parent], positions_out

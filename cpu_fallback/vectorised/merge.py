@@ -79,10 +79,10 @@ def merge_tries(left: Trie, right: Trie) -> tuple[list[CodeArray], list[Int64Arr
     weights = np.zeros(len(level.values), np.int64)
     weights[level.from_large] = 1 if large[2] is None else large[2]
     weights[level.from_small] += 1 if small[2] is None else small[2]
-    kept = weights != 0
-    if not kept.all():
-        values[-1], weights = values[-1][kept], weights[kept]
+    nonzero = weights != 0
+    if not nonzero.all():
+        values[-1], weights = values[-1][nonzero], weights[nonzero]
         if offsets:
-            offsets[-1] = bounds(kept)[offsets[-1]]
+            offsets[-1] = bounds(nonzero)[offsets[-1]]
     prune(values, offsets)
     return values, offsets, None if bool((weights == 1).all()) else weights

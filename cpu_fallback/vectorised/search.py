@@ -23,42 +23,42 @@ def ragged(sizes: Int64Array) -> tuple[npt.NDArray[np.intp], Int64Array]:
     return owner, np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
 
 
-def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: CodeArray) -> Int64Array:
+def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: CodeArray) -> Int64Array:
     """Per i, the first position in ``[low[i], high[i])`` whose value is not below ``wanted[i]``; else ``high[i]``."""
-    return _bound(values, low, high, wanted, np.less)
+    return _bound(values, low, high, targets, np.less)
 
 
-def upper_bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+def upper_bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: Int64Array) -> Int64Array:
     """As `lower_bound`, for the first value above ``wanted[i]``."""
-    return _bound(values, low, high, wanted, np.less_equal)
+    return _bound(values, low, high, targets, np.less_equal)
 
 
-def _bound(values: CodeArray, low: Int64Array, high: Int64Array, wanted: CodeArray, before: np.ufunc) -> Int64Array:
-    if len(values) == 0 or len(wanted) == 0:
+def _bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: CodeArray, before: np.ufunc) -> Int64Array:
+    if len(values) == 0 or len(targets) == 0:
         return low
     for _ in range(max(0, int((high - low).max())).bit_length()):
         middle = (low + high) >> 1
-        right = before(values[np.minimum(middle, len(values) - 1)], wanted)
+        right = before(values[np.minimum(middle, len(values) - 1)], targets)
         right &= low < high
         low = np.where(right, middle + 1, low)
         high = np.where(right, high, middle)
     return low
 
 
-def find(values: CodeArray, low: Int64Array, high: Int64Array, wanted: Int64Array) -> Int64Array:
+def find(values: CodeArray, low: Int64Array, high: Int64Array, targets: Int64Array) -> Int64Array:
     """Per i, the position of ``wanted[i]`` in ``[low[i], high[i])``, or -1."""
-    return _checked(values, lower_bound(values, low, high, wanted), high, wanted)
+    return _checked(values, lower_bound(values, low, high, targets), high, targets)
 
 
-def find_in_all(values: CodeArray, wanted: Int64Array) -> Int64Array:
+def find_in_all(values: CodeArray, targets: Int64Array) -> Int64Array:
     """Position of each wanted value in one sorted array, or -1."""
-    keys = wanted if values.dtype == np.int64 else np.clip(wanted, _INT32.min, _INT32.max).astype(np.int32)
-    return _checked(values, np.searchsorted(values, keys), np.int64(len(values)), wanted)
+    keys = targets if values.dtype == np.int64 else np.clip(targets, _INT32.min, _INT32.max).astype(np.int32)
+    return _checked(values, np.searchsorted(values, keys), np.int64(len(values)), targets)
 
 
-def _checked(values: CodeArray, at: Int64Array, high: Int64Array | np.int64, wanted: Int64Array) -> Int64Array:
+def _checked(values: CodeArray, places: Int64Array, high: Int64Array | np.int64, targets: Int64Array) -> Int64Array:
     if len(values) == 0:
-        return np.full(len(wanted), -1, np.int64)
-    held = at < high
-    held &= values[np.minimum(at, len(values) - 1)] == wanted
-    return np.where(held, at, -1)
+        return np.full(len(targets), -1, np.int64)
+    is_match = places < high
+    is_match &= values[np.minimum(places, len(values) - 1)] == targets
+    return np.where(is_match, places, -1)
