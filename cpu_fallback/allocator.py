@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-KEPT_BYTES = 256 << 20
+RETAINED_BYTES = 256 << 20
 """So much at the end of the heap is not given back to the system."""
 
 MAPPED_FROM = 32 << 20
@@ -41,4 +41,4 @@ def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return False
-    return bool(library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM) and library.mallopt(_TRIM_THRESHOLD, KEPT_BYTES))
+    return bool(library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM) and library.mallopt(_TRIM_THRESHOLD, RETAINED_BYTES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
+from cpu_fallback.filters import BLOCK, MIN_FILTERED, filter_candidates, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import emit, is_excluded, probe, propose
 from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, RANKED, SURVIVORS
@@ -28,7 +28,7 @@ def extend_alone(
         if atom_width < width:
             proposer, width = a, atom_width
     is_filtered = False
-    if width >= WORTH:
+    if width >= MIN_FILTERED:
         is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
     places = pointer64(room)
     done = 0
@@ -43,7 +43,7 @@ def extend_alone(
             if is_filtered:
                 work[PROBES] += n
                 work[RANKED] += n
-                n = passing(
+                n = filter_candidates(
                     table, n_atoms, first, low, high, starts, masks, filters, address, bytes_each, block, block_end,
                     room,
                 )  # fmt: skip

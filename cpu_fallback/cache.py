@@ -33,7 +33,7 @@ from numba.core.types import unliteral
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
-KEPT = 8
+MAX_FOLDERS = 8
 """Folders of this kind that stay when one more is made; the oldest go."""
 
 PATIENCE = 120.0
@@ -102,7 +102,7 @@ class Locator:
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # another process may be at it too
             folders = self._folder.parent.glob("cpu_fallback-*")
-            for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+            for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_FOLDERS:]:
                 shutil.rmtree(old, ignore_errors=True)
 
 
@@ -127,15 +127,15 @@ class KernelCache(FunctionCache):
 
         If compiling fails, the turn is lost with the process, or the patience of those that wait.
         """
-        overload = self._kept(sig, target_context)
+        overload = self._load_stored(sig, target_context)
         if overload is None and self._turn is None:
             self._wait()
-            overload = self._kept(sig, target_context)
+            overload = self._load_stored(sig, target_context)
             if overload is not None:
                 self._give_way()
         return overload
 
-    def _kept(self, sig: Any, target_context: Any) -> Any:
+    def _load_stored(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception as error:  # a damaged file raises whatever its bytes happen to say

@@ -11,15 +11,15 @@ import numpy as np
 from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.choices import IndexArray
 from cpu_fallback.extend import extend_arrays
-from cpu_fallback.fresh import MOST_BITS, MOST_BYTES, fresh_values, span_of
+from cpu_fallback.fresh import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
 from cpu_fallback.memory import address_of as _address
 from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
 from cpu_fallback.packed import PACKED_FROM, distinct_packed
 from cpu_fallback.progress import N_WORK, SURVIVORS
 from cpu_fallback.ranges import add_widths
-from cpu_fallback.ranked import publish, ranked
+from cpu_fallback.ranked import publish, rank_level
 from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
-from cpu_fallback.reorder import index_rows, rearranged
+from cpu_fallback.reorder import index_rows, rearrange_packed
 from cpu_fallback.search import bucket_index, count_children, locate, narrow
 from cpu_fallback.seeded import extend_seeds
 from cpu_fallback.slots import N_FIELDS, describe_level
@@ -30,9 +30,9 @@ _NOTHING = np.empty(0, np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
 DESCRIBED = 2
 """Arrays that `CompiledKernels.describe` keeps of a level; behind them stands what `ranked` has made, once it has."""
-BUCKETED = 8
+MIN_BUCKETED = 8
 """Top levels with more values get a bucket index."""
-LARGEST_PIECE = 1 << 22
+MAX_PIECE_ROWS = 1 << 22
 """Rows that one call of `fill_common` returns at most, whatever its capacity: room for them is taken beforehand."""
 
 
@@ -80,7 +80,7 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`."""
         filled = [part for part, (values, _) in enumerate(parts) if len(values[-1])]
         if filled and sum(len(parts[part][0][-1]) for part in filled) >= PACKED_FROM:
-            rearranged_trie = rearranged(
+            rearranged_trie = rearrange_packed(
                 [parts[part] for part in filled], order, [tags[part] for part in filled if tags]
             )
             if rearranged_trie is not None:
@@ -93,7 +93,7 @@ class CompiledKernels:
         n = len(values)
         shift = 0
         starts = _NOTHING
-        if parent_offsets is None and n > BUCKETED:
+        if parent_offsets is None and n > MIN_BUCKETED:
             span = int(values[-1]) - int(values[0])
             shift = max(0, span.bit_length() - (2 * n).bit_length())
             starts = np.empty((span >> shift) + 2, np.int64)
@@ -220,7 +220,7 @@ class CompiledKernels:
         if len(last) > 1 or sought:
             for level in levels:
                 if level.parent_offsets is not None and len(level.support) == DESCRIBED:
-                    level.support.append(ranked(level.support[0], level.parent_offsets))
+                    level.support.append(rank_level(level.support[0], level.parent_offsets))
                     publish(level.support[0], level.support[DESCRIBED])
                     del level.support[DESCRIBED + 1 :]  # what other threads have made meanwhile, and nobody uses
         records = [level.record for level in levels]
@@ -245,7 +245,7 @@ class CompiledKernels:
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
         fixed = 3 if weighted else 2
-        out = np.empty((fixed + n_out_rows, min(capacity, LARGEST_PIECE)), np.int64)
+        out = np.empty((fixed + n_out_rows, min(capacity, MAX_PIECE_ROWS)), np.int64)
         call_work = np.zeros(N_WORK, np.int64)
         if weighted and weights is None:
             weights = np.ones(end, np.int64)
@@ -266,15 +266,15 @@ class CompiledKernels:
         records = np.array([level.record for level in (*levels, *known)], np.int64)
         base, maximum = span_of(records[: len(levels)])
         span = maximum - base + 1
-        seen = np.zeros(-(-span // 8) * 8 if span <= MOST_BYTES else 0, np.uint8)
-        bits = np.zeros((span >> 6) + 1 if span <= MOST_BITS else 0, np.uint64)
+        seen = np.zeros(-(-span // 8) * 8 if span <= MAX_BYTE_SPAN else 0, np.uint8)
+        bits = np.zeros((span >> 6) + 1 if span <= MAX_BIT_SPAN else 0, np.uint64)
         above = np.zeros((len(bits) >> 6) + 1, np.uint64)
         offsets = np.empty(len(starts), np.int64)
         values, n = fresh_values(
             records, len(levels), np.ascontiguousarray(positions), starts, np.ascontiguousarray(known_positions),
             base, seen, bits, above, offsets, work,
         )  # fmt: skip
-        return offsets, _trimmed(values, n)
+        return offsets, _trim(values, n)
 
 
 def _descents(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]]) -> Int64Array:
@@ -307,10 +307,10 @@ def _merge_pairs(
     n_top, n = sizes.tolist()
     if n < 0:
         return None
-    merged_weights = None if unit else _trimmed(weights, n)
+    merged_weights = None if unit else _trim(weights, n)
     if merged_weights is not None and bool((merged_weights == 1).all()):
         merged_weights = None
-    return [_trimmed(top, n_top), _trimmed(values, n)], [_trimmed(offsets, n_top + 1)], merged_weights
+    return [_trim(top, n_top), _trim(values, n)], [_trim(offsets, n_top + 1)], merged_weights
 
 
 def _merge_deep(
@@ -331,11 +331,11 @@ def _merge_deep(
     if not done:
         return None
     counts = sizes.tolist()
-    merged_weights = None if unit else _trimmed(weights, counts[-1])
+    merged_weights = None if unit else _trim(weights, counts[-1])
     if merged_weights is not None and bool((merged_weights == 1).all()):
         merged_weights = None
-    trimmed = [_trimmed(level, n) for level, n in zip(values, counts, strict=True)]
-    return trimmed, [_trimmed(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], merged_weights
+    trimmed = [_trim(level, n) for level, n in zip(values, counts, strict=True)]
+    return trimmed, [_trim(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], merged_weights
 
 
 def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
@@ -355,7 +355,7 @@ def _address_or_none(weights: Int64Array | None) -> int:
     return 0 if weights is None else _address(weights)
 
 
-def _trimmed(array: Any, n: int) -> Any:
+def _trim(array: Any, n: int) -> Any:
     """The first n; copied if much room would stay behind."""
     return array[:n] if 8 * n >= 7 * len(array) else array[:n].copy()
 

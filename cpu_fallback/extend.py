@@ -15,7 +15,7 @@ import numpy as np
 from cpu_fallback.alone import extend_alone
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.filters import BLOCK
-from cpu_fallback.live import MOST_ATOMS, extend_live, find_live
+from cpu_fallback.live import MAX_ATOMS, extend_live, find_live
 from cpu_fallback.lookup import look_up
 from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
@@ -228,7 +228,7 @@ def extend(
                             )
                         continue
                     proposer = np.int64(-1)
-                    if n_atoms <= MOST_ATOMS or is_single:
+                    if n_atoms <= MAX_ATOMS or is_single:
                         proposer = find_live(n_atoms, table, first, is_last, low, high, live)
                     if proposer >= 0 and is_single:
                         extend_singleton(

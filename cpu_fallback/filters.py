@@ -17,10 +17,10 @@ from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH
 BLOCK = 512
 """Candidates that are tested at a time, here or by marks, before the survivors are looked at."""
 
-SHORT = 16
+MAX_MASKED = 16
 """Ranges of at most so many values have a mask."""
 
-WORTH = 8
+MIN_FILTERED = 8
 """Fewer candidates are not filtered."""
 
 
@@ -39,7 +39,7 @@ def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filte
         for k in range(first[a], first[a + 1]):
             if starts[k] >= 0:
                 serves = True
-            elif high[k] - low[k] > SHORT:
+            elif high[k] - low[k] > MAX_MASKED:
                 serves = False
                 break
         if not serves:
@@ -57,7 +57,7 @@ def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filte
 
 
 @cached_njit
-def passing(table, n_atoms, first, low, high, starts, masks, filters, address, width, begin, end, room):
+def filter_candidates(table, n_atoms, first, low, high, starts, masks, filters, address, width, begin, end, room):
     """Write the places of those candidates from `begin` to `end` at an address that pass; returns how many do.
 
     They are written to the address `room`, behind which there is room for twice `BLOCK` places.

@@ -16,10 +16,10 @@ from cpu_fallback.pointers import load, pointer32, pointer64, prefetch, trailing
 from cpu_fallback.progress import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.slots import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
 
-MOST_BYTES = 1 << 24
+MAX_BYTE_SPAN = 1 << 24
 """Values that lie within a span of so many may be marked by bytes."""
 
-MOST_BITS = 1 << 28
+MAX_BIT_SPAN = 1 << 28
 """Values that lie within a span of so many may be marked by bits; others are hashed."""
 
 SPREAD = 64
@@ -78,7 +78,7 @@ def mark(address, width, begin, end, base, seen, sign):
 
 
 @cached_njit
-def take_marked(seen, base, low, high, out, n):
+def drain_marks(seen, base, low, high, out, n):
     """Append the marked values from `low` to `high`, and take their marks away; `out` has room for one more."""
     words = seen.view(np.uint64)
     for word in range((low - base) >> 3, ((high - base) >> 3) + 1):
@@ -111,7 +111,7 @@ def clear_bits(address, width, begin, end, base, bits):
 
 
 @cached_njit
-def take_bits(bits, above, base, low, high, out, n):
+def drain_bits(bits, above, base, low, high, out, n):
     """Append the values from `low` to `high` whose bits are set, and take these away."""
     unit = np.uint64(1)
     for word_block in range((low - base) >> 12, ((high - base) >> 12) + 1):
@@ -131,7 +131,7 @@ def take_bits(bits, above, base, low, high, out, n):
 
 
 @cached_njit
-def ask_ahead(records, n_levels, positions, p):
+def prefetch_ahead(records, n_levels, positions, p):
     """Ask for the memory that the ranges below a later prefix are read from."""
     for k in range(n_levels):
         fields = pointer64(records[k])
@@ -148,7 +148,7 @@ def ask_ahead(records, n_levels, positions, p):
 
 
 @cached_njit
-def within(fields, begin, end, low, high):
+def clip_to_values(fields, begin, end, low, high):
     """The part of a range whose values are from `low` to `high`."""
     if begin < end:
         begin = first_from(fields[VALUES], fields[WIDTH], begin, end, low)
@@ -158,13 +158,13 @@ def within(fields, begin, end, low, high):
 
 
 @cached_njit
-def hashed(value, shift):
+def hash_slot(value, shift):
     """A slot for a value in a table of 2^(64 - shift) slots."""
     return np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
 
 
 @cached_njit
-def grown(table, stamp, out, start, n):
+def grow(table, stamp, out, start, n):
     """A table twice as large, with the values from `start` to `n` of `out` in it."""
     larger = np.zeros(2 * len(table), np.int64)
     shift = 64
@@ -173,7 +173,7 @@ def grown(table, stamp, out, start, n):
         size >>= 1
         shift -= 1
     for i in range(start, n):
-        slot = hashed(out[i], shift)
+        slot = hash_slot(out[i], shift)
         while larger[slot] != 0:
             slot = (slot + 1) & (len(larger) - 1)
         larger[slot] = (stamp << 32) | (i - start)
@@ -181,7 +181,7 @@ def grown(table, stamp, out, start, n):
 
 
 @cached_njit
-def with_room(out, n, needed):
+def reserve(out, n, needed):
     """The values, in an array that has room for so many."""
     if needed <= len(out):
         return out
@@ -191,7 +191,7 @@ def with_room(out, n, needed):
 
 
 @cached_njit
-def without(out, start, n, address, width, begin, end):
+def subtract_range(out, start, n, address, width, begin, end):
     """Drop from the ascending values at `start` to `n` of `out` those of a range; where they end then."""
     n_left = start
     for i in range(start, n):
@@ -224,7 +224,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         high = np.int64(0)
         only_level, only_begin = 0, np.int64(0)
         for p in range(starts[group], starts[group + 1]):
-            ask_ahead(records, n_levels, positions, p)
+            prefetch_ahead(records, n_levels, positions, p)
             for k in range(n_levels):
                 fields = pointer64(records[k])
                 begin, end = range_below(fields, positions[k, p])
@@ -243,13 +243,13 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         span = np.uint64(high) - np.uint64(low)
         start = n
         n_known_values = 0
-        ask_ahead(records[n_levels:], n_known, known_positions, group)
+        prefetch_ahead(records[n_levels:], n_known, known_positions, group)
         for k in range(n_known):
             begin, end = range_below(pointer64(records[n_levels + k]), known_positions[k, group])
             n_known_values += end - begin
         if n_ranges == 1:
             fields = pointer64(records[only_level])
-            out = with_room(out, n, n + proposed)
+            out = reserve(out, n, n + proposed)
             copy_block(fields[VALUES], fields[WIDTH], only_begin, proposed, out.ctypes.data, 8, n)
             n += proposed
         elif len(seen) > 0 and span <= np.uint64(SPREAD * proposed):
@@ -263,12 +263,12 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                 for k in range(n_known):
                     fields = pointer64(records[n_levels + k])
                     begin, end = range_below(fields, known_positions[k, group])
-                    begin, end = within(fields, begin, end, low, high)
+                    begin, end = clip_to_values(fields, begin, end, low, high)
                     mark(fields[VALUES], fields[WIDTH], begin, end, base, seen, np.uint8(0))
                     work[MARKS] += end - begin
                 n_known_values = 0
-            out = with_room(out, n, n + min(proposed, high - low + 1) + 1)
-            n = take_marked(seen, base, low, high, out, n)
+            out = reserve(out, n, n + min(proposed, high - low + 1) + 1)
+            n = drain_marks(seen, base, low, high, out, n)
         elif len(bits) > 0 and span >> np.uint64(12) <= np.uint64(WORDS_A_VALUE * proposed):
             for p in range(starts[group], starts[group + 1]):
                 for k in range(n_levels):
@@ -280,12 +280,12 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                 for k in range(n_known):
                     fields = pointer64(records[n_levels + k])
                     begin, end = range_below(fields, known_positions[k, group])
-                    begin, end = within(fields, begin, end, low, high)
+                    begin, end = clip_to_values(fields, begin, end, low, high)
                     clear_bits(fields[VALUES], fields[WIDTH], begin, end, base, bits)
                     work[MARKS] += end - begin
                 n_known_values = 0
-            out = with_room(out, n, n + min(proposed, high - low + 1))
-            n = take_bits(bits, above, base, low, high, out, n)
+            out = reserve(out, n, n + min(proposed, high - low + 1))
+            n = drain_bits(bits, above, base, low, high, out, n)
         else:
             stamp = np.int64(group + 1)
             for p in range(starts[group], starts[group + 1]):
@@ -294,16 +294,16 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                     begin, end = range_below(fields, positions[k, p])
                     for i in range(begin, end):
                         value = load(fields[VALUES], fields[WIDTH], i)
-                        slot = hashed(value, shift)
+                        slot = hash_slot(value, shift)
                         while table[slot] >> 32 == stamp and out[start + (table[slot] & 0xFFFFFFFF)] != value:
                             slot = (slot + 1) & (len(table) - 1)
                         if table[slot] >> 32 != stamp:
-                            out = with_room(out, n, n + 1)
+                            out = reserve(out, n, n + 1)
                             table[slot] = (stamp << 32) | (n - start)
                             out[n] = value
                             n += 1
                             if 2 * (n - start) > len(table):
-                                table, shift = grown(table, stamp, out, start, n)
+                                table, shift = grow(table, stamp, out, start, n)
             out[start:n].sort()
         if n_known_values > 0:
             for k in range(n_known):
@@ -311,7 +311,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                 begin, end = range_below(fields, known_positions[k, group])
                 if begin < end:
                     work[PROBES] += n - start
-                    n = without(out, start, n, fields[VALUES], fields[WIDTH], begin, end)
+                    n = subtract_range(out, start, n, fields[VALUES], fields[WIDTH], begin, end)
     offsets[len(starts) - 1] = n
     work[SURVIVORS] += n
     return out, n

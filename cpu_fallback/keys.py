@@ -19,7 +19,7 @@ def add_column(key, column, low, bits, is_first):
 
 
 @cached_njit
-def take_column(key, low, shift, bits, column):
+def unpack_column(key, low, shift, bits, column):
     """Read a column of the keys, which stands above `shift` bits."""
     mask = (np.int64(1) << bits) - 1
     for i in range(len(column)):
@@ -36,7 +36,7 @@ def ascends(key):
 
 
 @cached_njit
-def without_repeats(key):
+def drop_repeats(key):
     """Move the distinct ones of sorted keys to the front; how many there are."""
     n = 0
     for i in range(len(key)):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.filters import BLOCK, WORTH, passing, set_filters
+from cpu_fallback.filters import BLOCK, MIN_FILTERED, filter_candidates, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import is_excluded, probe
 from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, SHIFT, VALUES, WEIGHTS, WIDTH
 
-MOST_ATOMS = 3
+MAX_ATOMS = 3
 """Prefixes of more atoms than this are extended by `cpu_fallback.alone.extend_alone`."""
 
 
@@ -122,7 +122,7 @@ def extend_live(
     begin = min(low[k] + skip, stop)
     probes = ranked = 0
     is_filtered = False
-    if stop - begin >= WORTH and n_atoms > 1:
+    if stop - begin >= MIN_FILTERED and n_atoms > 1:
         is_filtered = set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters)
     places = pointer64(room)
     position = block_end = begin
@@ -138,7 +138,7 @@ def extend_live(
         elif block_end < stop:
             block = block_end
             block_end = min(block + BLOCK, stop)
-            n_places = passing(
+            n_places = filter_candidates(
                 table, n_atoms, first, low, high, starts, masks, filters, address, width, block, block_end, room
             )
             taken = 0

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cpu_fallback.keys import add_column, ascends, take_column, without_repeats
+from cpu_fallback.keys import add_column, ascends, drop_repeats, unpack_column
 from cpu_fallback.sort import Int64Array, packing, run_starts
 
 PACKED_FROM = 1024
@@ -31,12 +31,12 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     if ascends(key):
         return list(columns)
     key.sort()
-    key = key[: without_repeats(key)]
+    key = key[: drop_repeats(key)]
     unpacked: list[Int64Array] = []
     shift = 0
     for low, width in zip(reversed(lows), reversed(bits), strict=True):
         column = np.empty(len(key), np.int64)
-        take_column(key, low, shift, width, column)
+        unpack_column(key, low, shift, width, column)
         unpacked.append(column)
         shift += width
     return unpacked[::-1]

@@ -32,7 +32,7 @@ def count_pairs(table, first, low, high, starts, work):
             if low[j] >= high[j]:
                 continue
             short, long = (i, j) if high[i] - low[i] <= high[j] - low[j] else (j, i)
-            weight, hits, n_searches = in_common(
+            weight, hits, n_searches = count_in_common(
                 table, short, low[short], high[short], starts[short], long, low[long], high[long], starts[long]
             )
             total += weight
@@ -50,16 +50,16 @@ def excluded_pairs(table, first, low, high, starts, n_excluded, excluded, stride
         value = excluded[e * stride + q]
         if is_excluded(excluded, e, stride, q, value):
             continue
-        weight, hits = held(table, first[0], first[1], low, high, starts, value, work)
+        weight, hits = weight_in_atom(table, first[0], first[1], low, high, starts, value, work)
         if hits > 0:
-            other_weight, other_hits = held(table, first[1], first[2], low, high, starts, value, work)
+            other_weight, other_hits = weight_in_atom(table, first[1], first[2], low, high, starts, value, work)
             total += weight * other_weight
             work[SURVIVORS] -= hits * other_hits
     return total
 
 
 @cached_njit
-def held(table, begin, end, low, high, starts, value, work):
+def weight_in_atom(table, begin, end, low, high, starts, value, work):
     """The weight of a value in slots begin to end of one atom, and how many of their ranges hold it."""
     weight = 0
     hits = 0
@@ -79,7 +79,7 @@ def held(table, begin, end, low, high, starts, value, work):
 
 
 @cached_njit
-def in_common(table, k, begin, end, own_start, j, low, high, start):
+def count_in_common(table, k, begin, end, own_start, j, low, high, start):
     """What [begin, end) of slot k and the range of slot j have in common: `sought`, and how many searches that took.
 
     `own` and `start` are where the ranks of both begin, -1 without.
@@ -90,12 +90,12 @@ def in_common(table, k, begin, end, own_start, j, low, high, start):
         hits, n_words = count_words(table, k, j, own_start, start, first, greatest, end - begin)
         if hits >= 0:
             return hits, hits, n_words
-    weight, hits = sought(table, k, begin, end, j, low, high, start)
+    weight, hits = count_by_seeking(table, k, begin, end, j, low, high, start)
     return weight, hits, end - begin
 
 
 @cached_njit
-def sought(table, k, begin, end, j, low, high, start):
+def count_by_seeking(table, k, begin, end, j, low, high, start):
     """The products of weights of the values of [begin, end) in slot k that [low, high) of slot j has; and their number.
 
     `start` is where the ranks of the range in slot j begin, -1 if it has none.

@@ -44,7 +44,7 @@ def range_of(table, k, parent):
 
 
 @cached_njit
-def clipped(table, k, low, high, minimum, maximum):
+def clip_range(table, k, low, high, minimum, maximum):
     """The part of [low, high) of slot k whose values are from `least` to `most`, both inclusive."""
     if low < high and table[k * N_FIELDS + MINIMUM] < minimum:
         low = lower_bound(table, k, low, high, minimum)
@@ -75,7 +75,7 @@ def add_widths(records, rows, positions, lower, upper, widths):
                     continue
                 low, high = pointer64(table[PARENT])[parent], pointer64(table[PARENT])[parent + 1]
             if len(lower) > 0:
-                low, high = clipped(table, 0, low, high, lower[p], upper[p])
+                low, high = clip_range(table, 0, low, high, lower[p], upper[p])
             widths[p] += max(high - low, 0)
 
 
@@ -83,7 +83,7 @@ def add_widths(records, rows, positions, lower, upper, widths):
 def clip_ranges(table, begin, end, low, high, minimum, maximum):
     """Narrow the ranges of slots begin to end to values from `least` to `most`, both inclusive."""
     for k in range(begin, end):
-        low[k], high[k] = clipped(table, k, low[k], high[k], minimum, maximum)
+        low[k], high[k] = clip_range(table, k, low[k], high[k], minimum, maximum)
 
 
 @cached_njit

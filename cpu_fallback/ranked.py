@@ -96,7 +96,7 @@ def rank_ranges(address, width, offsets, base, n_blocks, min_values, places, wor
             words[n_words - 2] |= np.uint64(1) << np.uint64(distance & 63)
 
 
-def ranked(fields: Int64Array, offsets: Int64Array) -> Ranks:
+def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
     """The ranks of a level that has parents, by its fields; none if it has few values, or values too far apart.
 
     O(n) for the parents, and for the values of those that have enough of them.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cpu_fallback.cache import cached_njit
-from cpu_fallback.keys import add_column, ascends, without_repeats
+from cpu_fallback.keys import add_column, ascends, drop_repeats
 from cpu_fallback.memory import address_of
 from cpu_fallback.merge import LEVEL_FIELDS
 from cpu_fallback.pointers import load, pointer32, pointer64
@@ -158,11 +158,11 @@ def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
         add_column(keys, column, minimum, bits, index == 0)
     if not ascends(keys):
         keys.sort()
-        keys = keys[: without_repeats(keys)]
+        keys = keys[: drop_repeats(keys)]
     return levels_of(keys, ranges)
 
 
-def rearranged(
+def rearrange_packed(
     parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int], tags: Sequence[int]
 ) -> Levels | None:
     """The trie of the rows of tries without common rows; None if 63 bits do not hold a row.

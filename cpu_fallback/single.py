@@ -7,7 +7,7 @@ import numpy as np
 from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.ranges import clipped, range_of
+from cpu_fallback.ranges import clip_range, range_of
 from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 
@@ -16,7 +16,7 @@ AHEAD = 8
 
 
 @cached_njit
-def ask_ahead(table, n_slots, positions, p):
+def prefetch_ahead(table, n_slots, positions, p):
     """Ask for the memory that the ranges below a later prefix are read from."""
     for k in range(n_slots):
         row, parents = table[k * N_FIELDS + ROW], table[k * N_FIELDS + PARENT]
@@ -37,7 +37,7 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
     p, skip = resume[0], resume[2]
     n = work[SURVIVORS]
     while p < end:
-        ask_ahead(table, n_slots, positions, p)
+        prefetch_ahead(table, n_slots, positions, p)
         width = 0
         n_ranges = 0
         only = 0
@@ -123,7 +123,7 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
     """
     hits = 0
     for p in range(resume[0], end):
-        ask_ahead(table, n_slots, positions, p)
+        prefetch_ahead(table, n_slots, positions, p)
         n = 0
         for k in range(n_slots):
             if table[k * N_FIELDS + PARENT] == 0:
@@ -131,7 +131,7 @@ def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume,
             else:
                 low, high, start = range_of(table, k, positions[table[k * N_FIELDS + ROW], p])
             if len(lower) > 0:
-                low, high = clipped(table, k, low, high, lower[p], upper[p])
+                low, high = clip_range(table, k, low, high, lower[p], upper[p])
             if low >= high:
                 continue
             weights = pointer64(table[k * N_FIELDS + WEIGHTS])

@@ -42,11 +42,11 @@ class Extension:
 
     slots: tuple[Slot, ...]
     atoms: tuple[range, ...]
-    last: tuple[bool, ...]
+    is_last: tuple[bool, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Question:
+class Restrictions:
     """What may be proposed for each prefix; see `Kernels.count_common`."""
 
     positions: Int64Array
@@ -79,7 +79,7 @@ class Block:
     slot: Int64Array
     value: Int64Array
     weight: Int64Array
-    found: Int64Array
+    matches: Int64Array
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
         """Forget the candidates outside the mask."""
@@ -90,7 +90,7 @@ class Block:
         """Forget all but these candidates."""
         self.owner, self.place, self.value = self.owner[rows], self.place[rows], self.value[rows]
         self.atom, self.slot, self.weight = self.atom[rows], self.slot[rows], self.weight[rows]
-        self.found = self.found[:, rows]
+        self.matches = self.matches[:, rows]
 
 
 class Walk:
@@ -103,7 +103,7 @@ class Walk:
     """
 
     def __init__(
-        self, extension: Extension, question: Question, prefix: int, skip: int, end: int, work: Int64Array
+        self, extension: Extension, question: Restrictions, prefix: int, skip: int, end: int, work: Int64Array
     ) -> None:
         self.extension = extension
         self.question = question
@@ -140,7 +140,7 @@ class Walk:
             forbidden = self.question.excluded[:, begin + block.owner] == block.value
             block.keep(~forbidden.any(axis=0))
         for atom in range(len(self.extension.atoms)):
-            self._ask(block, atom, low, high)
+            self._intersect(block, atom, low, high)
         if room is not None and len(block.owner) > room:
             block.cut(slice(room))
             self.prefix, self.skip = begin + int(block.owner[-1]), int(block.place[-1]) + 1
@@ -192,17 +192,17 @@ class Walk:
                 position = begin[here] + place_left[here]
                 block.slot[proposed] = k
                 block.value[proposed] = self.extension.slots[k].values[position]
-                block.found[k, proposed] = position
+                block.matches[k, proposed] = position
                 rows, place_left = rows[~here], (place_left - width)[~here]
         return block
 
-    def _ask(self, block: Block, atom: int, low: Int64Array, high: Int64Array) -> None:
+    def _intersect(self, block: Block, atom: int, low: Int64Array, high: Int64Array) -> None:
         """Drop what one atom does not hold, what it proposed twice, and what its weights cancel."""
         n = len(block.owner)
         is_held = np.zeros(n, np.bool_)
         twice = np.zeros(n, np.bool_)
         weight = np.zeros(n, np.int64)
-        ends = self.extension.last[atom]
+        ends = self.extension.is_last[atom]
         is_proposer = block.atom == atom
         for k in self.extension.atoms[atom]:
             slot = self.extension.slots[k]
@@ -213,14 +213,14 @@ class Walk:
                 rows, begin, end = rows[some], begin[some], end[some]
             self.work[PROBES] += len(rows)
             if slot.parents is None and not len(self.question.lower):
-                block.found[k, rows] = find_in_all(slot.values, block.value[rows])
+                block.matches[k, rows] = find_in_all(slot.values, block.value[rows])
             else:
-                block.found[k, rows] = find(slot.values, begin, end, block.value[rows])
-            hit = block.found[k] >= 0
+                block.matches[k, rows] = find(slot.values, begin, end, block.value[rows])
+            hit = block.matches[k] >= 0
             twice |= is_proposer & hit & (k < block.slot)
             is_held |= hit
             if ends:
-                weight[hit] += 1 if slot.weights is None else slot.weights[block.found[k, hit]]
+                weight[hit] += 1 if slot.weights is None else slot.weights[block.matches[k, hit]]
         if ends:
             is_held &= weight != 0
             block.weight *= weight
@@ -250,7 +250,7 @@ def fill(walk: Walk, capacity: int, n_out_rows: int) -> tuple[Int64Array, Int64A
             positions = np.empty((n_out_rows, len(parent)), np.int64)
             for k, slot in enumerate(walk.extension.slots):
                 if slot.out_row >= 0:
-                    positions[slot.out_row] = block.found[k]
+                    positions[slot.out_row] = block.matches[k]
             parts.append((parent, block.value, block.weight, positions))
             room -= len(parent)
     if not parts:

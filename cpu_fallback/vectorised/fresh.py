@@ -41,12 +41,12 @@ def fresh_values(
             owner, place = ragged(high - low)
             values = level.values[low[owner] + place].astype(np.int64, copy=False)
             portion = distinct_rows([group[some][owner], values])
-            parts.append(_unknown(portion, known, known_positions, work))
+            parts.append(_drop_known(portion, known, known_positions, work))
             n_rows += len(parts[-1][0])
             if n_rows > PORTION + 2 * n_distinct:
-                parts = [_together(parts)]
+                parts = [_unite(parts)]
                 n_rows = n_distinct = len(parts[0][0])
-    groups, values = _together(parts) if parts else [np.empty(0, np.int64)] * 2
+    groups, values = _unite(parts) if parts else [np.empty(0, np.int64)] * 2
     work[SURVIVORS] += len(values)
     return np.searchsorted(groups, np.arange(n_groups + 1)).astype(np.int64, copy=False), values
 
@@ -63,7 +63,7 @@ def _ranges(levels: Sequence[Any], positions: Int64Array) -> _Ranges:
     return begin, end
 
 
-def _unknown(
+def _drop_known(
     rows: list[Int64Array], known: Sequence[Any], known_positions: Int64Array, work: Int64Array
 ) -> list[Int64Array]:
     """The rows (group, value) that no known level holds."""
@@ -80,6 +80,6 @@ def _unknown(
     return rows
 
 
-def _together(parts: list[list[Int64Array]]) -> list[Int64Array]:
+def _unite(parts: list[list[Int64Array]]) -> list[Int64Array]:
     """The distinct rows of all parts, sorted."""
     return distinct_rows([np.concatenate(columns) for columns in zip(*parts, strict=True)])

@@ -11,7 +11,7 @@ import numpy as np
 from cpu_fallback import choices, sort, sums, tries
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
-from cpu_fallback.vectorised.extend import Extension, Question, Slot, Walk, count, fill
+from cpu_fallback.vectorised.extend import Extension, Restrictions, Slot, Walk, count, fill
 from cpu_fallback.vectorised.fresh import fresh_values
 from cpu_fallback.vectorised.merge import merge_tries
 from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, upper_bound
@@ -150,7 +150,7 @@ class VectorisedKernels:
         lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
     ) -> Int64Array:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
-        question = Question(positions, lower, upper, excluded)
+        question = Restrictions(positions, lower, upper, excluded)
         return count(Walk(extension, question, begin, 0, end, work), begin)
 
     @staticmethod
@@ -160,7 +160,7 @@ class VectorisedKernels:
         weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
-        question = Question(positions, lower, upper, excluded)
+        question = Restrictions(positions, lower, upper, excluded)
         walk = Walk(extension, question, int(resume[0]), int(resume[2]), end, work)
         parent, value, weight, positions_out = fill(walk, capacity, n_out_rows)
         resume[:] = walk.prefix, 0, walk.skip

@@ -47,16 +47,16 @@ def _bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: CodeAr
 
 def find(values: CodeArray, low: Int64Array, high: Int64Array, targets: Int64Array) -> Int64Array:
     """Per i, the position of ``wanted[i]`` in ``[low[i], high[i])``, or -1."""
-    return _checked(values, lower_bound(values, low, high, targets), high, targets)
+    return _matches(values, lower_bound(values, low, high, targets), high, targets)
 
 
 def find_in_all(values: CodeArray, targets: Int64Array) -> Int64Array:
     """Position of each wanted value in one sorted array, or -1."""
     keys = targets if values.dtype == np.int64 else np.clip(targets, _INT32.min, _INT32.max).astype(np.int32)
-    return _checked(values, np.searchsorted(values, keys), np.int64(len(values)), targets)
+    return _matches(values, np.searchsorted(values, keys), np.int64(len(values)), targets)
 
 
-def _checked(values: CodeArray, places: Int64Array, high: Int64Array | np.int64, targets: Int64Array) -> Int64Array:
+def _matches(values: CodeArray, places: Int64Array, high: Int64Array | np.int64, targets: Int64Array) -> Int64Array:
     if len(values) == 0:
         return np.full(len(targets), -1, np.int64)
     is_match = places < high

@@ -13,7 +13,7 @@ import numba
 import pytest
 
 import cpu_fallback
-from cpu_fallback.cache import KEPT, KernelCache, Locator, cache_folder, cached_njit, sources_hash
+from cpu_fallback.cache import MAX_FOLDERS, KernelCache, Locator, cache_folder, cached_njit, sources_hash
 
 PACKAGE = Path(cpu_fallback.__file__).parent
 
@@ -248,11 +248,11 @@ def test_the_folder_follows_the_desktop_standard(tmp_path, monkeypatch):
 
 
 def test_the_oldest_folders_go_when_one_is_made(tmp_path):
-    for age in range(KEPT + 2):
+    for age in range(MAX_FOLDERS + 2):
         folder = tmp_path / f"cpu_fallback-{age}"
         folder.mkdir()
         os.utime(folder, (10**9 - age, 10**9 - age))
     (tmp_path / "of another kind").mkdir()
     Locator(copy_package, __file__, tmp_path / "cpu_fallback-new").ensure_cache_path()
-    names = {f"cpu_fallback-{age}" for age in range(KEPT - 1)}
+    names = {f"cpu_fallback-{age}" for age in range(MAX_FOLDERS - 1)}
     assert {path.name for path in tmp_path.iterdir()} == names | {"cpu_fallback-new", "of another kind"}

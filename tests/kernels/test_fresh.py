@@ -152,7 +152,7 @@ def test_marks_and_hashes_agree(domain, monkeypatch):
     known = [random_batch(rng, 500, [range(3), domain], [1])]
     known_groups = [(0,), (1,), (2,), (5,)]
     expected = reference.fresh_values(batches, groups, known, known_groups)
-    for bytes_of, bits_of in ((fresh.MOST_BYTES, fresh.MOST_BITS), (0, fresh.MOST_BITS), (0, 0)):
-        monkeypatch.setattr("cpu_fallback.compiled.MOST_BYTES", bytes_of)
-        monkeypatch.setattr("cpu_fallback.compiled.MOST_BITS", bits_of)
+    for bytes_of, bits_of in ((fresh.MAX_BYTE_SPAN, fresh.MAX_BIT_SPAN), (0, fresh.MAX_BIT_SPAN), (0, 0)):
+        monkeypatch.setattr("cpu_fallback.compiled.MAX_BYTE_SPAN", bytes_of)
+        monkeypatch.setattr("cpu_fallback.compiled.MAX_BIT_SPAN", bits_of)
         assert ask(Kind("numba").backend(), batches, 1, groups, known, 1, known_groups)[0] == expected
