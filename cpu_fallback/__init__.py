@@ -1,6 +1,6 @@
-"""The kernels of `gpu_wcoj` on the CPU: NumPy with numba where a loop wins, NumPy alone where numba is absent.
+"""The kernels of `gpu_wcoj` on the CPU: numba for loops, NumPy alone where numba is absent.
 
-It imports nothing of `gpu_wcoj`; `gpu_wcoj.kernels.protocol` is its specification.
+The package does not import `gpu_wcoj`; `gpu_wcoj.kernels.protocol` is its specification.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ _LOGGER = logging.getLogger("gpu_wcoj")
 
 
 def load_kernels(compiled: bool | None = None) -> Any:
-    """The compiled kernels, or the NumPy ones if numba cannot be imported or compiles nothing (a log line says so).
+    """Return the compiled kernels, or the NumPy ones if numba is missing or disabled.
+
+    A log line names the NumPy kernels and the reason.
 
     Parameters
     ----------
     compiled
-        True or False to insist on one of the two.
+        True to require the compiled kernels, False to require the NumPy ones.
 
     Raises
     ------
     ImportError
-        If `compiled` is True and numba cannot be imported, or is told to compile nothing.
+        If `compiled` is True and numba cannot be imported, or its compilation is disabled.
     """
     if compiled is not False:
         try:
@@ -39,7 +41,7 @@ def load_kernels(compiled: bool | None = None) -> Any:
             if compiled:
                 raise
             _LOGGER.warning(
-                "numba is not at hand (%s): the NumPy kernels are used, which are several times slower.", error
+                "numba is not installed (%s): the NumPy kernels are used, which are several times slower.", error
             )
     from cpu_fallback.vectorised import VectorisedKernels
 

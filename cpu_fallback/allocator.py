@@ -1,4 +1,4 @@
-"""What becomes of freed memory: enough of it is kept that the next tick does not touch new pages."""
+"""Settings of glibc's allocator that keep freed memory for the next tick."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import sys
 from collections.abc import Mapping
 
 RETAINED_BYTES = 256 << 20
-"""So much at the end of the heap is not given back to the system."""
+"""Bytes at the end of the heap that are not returned to the operating system."""
 
 MAPPED_FROM = 32 << 20
-"""Larger blocks are given back at once. glibc raises this bound by itself, up to here, as blocks are freed, and so what
-a tick costs would hang on what was freed before it."""
+"""Bytes of a block from which on it is mapped by itself and returned when freed. By default glibc raises this bound
+while blocks are freed, up to this value, so the time of a tick would depend on earlier ones."""
 
 SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
-"""Variables of the environment by which users settle this."""
+"""Environment variables with which users control the allocator."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell glibc's allocator to keep that much, for the whole process; whether it was told.
+    """Tell glibc's allocator to keep freed memory of this process; return whether it was told.
 
-    A tick frees what the next one asks for again: merged batches above all, tens of megabytes where many rows change.
-    To touch a page anew costs several times what reading its values does.
+    A tick frees memory that the next one allocates again: mainly merged batches, tens of megabytes if many rows change.
+    Touching a new page takes several times as long as reading its values.
 
     Parameters
     ----------
     environment
-        Where the user may have said something else, which counts.
+        Environment variables; a setting of the user in them takes precedence.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Extending one prefix by itself: its smallest range proposes, the others are sought."""
+"""Extension of a single prefix: its smallest range proposes, the other ranges are searched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def extend_alone(
     weighted, prefix_weight, fill, resume, skip, out, capacity, low, high, starts, cursor, matches, masks, filters,
     room, work,
 ):  # fmt: skip
-    """Extend one prefix, whose ranges are loaded and clipped: the smallest proposes, the others are sought.
+    """Extend one prefix from its smallest range, by searching the other ranges.
+
+    The ranges are loaded and clipped.
 
     Returns whether the output is full.
     """

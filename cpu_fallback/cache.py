@@ -1,16 +1,16 @@
-"""Machine code kept on disk, so that only the first run ever compiles.
+"""Machine code cached on disk, so that only the first run compiles.
 
-numba's own cache stands beside the sources, so it is lost when the package moves and impossible where its folder is
-read-only; and it looks at one file only, so an edited function lives on in the functions of other files that call it.
-Here all compiled functions share one folder, whose name says what the code was compiled from and by:
+numba's own cache is beside the sources, so it is lost when the package moves and impossible if its folder is
+read-only. It also checks one file only, so an edited function stays unchanged in functions of other files that call it.
+Here all compiled functions share one folder, whose name identifies the sources and the compiler:
 
     $NUMBA_CACHE_DIR/cpu_fallback-<version of numba>-<hash of every source of this package>
 
-or the same below the user's own cache folder. A copy of the package in another place finds that folder again, an
-edited one gets another. Inside, numba tells apart versions of Python, processors and argument types. The files are
-pickles, so the folder is never one that other users can write to, unless NUMBA_CACHE_DIR says so.
+or the same below the user's cache folder. A copy of the package in another place uses the same folder, an edited
+one another folder. Within it, numba distinguishes versions of Python, processors and argument types. The files are
+pickles, so other users cannot write to the folder, unless NUMBA_CACHE_DIR names such a folder.
 
-Processes that start side by side share the work: while one compiles a function, the others that need it wait for it.
+Processes that start together share the work: while one compiles a function, the others that need it wait for it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from numba.core.types import unliteral
 _LOGGER = logging.getLogger("gpu_wcoj")
 
 MAX_FOLDERS = 8
-"""Folders of this kind that stay when one more is made; the oldest go."""
+"""Cache folders that remain when a new one is created; the oldest are removed."""
 
 PATIENCE = 120.0
-"""Seconds for which a process waits for another one that compiles the same function, which may have been stopped."""
+"""Seconds that a process waits for another one that compiles the same function and may have been stopped."""
 
 
 def sources_hash(package: Path) -> str:
-    """Hash of the names and contents of all Python files of a package."""
+    """Return a hash of the names and contents of all Python files of a package."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()
@@ -51,7 +51,7 @@ def sources_hash(package: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the machine code of these sources belongs; it need not exist."""
+    """Return the folder for the machine code of these sources; it may not exist yet."""
     if numba.config.CACHE_DIR:
         parent = Path(numba.config.CACHE_DIR)
     elif sys.platform == "darwin":
@@ -64,13 +64,13 @@ def cache_folder() -> Path:
 
 try:
     FOLDER: Path | None = cache_folder()
-except RuntimeError as error:  # a user without a home
+except RuntimeError as error:  # a user without a home folder
     FOLDER = None
     _LOGGER.warning("Compiled kernels are not kept (%s): set NUMBA_CACHE_DIR to a folder.", error)
 
 
 class Locator:
-    """Tells numba where the code of one function is kept: all in `FOLDER`, told apart by module and name."""
+    """The location of a function's machine code for numba: `FOLDER`, by module and name."""
 
     def __init__(self, function: Any, file: str, folder: Path) -> None:
         self._py_file = file  # numba names it in its warnings
@@ -79,35 +79,35 @@ class Locator:
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Locator:
-        """The locator of a function."""
+        """Return the locator of a function."""
         assert FOLDER is not None  # without a folder `cached_njit` leaves numba without a cache
         return cls(function, file, FOLDER)
 
     def get_cache_path(self) -> str:
-        """Path of the folder."""
+        """Return the path of the folder."""
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """What the code was compiled from: the folder's name."""
+        """Return the identity of the sources, which is the folder's name."""
         return self._folder.name
 
     def get_disambiguator(self) -> str:
-        """What tells two functions of the same name apart."""
+        """Return the module, which distinguishes functions of the same name."""
         return self._module
 
     def ensure_cache_path(self) -> None:
-        """Make the folder; where it is new, remove the oldest of its kind."""
+        """Create the folder; if it is new, remove the oldest cache folders."""
         if self._folder.is_dir():
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # another process may be at it too
+        with contextlib.suppress(OSError):  # another process may remove them too
             folders = self._folder.parent.glob("cpu_fallback-*")
             for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_FOLDERS:]:
                 shutil.rmtree(old, ignore_errors=True)
 
 
 class KernelCacheImpl(CompileResultCacheImpl):
-    """What is kept of a compiled function is numba's affair; where, is `Locator`'s."""
+    """numba's serialisation of compiled functions, at the place of `Locator`."""
 
     _locator_classes = (Locator,)
 
@@ -115,17 +115,18 @@ class KernelCacheImpl(CompileResultCacheImpl):
 class KernelCache(FunctionCache):
     """numba's cache of one function in `FOLDER`, safe for processes that start side by side.
 
-    It never fails a call: code that cannot be read or kept is compiled, and one line in the log says so.
+    It never fails a call: code that cannot be read or stored is compiled, and one log line reports it.
     """
 
     _impl_class = KernelCacheImpl
     _turn: int | None = None
-    """While this process compiles the function: the file that says so, open and locked."""
+    """The open and locked file that marks this process as the one that compiles the function."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kept code for a signature, or None: then it is this process's turn to compile, until it keeps the code.
+        """Return the stored code for a signature, or None if this process is to compile it.
 
-        If compiling fails, the turn is lost with the process, or the patience of those that wait.
+        Other processes wait until the code is stored. If compilation fails, they stop waiting when this process ends,
+        or after `PATIENCE` seconds.
         """
         overload = self._load_stored(sig, target_context)
         if overload is None and self._turn is None:
@@ -138,18 +139,18 @@ class KernelCache(FunctionCache):
     def _load_stored(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # a damaged file raises whatever its bytes happen to say
+        except Exception as error:  # a damaged file may raise any exception
             self._report(error)
             with contextlib.suppress(OSError):
-                self.flush()  # else its index could not be added to, now or ever
+                self.flush()  # otherwise its index could never be extended
             return None
 
     def _wait(self) -> None:
-        """Until no other process compiles this function, or for as long as there is patience."""
+        """Wait until no other process compiles this function, for at most `PATIENCE` seconds."""
         try:
             self._impl.locator.ensure_cache_path()
             file = os.open(Path(self.cache_path) / f"{self._impl.filename_base}.turn", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError:  # nothing can be kept there, which is reported when it is tried
+        except OSError:  # nothing can be stored there, which `save_overload` reports
             return
         until = time.monotonic() + PATIENCE
         while True:
@@ -170,17 +171,20 @@ class KernelCache(FunctionCache):
         if self._turn is not None:
             file, self._turn = self._turn, None
             with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)  # where a process has been forked meanwhile, closing is not enough
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough if a process was forked meanwhile
             os.close(file)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the code for a signature. One process at a time: each reads the index, adds to it and writes it."""
+        """Store the code for a signature.
+
+        A lock serialises processes: each reads the index, extends it and writes it.
+        """
         try:
             self._impl.locator.ensure_cache_path()
             with (Path(self.cache_path) / "lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 super().save_overload(sig, data)
-        except Exception as error:  # it reads the index, too
+        except Exception as error:  # the index is read here, too
             self._report(error)
         finally:
             self._give_way()
@@ -195,14 +199,14 @@ class KernelCache(FunctionCache):
 
 
 _REPORTED: set[str] = set()
-"""Folders that were complained about."""
+"""Folders for which a warning has been logged."""
 
 
 def cached_njit(function: Callable[..., Any]) -> Any:
-    """Compile a function for each kind of arguments it is called with, without the GIL, and keep the code on disk.
+    """Compile a function per argument types, without the GIL, with its code cached on disk.
 
-    A constant that one compiled function gives to another has its plain type there: numba would compile the callee once
-    more for each constant.
+    A constant that one compiled function passes to another is typed as a plain value: otherwise numba would compile the
+    callee again for each constant.
     """
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
     template = dispatcher.get_call_template
@@ -210,5 +214,5 @@ def cached_njit(function: Callable[..., Any]) -> Any:
         tuple(map(unliteral, args)), dict(zip(kws, map(unliteral, kws.values()), strict=True))
     )
     if FOLDER is not None:
-        dispatcher._cache = KernelCache(function)  # what `cache=True` does, with numba's own cache
+        dispatcher._cache = KernelCache(function)  # as `cache=True` does with numba's own cache
     return dispatcher

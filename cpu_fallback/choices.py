@@ -1,4 +1,4 @@
-"""What stands below rows and at them, counted with NumPy alone."""
+"""Range widths and weights per row (NumPy)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_INT64 = np.iinfo(np.int64).max
 
 
 def children_below(offsets: Int64Array, positions: Int64Array) -> Int64Array:
-    """How many children stand below each position of a level; none below -1."""
+    """Return the number of children of each position of a level; 0 for position -1."""
     widths: Int64Array = np.maximum(offsets[positions + 1] - offsets[positions], 0)  # of -1: minus all children
     return widths
 
@@ -24,7 +24,7 @@ def children_below(offsets: Int64Array, positions: Int64Array) -> Int64Array:
 def count_children(
     locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
 ) -> Int64Array:
-    """See `gpu_wcoj.kernels.protocol.Kernels.count_children`; `locate` is the kernels' own."""
+    """Compute `gpu_wcoj.kernels.protocol.Kernels.count_children` with the kernels' `locate`."""
     records = [[level.record for level in batch_levels[:-1]] for batch_levels in levels]
     positions = locate(records, column_of, columns)
     sums = [
@@ -37,7 +37,7 @@ def count_children(
 def weights_of(
     locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
 ) -> Int64Array:
-    """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`; `locate` is the kernels' own."""
+    """Compute `gpu_wcoj.kernels.protocol.Kernels.weights_of` with the kernels' `locate`."""
     total = np.zeros(columns.shape[1], np.int64)
     positions = locate([[level.record for level in batch_levels] for batch_levels in levels], column_of, columns)
     for batch_levels, row in zip(levels, positions, strict=True):

@@ -1,4 +1,4 @@
-"""The kernels in compiled loops: thin callers that turn arrays into tables of addresses."""
+"""The kernels of the protocol in compiled loops: callers that pass tables of addresses."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from cpu_fallback.tries import CodeArray
 _NOTHING = np.empty(0, np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
 DESCRIBED = 2
-"""Arrays that `CompiledKernels.describe` keeps of a level; behind them stands what `ranked` has made, once it has."""
+"""Arrays that `CompiledKernels.describe` stores for a level; the ranks of `rank_level` follow after these."""
 MIN_BUCKETED = 8
-"""Top levels with more values get a bucket index."""
+"""Values of a top level above which it gets a bucket index."""
 MAX_PIECE_ROWS = 1 << 22
-"""Rows that one call of `fill_common` returns at most, whatever its capacity: room for them is taken beforehand."""
+"""Rows that one call of `fill_common` returns at most, regardless of its capacity: their memory is allocated first."""
 
 
 class CompiledKernels:
@@ -89,7 +89,10 @@ class CompiledKernels:
 
     @staticmethod
     def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[int, Any]:
-        """See `gpu_wcoj.kernels.protocol.Kernels.describe`. The record is the address of the level's slot fields."""
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`.
+
+        The record is the address of the level's slot fields.
+        """
         n = len(values)
         shift = 0
         starts = _NOTHING
@@ -222,7 +225,7 @@ class CompiledKernels:
                 if level.parent_offsets is not None and len(level.support) == DESCRIBED:
                     level.support.append(rank_level(level.support[0], level.parent_offsets))
                     publish(level.support[0], level.support[DESCRIBED])
-                    del level.support[DESCRIBED + 1 :]  # what other threads have made meanwhile, and nobody uses
+                    del level.support[DESCRIBED + 1 :]  # ranks that other threads have built meanwhile, unused
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
 
@@ -278,7 +281,7 @@ class CompiledKernels:
 
 
 def _descents(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]]) -> Int64Array:
-    """What `locate` takes of the tries that are descended."""
+    """Return the table of the tries that `locate` descends."""
     described: list[int] = []
     for levels, level_columns in zip(records, column_of, strict=True):
         described.append(len(levels))
@@ -339,7 +342,7 @@ def _merge_deep(
 
 
 def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
-    """What `merge_deep` takes of a trie; the arrays have to be kept alive."""
+    """Return the table of a trie for `merge_deep`; the arrays must stay alive."""
     table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
     for row, level, children in zip(table, values, (*offsets, _NOTHING), strict=True):
         row[:] = _address(level), _address(children), level.itemsize
@@ -356,12 +359,12 @@ def _address_or_none(weights: Int64Array | None) -> int:
 
 
 def _trim(array: Any, n: int) -> Any:
-    """The first n; copied if much room would stay behind."""
+    """Return the first n elements, copied if much memory would remain unused."""
     return array[:n] if 8 * n >= 7 * len(array) else array[:n].copy()
 
 
 def _build_deep(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
-    """`build_levels` of three or more columns."""
+    """Build levels of three or more columns; see `build_levels`."""
     contiguous = [np.ascontiguousarray(column) for column in columns]
     n, depth = len(contiguous[0]), len(contiguous)
     values, offsets = np.empty((depth - 1, n), np.int64), np.empty((depth - 1, n + 1), np.int64)

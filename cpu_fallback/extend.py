@@ -1,11 +1,11 @@
-"""Fused count, propose and intersect: bind one more variable of many prefixes, in compiled loops.
+"""Fused count, propose and intersect: bind one more variable of many prefixes.
 
-Prefixes are walked in groups that agree on the ranges of the *shared* atoms (those that do not hold the variable
-bound last). Where a group gives enough work, the values common to its shared atoms are found and marked once, and
-each prefix tests the candidates of its own atoms against the marks; elsewhere each prefix takes its smallest range
-and seeks every candidate in the others, by their ranks where they have them, or counts what two ranges have in common;
-a single candidate is sought at once.
-Candidates of one slot ascend, so a seek without ranks gallops on from the last one.
+Prefixes are processed in groups that agree on the ranges of the *shared* atoms (those that do not contain the variable
+bound last). If a group has enough work, the values common to its shared atoms are computed and marked once, and each
+prefix tests the candidates of its other atoms against the marks. Otherwise each prefix takes its smallest range and
+searches every candidate in the other ranges, by their ranks if they have them, or counts the common values of two
+ranges; a single candidate is searched at once. Candidates of one slot ascend, so a search without ranks continues from
+the previous position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLAC
 from cpu_fallback.ways import GROUP_FROM, MARK_FROM, PAIRED_FROM, RANKED_PRICE, SAMPLE, marks_pay, pairs_pay
 
 SCRATCH = 6
-"""Numbers a slot that `extend` keeps beside it."""
+"""Integers of scratch memory per slot that `extend` needs."""
 
 
 @cached_njit
@@ -39,10 +39,10 @@ def extend(
     bounded, lower_address, upper_address, n_excluded, excluded_address, weighted, weight_address,
     fill, resume_address, out_address, capacity, scratch_address, work_address,
 ):  # fmt: skip
-    """Extend prefixes up to `end`; fill until `capacity` rows are written (`resume` says where to go on) or count.
+    """Extend prefixes up to `end`: fill up to `capacity` rows, or count.
 
-    `resume` is (prefix, mode, candidates done in it); on return, prefix == end if all is done. Row r, column p of a
-    matrix is element ``r * stride + p``. `scratch` has room for `SCRATCH` numbers a slot. See
+    `resume` is (prefix, mode, candidates done in it), with prefix == end once all is done. Row r, column p of a matrix
+    is element ``r * stride + p``. `scratch` has room for `SCRATCH` integers per slot. See
     `gpu_wcoj.kernels.protocol.Kernels.fill_common`.
     """
     table = pointer64(table_address)
@@ -72,7 +72,7 @@ def extend(
     is_proposer = np.zeros(n_atoms, np.bool_)
     all_top = True
     for a in range(n_atoms):
-        if first[a] == first[a + 1]:  # an atom without batches holds nothing
+        if first[a] == first[a + 1]:  # an atom without batches has no values
             resume[0], resume[1], resume[2] = end, FRESH, 0
             return
         all_top = all_top and table[first[a] * N_FIELDS + PARENT] == 0
@@ -111,7 +111,7 @@ def extend(
     forced = resume[1]
     skip = resume[2]
     while p < end:
-        # A group of prefixes with the same ranges of the shared atoms, and whether marking them pays.
+        # Find the group of prefixes with the same ranges of the shared atoms, and decide whether marking pays.
         group_end = p + 1
         grouped = False
         minima = 0
@@ -142,8 +142,8 @@ def extend(
             grouped = forced == GROUP + SCAN
             expected = 0
             if not grouped and group_end - p > 1 and shared_width >= GROUP_FROM:
-                # The sum of smallest counts, from a sample of the group; where that asks for marks, from as many
-                # prefixes as it takes to be sure.
+                # Estimate the sum of smallest counts from a sample of the group; if it favours marks, count further
+                # prefixes until the decision is certain.
                 step = max(1, (group_end - p) // SAMPLE)
                 for q in range(p, group_end, step):
                     minima += step * smallest_count(
@@ -261,7 +261,7 @@ def extend(
 
 @cached_njit
 def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, prefix_weight, fill, resume, out, work):
-    """Call `extend` for arrays and what `cpu_fallback.compiled.CompiledKernels.prepare` made."""
+    """Call `extend` for arrays and an extension of `CompiledKernels.prepare`."""
     n_slots, n_atoms = extension[0], extension[1]
     first = 2
     last_offset = first + n_atoms + 1
@@ -272,7 +272,7 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
         fields = pointer64(extension[records + k])
         for f in range(N_FIELDS):
             table[k * N_FIELDS + f] = fields[f]
-        if table[k * N_FIELDS + WORDS] == 0:  # another thread is about to publish them
+        if table[k * N_FIELDS + WORDS] == 0:  # another thread is publishing them
             table[k * N_FIELDS + PLACES] = 0
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]

@@ -1,8 +1,8 @@
-"""Leaving out candidates that another atom does not hold, many at a time and without a branch.
+"""Filtering candidates by other atoms, many at a time and without branches.
 
-A range with ranks tells exactly whether it holds a value. What a short range may hold is one of 64 bits, so that a bit
-which is not set says no. A candidate passes an atom if one of the atom's ranges may hold it; what passes all atoms is
-then sought in them as ever.
+Ranks tell exactly whether a range contains a value. A short range has a mask of 64 bits, in which an unset bit excludes
+a value. A candidate passes an atom if one of the atom's ranges may contain it; candidates that pass all atoms are then
+searched as usual.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from cpu_fallback.ranked import base_of, is_set
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH, WORDS
 
 BLOCK = 512
-"""Candidates that are tested at a time, here or by marks, before the survivors are looked at."""
+"""Candidates that are tested together, here or by marks, before the survivors are processed."""
 
 MAX_MASKED = 16
-"""Ranges of at most so many values have a mask."""
+"""Values of a range up to which it has a mask."""
 
 MIN_FILTERED = 8
-"""Fewer candidates are not filtered."""
+"""Candidates below which filtering is skipped."""
 
 
 @cached_njit
 def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filters):
-    """Say in `filters`, per atom, whether it filters the proposer's candidates; returns whether some atom does.
+    """Set in `filters`, per atom, whether it filters candidates; return whether some atom does.
 
-    An atom does if one of its ranges has ranks, and the others have ranks or are short. Masks go into `masks`.
+    An atom does if one of its ranges has ranks, and the others have ranks or are short. Masks are written to `masks`.
     """
     is_any = False
     for a in range(n_atoms):
@@ -58,9 +58,9 @@ def set_filters(table, n_atoms, first, proposer, low, high, starts, masks, filte
 
 @cached_njit
 def filter_candidates(table, n_atoms, first, low, high, starts, masks, filters, address, width, begin, end, room):
-    """Write the places of those candidates from `begin` to `end` at an address that pass; returns how many do.
+    """Write the positions of passing candidates from `begin` to `end`; return their number.
 
-    They are written to the address `room`, behind which there is room for twice `BLOCK` places.
+    They are written to the address `room`, with space for twice `BLOCK` positions.
     """
     places, is_held = pointer64(room), pointer64(room + 8 * BLOCK)
     n = end - begin

@@ -1,9 +1,9 @@
-"""What is new: the union of the ranges below the prefixes of a group, less what the group is known to have.
+"""New values: the union of the ranges below a group's prefixes without the known values.
 
-Values of a group are marked, and found again in order by reading the marks: nothing is sorted, and a value that comes
-a second time costs a store. Values that lie close together get a byte each, others a bit, and one of a second level for
-the 64 bits around it, so that few words are read. Values that lie too far apart for that go through a hash table and
-are sorted, once each. A group with a single range copies it.
+Values of a group are marked, and read back in order from the marks: nothing is sorted, and a repeated value costs one
+store. Values that lie close together are marked by bytes. Others are marked by bits, with a second level of one bit for
+each word of 64 bits, so that few words are read. Values that lie too far apart for that go through a hash table and are
+sorted, once each. A group with a single range copies it.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from cpu_fallback.progress import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVI
 from cpu_fallback.slots import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
 
 MAX_BYTE_SPAN = 1 << 24
-"""Values that lie within a span of so many may be marked by bytes."""
+"""Span of values up to which they may be marked by bytes."""
 
 MAX_BIT_SPAN = 1 << 28
-"""Values that lie within a span of so many may be marked by bits; others are hashed."""
+"""Span of values up to which they may be marked by bits; beyond it they are hashed."""
 
 SPREAD = 64
-"""Values are marked by bytes where the span of a group is so many times the number of proposed ones, at most."""
+"""Ratio of a group's span to its proposed values up to which they are marked by bytes."""
 
 WORDS_A_VALUE = 16
-"""Words of the second level that are read for a proposed value, at most."""
+"""Words of the second level per proposed value up to which values are marked by bits."""
 
 KNOWN_A_VALUE = 4
-"""Known values whose marks are taken away for a proposed one, at most; where there are more, what was found is sought
-among them."""
+"""Known values per proposed value up to which their marks are cleared; beyond it the new values are searched among
+them."""
 
 AHEAD = 8
-"""How many prefixes ahead memory is asked for: offsets twice as far as values."""
+"""Prefixes by which values are prefetched ahead; offsets are prefetched twice as far."""
 
 _FIRST_ROOM = 1 << 12
+"""Values of the first output array."""
 
 
 @cached_njit
 def span_of(records):
-    """Least and greatest value of all these levels; (0, -1) if they are empty."""
+    """Return the smallest and the largest value of all these levels; (0, -1) if they are empty."""
     minimum = np.int64(0)
     maximum = np.int64(-1)
     any_values = False
@@ -55,7 +56,7 @@ def span_of(records):
 
 @cached_njit
 def range_below(fields, node):
-    """The range of a level below a node of the level above; all of a top level."""
+    """Return the range of a level below a node of the level above; all of a top level."""
     if fields[PARENT] == 0:
         return np.int64(0), fields[SIZE]
     if node < 0:
@@ -66,7 +67,7 @@ def range_below(fields, node):
 
 @cached_njit
 def mark(address, width, begin, end, base, seen, sign):
-    """Set the marks of a range of values to this."""
+    """Set the marks of a range of values to `sign`."""
     if width == 4:
         narrow = pointer32(address)
         for i in range(begin, end):
@@ -79,7 +80,10 @@ def mark(address, width, begin, end, base, seen, sign):
 
 @cached_njit
 def drain_marks(seen, base, low, high, out, n):
-    """Append the marked values from `low` to `high`, and take their marks away; `out` has room for one more."""
+    """Append the marked values from `low` to `high` and clear their marks.
+
+    `out` has room for one more value.
+    """
     words = seen.view(np.uint64)
     for word in range((low - base) >> 3, ((high - base) >> 3) + 1):
         marks = words[word]
@@ -104,7 +108,7 @@ def mark_bits(address, width, begin, end, base, bits, above):
 
 @cached_njit
 def clear_bits(address, width, begin, end, base, bits):
-    """Take away the bits of a range of values; those of their words stay."""
+    """Clear the bits of a range of values; those of their words remain."""
     for i in range(begin, end):
         distance = load(address, width, i) - base
         bits[distance >> 6] &= ~(np.uint64(1) << np.uint64(distance & 63))
@@ -112,7 +116,7 @@ def clear_bits(address, width, begin, end, base, bits):
 
 @cached_njit
 def drain_bits(bits, above, base, low, high, out, n):
-    """Append the values from `low` to `high` whose bits are set, and take these away."""
+    """Append the values from `low` to `high` whose bits are set, and clear these."""
     unit = np.uint64(1)
     for word_block in range((low - base) >> 12, ((high - base) >> 12) + 1):
         words = above[word_block]
@@ -132,7 +136,7 @@ def drain_bits(bits, above, base, low, high, out, n):
 
 @cached_njit
 def prefetch_ahead(records, n_levels, positions, p):
-    """Ask for the memory that the ranges below a later prefix are read from."""
+    """Prefetch the memory of the ranges below a later prefix."""
     for k in range(n_levels):
         fields = pointer64(records[k])
         if fields[PARENT] == 0:
@@ -149,7 +153,7 @@ def prefetch_ahead(records, n_levels, positions, p):
 
 @cached_njit
 def clip_to_values(fields, begin, end, low, high):
-    """The part of a range whose values are from `low` to `high`."""
+    """Return the part of a range whose values are from `low` to `high`."""
     if begin < end:
         begin = first_from(fields[VALUES], fields[WIDTH], begin, end, low)
     if begin < end and load(fields[VALUES], fields[WIDTH], end - 1) > high:
@@ -159,13 +163,13 @@ def clip_to_values(fields, begin, end, low, high):
 
 @cached_njit
 def hash_slot(value, shift):
-    """A slot for a value in a table of 2^(64 - shift) slots."""
+    """Return the slot of a value in a table of 2^(64 - shift) slots."""
     return np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
 
 
 @cached_njit
 def grow(table, stamp, out, start, n):
-    """A table twice as large, with the values from `start` to `n` of `out` in it."""
+    """Return a table of twice the size with the values from `start` to `n` of `out`."""
     larger = np.zeros(2 * len(table), np.int64)
     shift = 64
     size = len(larger)
@@ -182,7 +186,7 @@ def grow(table, stamp, out, start, n):
 
 @cached_njit
 def reserve(out, n, needed):
-    """The values, in an array that has room for so many."""
+    """Return the values in an array with room for `needed` values."""
     if needed <= len(out):
         return out
     larger = np.empty(max(needed, 2 * len(out)), np.int64)
@@ -192,7 +196,7 @@ def reserve(out, n, needed):
 
 @cached_njit
 def subtract_range(out, start, n, address, width, begin, end):
-    """Drop from the ascending values at `start` to `n` of `out` those of a range; where they end then."""
+    """Remove the values of a range from ``out[start:n]``, which ascends; return its new end."""
     n_left = start
     for i in range(start, n):
         value = out[i]
@@ -206,10 +210,10 @@ def subtract_range(out, start, n, address, width, begin, end):
 
 @cached_njit
 def fresh_values(records, n_levels, positions, starts, known_positions, base, seen, bits, above, offsets, work):
-    """Fill `offsets`; the values, with room behind them, and how many they are. See the protocol.
+    """Fill `offsets`; return the values, with spare room, and their number.
 
-    `records` holds the addresses of the levels' fields, then of the known ones'. `seen` has a byte for every value
-    from `base` on, `bits` and `above` have marks as for `mark_bits`; all are 0, or empty.
+    See the protocol. `records` holds the addresses of the levels' fields, then of the known ones'. `seen` has a byte
+    for every value from `base` on, `bits` and `above` have marks as for `mark_bits`; all are 0, or empty.
     """
     n_known = len(records) - n_levels
     out = np.empty(_FIRST_ROOM, np.int64)

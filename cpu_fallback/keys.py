@@ -1,4 +1,4 @@
-"""Rows packed into one int64 key each, a pass a column."""
+"""Rows packed into one int64 key each, one pass per column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_column(key, column, low, bits, is_first):
 
 @cached_njit
 def unpack_column(key, low, shift, bits, column):
-    """Read a column of the keys, which stands above `shift` bits."""
+    """Extract a column from the keys, stored above `shift` bits."""
     mask = (np.int64(1) << bits) - 1
     for i in range(len(column)):
         column[i] = ((key[i] >> shift) & mask) + low
@@ -28,7 +28,7 @@ def unpack_column(key, low, shift, bits, column):
 
 @cached_njit
 def ascends(key):
-    """Whether every key is larger than the one before it."""
+    """Return whether every key is larger than its predecessor."""
     for i in range(1, len(key)):
         if key[i] <= key[i - 1]:
             return False
@@ -37,7 +37,7 @@ def ascends(key):
 
 @cached_njit
 def drop_repeats(key):
-    """Move the distinct ones of sorted keys to the front; how many there are."""
+    """Move the distinct values of sorted keys to the front; return their number."""
     n = 0
     for i in range(len(key)):
         if i == 0 or key[i] != key[n - 1]:

@@ -1,4 +1,4 @@
-"""Seeking the values of an ascending list in the range of one slot, and adding up the weights of those it has."""
+"""Searching the values of an ascending list in one slot's range, with their weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_
 
 @cached_njit
 def seek_all(table, k, low, high, values, begin, end):
-    """The sum of the weights of ``values[begin:end]`` in [low, high) of slot k, and how many are there."""
+    """Search ``values[begin:end]`` in [low, high) of slot k; return their weights and number.
+
+    The weights are summed.
+    """
     address, bytes_each = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     weight = 0
     hits = 0
@@ -24,7 +27,7 @@ def seek_all(table, k, low, high, values, begin, end):
 
 @cached_njit
 def seek_ranked(table, k, start, values, begin, end):
-    """As `seek_all` by the ranks of the range, which begin at `start`."""
+    """Search like `seek_all`, by the ranks of the range, which begin at `start`."""
     if table[k * N_FIELDS + WEIGHTS] == 0:
         hits = count_ranked(table, k, start, values.ctypes.data, 8, begin, end)
         return hits, hits

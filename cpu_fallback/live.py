@@ -1,7 +1,7 @@
-"""Extending one prefix whose smallest range is that of one batch, where no weights of batches count.
+"""Extension of a prefix whose smallest range is in one batch and has no weights.
 
-Most prefixes are so, also where relations have several batches: only one of those holds children of the prefix. Then
-nothing has to be put together, and what the loop reads of the batches stands in registers.
+Most prefixes are like this, also in relations with several batches: only one batch holds children of the prefix. Then
+no ranges have to be combined, and the fields of the batches stay in registers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import BUCKETS, MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, SHIFT, VALUES, WEIGHTS, WIDTH
 
 MAX_ATOMS = 3
-"""Prefixes of more atoms than this are extended by `cpu_fallback.alone.extend_alone`."""
+"""Atoms of a prefix above which `cpu_fallback.alone.extend_alone` extends it."""
 
 
 @cached_njit
 def find_live(n_atoms, table, first, is_last, low, high, live):
-    """The atom whose range is the smallest, if `extend_live` may extend the prefix; else -1, also if a range is empty.
+    """Return the atom with the smallest range if `extend_live` can extend the prefix, else -1.
 
-    Writes to `live`, per atom, the only slot whose range is not empty, or -1 where there are several.
+    It is also -1 if a range is empty. Writes to `live`, per atom, the only slot with a non-empty range, or -1 if there
+    are several.
     """
     proposer = np.int64(-1)
     min_width = np.int64(0)
@@ -47,7 +48,10 @@ def find_live(n_atoms, table, first, is_last, low, high, live):
 
 @cached_njit
 def seek(address, width, bucketed, minimum, maximum, shift, begin, end, value):
-    """First position in [begin, end), not empty, whose value is not below `value`; by its bucket at a top level."""
+    """Return the first position in [begin, end) whose value is not below `value`.
+
+    The range is not empty. A top level is searched within its bucket.
+    """
     if bucketed != 0:
         if value < minimum:
             return begin
@@ -79,7 +83,7 @@ def extend_live(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
     resume, skip, out, capacity, low, high, starts, cursor, matches, masks, filters, room, work,
 ):  # fmt: skip
-    """Extend prefix `q`, none of whose ranges is empty, as `cpu_fallback.alone.extend_alone` does.
+    """Extend prefix `q`, whose ranges are not empty, as `extend_alone` does.
 
     Returns whether the output is full.
     """

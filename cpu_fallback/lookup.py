@@ -1,4 +1,4 @@
-"""Looking values up in one atom: every prefix asks for one, which is below it or is not."""
+"""Lookups of one value per prefix in one atom."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, weigh
 def look_up(
     table, n_slots, is_last, positions, end, values, excluded, weighted, prefix_weight, fill, resume, out, work
 ):  # fmt: skip
-    """Extend prefixes as `cpu_fallback.extend.extend` does, each by its value in `values` where the atom holds that.
+    """Extend each prefix by its value in `values` if the atom contains it.
 
-    One search a prefix and batch, by ranks where the range has them; it is for the caller to count the searches, of
-    which those are counted here that took ranks alone.
+    The parameters are those of `cpu_fallback.extend.extend`. There is one search per prefix and batch, by ranks if the
+    range has them. The caller counts the searches; those that used ranks only are counted here.
     """
     matches = np.empty(n_slots, np.int64)
     node, low, high, start = np.full((4, n_slots), -1, np.int64)

@@ -1,7 +1,7 @@
-"""Extending a group of prefixes through the values that their shared atoms have in common, found and marked once.
+"""Extension of a group of prefixes through the common values of their shared atoms.
 
-Each prefix tests the candidates of its own atoms against the marks where their range is short, and seeks the marked
-values in it where it is long.
+The common values are computed and marked once. Each prefix tests the candidates of its other atoms against the marks if
+their range is short, and searches the marked values in it if it is long.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from cpu_fallback.shared import bound, intersect_shared
 from cpu_fallback.slots import N_FIELDS, PARENT, VALUES, WEIGHTS, WIDTH
 
 CLIP_FROM = 512
-"""Longer ranges are narrowed to the bounds by binary search before they are scanned; shorter ones are compared."""
+"""Values of a range above which it is narrowed to the bounds by binary search before the scan; in shorter ranges each
+value is compared."""
 
 RANK_GAIN = 2
-"""The list is sought in a range that has ranks and is more than this many times longer, which is not scanned then."""
+"""Ratio of a range with ranks to the list above which the list is searched in it, and the range is not scanned."""
 
 
 @cached_njit
@@ -32,13 +33,13 @@ def extend_marked(
     n_excluded, excluded, weighted, prefix_weight, fill, resume, skip, mode, marked_width, minima, out, capacity,
     low, high, starts, cursor, matches, common, common_weight, bits, base, hash_shift, hits_at, work,
 ):  # fmt: skip
-    """Extend prefixes that agree on the ranges of the `member` atoms: what these have in common is found and marked.
+    """Extend prefixes that share the ranges of the `member` atoms, by marking common values.
 
-    Marks span the values below bound variables; top levels are only sought in, never scanned.
+    Marks span the values below bound variables; top levels are only searched, never scanned.
 
-    `skip` candidates of the first prefix are done. `mode` is added to what `resume` gets. `marked_width` is the
-    smallest count of the member atoms, `minima` what is known of the sum of smallest counts. Returns whether the output
-    is full; marks are cleared either way.
+    `skip` candidates of the first prefix are done. `mode` is added to the mode in `resume`. `marked_width` is the
+    smallest count of the member atoms, `minima` the known part of the sum of smallest counts. Returns whether the
+    output is full; marks are cleared either way.
     """
     n_own = 0
     probed = False
@@ -101,7 +102,7 @@ def extend_marked(
             not fill and n_own == 1 and proposer >= 0 and is_last[proposer] != 0 and ones and hash_shift == 0
             and n_excluded == 0
         ):  # fmt: skip
-            # An atom's weight is a sum over its batches, so they can be counted one by one, each in its own way.
+            # An atom's weight is a sum over its batches, so each batch can be counted separately, in the cheapest way.
             n_values = high_common - low_common
             budget = SCAN_FACTOR * n_values
             for k in range(first[proposer], first[proposer + 1]):

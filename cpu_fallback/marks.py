@@ -1,7 +1,7 @@
-"""A mark set: which values a list shared by many prefixes holds, one load and one shift a question.
+"""A mark set of the values of a list that many prefixes share: one load and shift per test.
 
-Where the level's values span little, bit ``value - base`` is exact. Elsewhere the bit is taken by a multiplicative
-hash, and a hit must be verified in the list.
+If the level's values span little, bit ``value - base`` is exact. Otherwise a multiplicative hash selects the bit, and a
+hit must be verified in the list.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from numba import njit
 from cpu_fallback.cache import cached_njit
 
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""The multiplier of the hash: 2^64 divided by the golden ratio, odd."""
 
 
 @njit(nogil=True, inline="always")
 def bit_of(value, base, hash_shift):
-    """Bit number of a value; `hash_shift` 0 means exact."""
+    """Return the bit index of a value; `hash_shift` 0 means exact marks."""
     distance = np.uint64(value) - np.uint64(base)
     if hash_shift == 0:
         return np.int64(distance)
@@ -40,20 +41,20 @@ def clear_marks(bits, values, count, base, hash_shift):
 
 @cached_njit
 def is_marked(bits, value, base, hash_shift):
-    """Whether the value's bit is set."""
+    """Return whether the value's bit is set."""
     bit = bit_of(value, base, hash_shift)
     return (bits[bit >> 5] >> np.uint32(bit & 31)) & np.uint32(1) != 0
 
 
 EXACT_SPAN = 1 << 26
-"""Values that span more than this are marked by hash."""
+"""Span of values above which marks are hashed."""
 
 
 @cached_njit
 def marks_for(bits, hash_shift, span, count, n_prefixes):
-    """Room for marking `count` values that span `span`: (bits, hash_shift), all clear.
+    """Return clear marks (bits, hash_shift) for `count` values that span `span`.
 
-    Exact unless the span is large, or much larger than the work at hand, since the room has to be cleared once.
+    They are exact unless the span is large, or much larger than the work, since the memory has to be cleared once.
     """
     words = np.int64(min(span, np.uint64(EXACT_SPAN)) >> np.uint64(5)) + 1
     if len(bits) == 0 and span < np.uint64(EXACT_SPAN) and words <= 16 * (count + n_prefixes) + 8192:

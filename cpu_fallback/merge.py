@@ -1,4 +1,4 @@
-"""Merge two tries in one pass: sorted runs below matching parents, whole blocks copied where only one has rows."""
+"""One-pass merge of two tries: sorted runs below matching parents, other blocks copied."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer32, pointer64, store
 
 BLOCK_FACTOR = 32
-"""A run this many times longer than the other is copied in blocks around the other's values; others go value by value,
-without a branch that depends on them."""
+"""Ratio of run lengths above which the longer run is copied in blocks around the other's values; otherwise values are
+merged one by one, without a branch that depends on them."""
 
 LEVEL_FIELDS = 3
-"""Of a level of a trie in a table: the addresses of its values and of the offsets of their children, 0 at the last
-level, and the width of a value in bytes."""
+"""Fields of a level in the table of a trie: the addresses of its values and of the offsets of their children, 0 at the
+last level, and the width of a value in bytes."""
 
 
 @cached_njit
 def copy_block(source, source_width, begin, count, target, target_width, pos):
-    """Copy `count` values to position `at` of the target."""
+    """Copy `count` values to position `pos` of the target."""
     if source_width == 4 and target_width == 4:
         source32, target32 = pointer32(source), pointer32(target)
         for i in range(count):
@@ -38,7 +38,7 @@ def copy_block(source, source_width, begin, count, target, target_width, pos):
 
 @cached_njit
 def first_not_below(address, width, low, high, value):
-    """First position in [low, high) whose value is not below `value`."""
+    """Return the first position in [low, high) whose value is not below `value`."""
     while low < high:
         middle = (low + high) >> 1
         if load(address, width, middle) < value:
@@ -50,7 +50,7 @@ def first_not_below(address, width, low, high, value):
 
 @cached_njit
 def first_from(address, width, low, high, value):
-    """As `first_not_below`, in time logarithmic in the distance from `low`."""
+    """Search like `first_not_below`, in time logarithmic in the distance from `low`."""
     step = 1
     while low + step < high and load(address, width, low + step) < value:
         low += step
@@ -60,7 +60,7 @@ def first_from(address, width, low, high, value):
 
 @cached_njit
 def copy_leaves(values, width, weights, begin, end, target, target_width, out_weight, pos):
-    """Copy positions begin to end of one trie's last level to position `at`; where the output ends."""
+    """Copy positions begin to end of a last level to position `pos`; return the new end."""
     copy_block(values, width, begin, end - begin, target, target_width, pos)
     if len(out_weight) > 0:
         if weights == 0:
@@ -75,7 +75,10 @@ def copy_leaves(values, width, weights, begin, end, target, target_width, out_we
 
 @cached_njit
 def mix_unit(left, i, i_end, right, j, j_end, target, pos, after):
-    """Merge two runs of different values until one ends: writes where in each to `after`; -1 if two are equal."""
+    """Merge two runs of distinct values until one ends; return the new end.
+
+    The end is -1 if two values are equal. The positions reached in both runs are written to `after`.
+    """
     while i < i_end and j < j_end:
         x, y = left[i], right[j]
         if x == y:
@@ -90,7 +93,7 @@ def mix_unit(left, i, i_end, right, j, j_end, target, pos, after):
 
 @cached_njit
 def mix_weighted(left, left_weights, i, i_end, right, right_weights, j, j_end, target, out_weight, pos, after):
-    """Merge two runs until one ends, adding the weights of equal values and dropping those of weight 0."""
+    """Merge two runs until one ends; add the weights of equal values, drop weight 0."""
     x_weight, y_weight = pointer64(left_weights), pointer64(right_weights)
     while i < i_end and j < j_end:
         x, y = left[i], right[j]
@@ -113,7 +116,7 @@ def mix_any(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
     target, target_width, out_weight, pos, after,
 ):  # fmt: skip
-    """As `mix_unit` and `mix_weighted`, for runs whose values differ in width."""
+    """Merge like `mix_unit` and `mix_weighted`, for runs whose values differ in width."""
     while i < i_end and j < j_end:
         x = load(left_values, left_width, i)
         y = load(right_values, right_width, j)
@@ -139,10 +142,11 @@ def merge_leaves(
     left_values, left_width, left_weights, i, i_end, right_values, right_width, right_weights, j, j_end,
     target, target_width, out_weight, pos, after,
 ):  # fmt: skip
-    """Merge positions i to i_end of one last level with j to j_end of another; where the output ends.
+    """Merge positions i to i_end of one last level with j to j_end of another; return the end.
 
-    Weights of equal values add, modulo 2^64, and those of weight 0 are dropped. -1 if two values meet and `out_weight`
-    is empty, as for tries of unit weights without common rows. `after` is room for two positions.
+    Weights of equal values are added, modulo 2^64, and values of weight 0 are dropped. The end is -1 if two values are
+    equal and `out_weight` is empty, as for tries of unit weights without common rows. `after` is room for two
+    positions.
     """
     while i < i_end and j < j_end:
         if i_end - i > BLOCK_FACTOR * (j_end - j):
@@ -194,10 +198,10 @@ def merge_pairs(
     right_top, right_top_width, right_offsets, right_values, right_width, right_weights,
     top, top_width, out_offsets, target, target_width, out_weight, sizes,
 ):  # fmt: skip
-    """Merge two tries of two levels in one pass; keys that only one side has are copied with their rows as a block.
+    """Merge two tries of two levels in one pass.
 
-    Keys that lose all their rows are dropped. Writes the number of keys and of rows to `sizes`; both are -1 if two
-    rows meet and `out_weight` is empty.
+    Keys of only one side are copied with their rows as a block. Keys that lose all their rows are dropped. Writes the
+    number of keys and of rows to `sizes`; both are -1 if two rows are equal and `out_weight` is empty.
     """
     after = np.empty(2, np.int64)
     i = j = n = pos = 0
@@ -262,7 +266,7 @@ def merge_pairs(
 
 @cached_njit
 def copy_nodes(trie, weights, out, out_weight, sizes, level, begin, end):
-    """Copy positions begin to end of one level, with all below them, to where the output's levels end."""
+    """Copy positions begin to end of a level, with their subtrees, to the output's ends."""
     depth = len(sizes)
     for d in range(level, depth):
         values, children, width = trie[d, 0], pointer64(trie[d, 1]), trie[d, 2]
@@ -280,10 +284,10 @@ def copy_nodes(trie, weights, out, out_weight, sizes, level, begin, end):
 
 @cached_njit
 def merge_deep(left, left_size, left_weights, right, right_size, right_weights, out, out_weight, sizes):
-    """Merge two tries of any depth, given as tables with a row of `LEVEL_FIELDS` a level.
+    """Merge two tries of any depth, given as tables with a row of `LEVEL_FIELDS` per level.
 
-    Nodes that lose all their children are dropped. Writes to `at` how many values each level has; False if two rows
-    meet and `out_weight` is empty.
+    Nodes that lose all their children are dropped. Writes the number of values of each level to `sizes`; returns False
+    if two rows are equal and `out_weight` is empty.
     """
     depth = len(sizes)
     sizes[:] = 0

@@ -1,6 +1,6 @@
-"""Rows packed into one key each, and back, a pass a column and no array in between.
+"""Rows packed into one key each, and back, one pass per column without temporary arrays.
 
-What takes long in large sorts is memory that is written for the first time.
+In large sorts most of the time is spent on memory that is written for the first time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cpu_fallback.keys import add_column, ascends, drop_repeats, unpack_column
 from cpu_fallback.sort import Int64Array, packing, run_starts
 
 PACKED_FROM = 1024
-"""Tries of fewer rows are made of columns that are sorted first."""
+"""Rows from which on tries are built from packed keys; smaller tries are built from sorted columns."""
 
 
 def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:

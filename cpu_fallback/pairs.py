@@ -1,8 +1,8 @@
-"""Counting what two atoms have in common, batch by batch.
+"""Counting the common values of two atoms, batch by batch.
 
-The weight of a value in an atom is the sum of its weights in the atom's batches, so the sum of the products of both
-atoms' weights is that over all pairs of batches, one of each. In each pair the shorter range is sought in the longer,
-or words of both are intersected, where both have ranks.
+The weight of a value in an atom is the sum of its weights in the atom's batches. So the sum of the products of both
+atoms' weights is the sum over all pairs of batches, one of each atom. In each pair the shorter range is searched in the
+longer one, or words of both are intersected if both have ranks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from cpu_fallback.words import count_words
 
 @cached_njit
 def count_pairs(table, first, low, high, starts, work):
-    """The sum of the products of two atoms' weights over the values in their ranges, whose ranks begin at `starts`.
+    """Return the sum of two atoms' weight products over the common values of their ranges.
 
-    Only for atoms that both end here. What it counts as survivors are values of pairs of batches.
+    Both atoms must be at their last level. `starts` are the starts of the ranges' ranks. Survivors are counted per pair
+    of batches.
     """
     total = 0
     work[PROPOSALS] += min(width_of(first[0], first[1], low, high), width_of(first[1], first[2], low, high))
@@ -44,7 +45,7 @@ def count_pairs(table, first, low, high, starts, work):
 
 @cached_njit
 def excluded_pairs(table, first, low, high, starts, n_excluded, excluded, stride, q, work):
-    """What `count_pairs` counts of the values that are excluded for prefix `q`, each once."""
+    """Return the share of `count_pairs` that excluded values of prefix `q` have, each once."""
     total = 0
     for e in range(n_excluded):
         value = excluded[e * stride + q]
@@ -60,7 +61,7 @@ def excluded_pairs(table, first, low, high, starts, n_excluded, excluded, stride
 
 @cached_njit
 def weight_in_atom(table, begin, end, low, high, starts, value, work):
-    """The weight of a value in slots begin to end of one atom, and how many of their ranges hold it."""
+    """Return the weight of a value in one atom's ranges, and how many of them contain it."""
     weight = 0
     hits = 0
     for k in range(begin, end):
@@ -80,9 +81,10 @@ def weight_in_atom(table, begin, end, low, high, starts, value, work):
 
 @cached_njit
 def count_in_common(table, k, begin, end, own_start, j, low, high, start):
-    """What [begin, end) of slot k and the range of slot j have in common: `sought`, and how many searches that took.
+    """Return the weights and number of common values of two ranges, and the searches.
 
-    `own` and `start` are where the ranks of both begin, -1 without.
+    The ranges are [begin, end) of slot k and [low, high) of slot j; `own_start` and `start` are the starts of their
+    ranks, -1 without. See `count_by_seeking`.
     """
     if own_start >= 0 and start >= 0 and table[k * N_FIELDS + WEIGHTS] == 0 and table[j * N_FIELDS + WEIGHTS] == 0:
         address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
@@ -96,9 +98,10 @@ def count_in_common(table, k, begin, end, own_start, j, low, high, start):
 
 @cached_njit
 def count_by_seeking(table, k, begin, end, j, low, high, start):
-    """The products of weights of the values of [begin, end) in slot k that [low, high) of slot j has; and their number.
+    """Search the values [begin, end) of slot k in slot j; return weight products and hits.
 
-    `start` is where the ranks of the range in slot j begin, -1 if it has none.
+    The products of both weights are summed. The range in slot j is [low, high); `start` is the start of its ranks, -1
+    without.
     """
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0

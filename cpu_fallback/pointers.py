@@ -1,7 +1,7 @@
-"""Reading arrays by base address, so that one compiled kernel serves any number of atoms and batches.
+"""Arrays read by base address, so that one compiled kernel serves any number of atoms.
 
-A tuple of arrays would make numba compile one kernel per number and kind of its members, seconds each; a table of
-addresses is one int64 matrix. The caller keeps the arrays alive during the call.
+A tuple of arrays would make numba compile a kernel for each number and type of its members, which takes seconds each; a
+table of addresses is one int64 matrix. The caller keeps the arrays alive during the call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def pointer32(typingctx, address):
-    """Take an integer address for a pointer to int32."""
+    """Convert an integer address to a pointer to int32."""
     signature = types.CPointer(types.int32)(types.int64)
 
     def generate(context, builder, sig, args):
@@ -25,7 +25,7 @@ def pointer32(typingctx, address):
 
 @intrinsic
 def pointer64(typingctx, address):
-    """Take an integer address for a pointer to int64."""
+    """Convert an integer address to a pointer to int64."""
     signature = types.CPointer(types.int64)(types.int64)
 
     def generate(context, builder, sig, args):
@@ -36,7 +36,7 @@ def pointer64(typingctx, address):
 
 @intrinsic
 def unsigned64(typingctx, address):
-    """Take an integer address for a pointer to uint64."""
+    """Convert an integer address to a pointer to uint64."""
     signature = types.CPointer(types.uint64)(types.int64)
 
     def generate(context, builder, sig, args):
@@ -47,7 +47,7 @@ def unsigned64(typingctx, address):
 
 @intrinsic
 def prefetch(typingctx, address):
-    """Ask for the cache line at an address, to be read soon; never faults."""
+    """Prefetch the cache line at an address; never faults."""
     signature = types.void(types.int64)
 
     def generate(context, builder, sig, args):
@@ -63,7 +63,7 @@ def prefetch(typingctx, address):
 
 @intrinsic
 def trailing_zeros(typingctx, word):
-    """How many zero bits stand below the lowest one of a word that is not 0."""
+    """Return the number of zero bits below the lowest set bit of a non-zero word."""
     signature = types.int64(types.uint64)
 
     def generate(context, builder, sig, args):
@@ -74,7 +74,7 @@ def trailing_zeros(typingctx, word):
 
 @intrinsic
 def bits_of(typingctx, word):
-    """How many bits of a word are set."""
+    """Return the number of set bits of a word."""
     signature = types.int64(types.uint64)
 
     def generate(context, builder, sig, args):

@@ -1,4 +1,4 @@
-"""One candidate: propose it from the slots of one atom, seek it in those of another, write it down if it survives."""
+"""Work on one candidate: propose it from one atom, search it in another, emit it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from cpu_fallback.slots import BUCKETS, N_FIELDS, OUT_ROW, VALUES, WIDTH, find, 
 
 @cached_njit
 def probe(table, begin, end, is_last, cursor, high, starts, value, matches, work):
-    """Seek `value` in slots begin to end of one atom: (whether it holds it, its weight if this is its last level).
+    """Search `value` in slots begin to end of one atom; return if it is there, and its weight.
 
-    The value is one that the range of another slot holds within the bounds that `cursor` and `high` keep to.
+    The weight is that of the last level, else 1. Another slot contains the value within the bounds of `cursor` and
+    `high`.
     """
     hit = False
     weight = 0
@@ -46,7 +47,10 @@ def probe(table, begin, end, is_last, cursor, high, starts, value, matches, work
 
 @cached_njit
 def propose(table, begin, k, end, is_last, position, cursor, high, starts, value, matches, work):
-    """Whether slot k of an atom (begin to end) is the first to hold its value, and the atom's weight there."""
+    """Return whether slot k is the first of its atom's slots with its value, and the weight.
+
+    The atom has the slots begin to end.
+    """
     for j in range(begin, k):
         matches[j] = -1
     if k > begin:
@@ -67,7 +71,7 @@ def propose(table, begin, k, end, is_last, position, cursor, high, starts, value
 
 @cached_njit
 def is_excluded(excluded, n_excluded, stride, p, value):
-    """Whether a ``!=`` forbids the value for prefix `p`."""
+    """Return whether a ``!=`` excludes the value for prefix `p`."""
     for e in range(n_excluded):
         if excluded[e * stride + p] == value:
             return True
@@ -76,7 +80,10 @@ def is_excluded(excluded, n_excluded, stride, p, value):
 
 @cached_njit
 def emit(table, n_slots, p, value, weight, matches, prefix_weight, weighted, fill, out, capacity, work):
-    """Write one survivor (rows of `out`: parent, value, weight if weighted, positions), or count it in ``out[p]``."""
+    """Write one survivor to `out`, or add it to the count ``out[p]``.
+
+    Rows of `out` are parent, value, weight if weighted, and positions.
+    """
     if fill:
         row = work[SURVIVORS]
         out[row] = p

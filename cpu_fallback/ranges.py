@@ -1,4 +1,4 @@
-"""Where a prefix's candidates stand: one range of positions per slot, loaded, narrowed and measured."""
+"""Ranges of a prefix's candidates, one per slot: loaded, narrowed and measured."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cpu_fallback.ranked import start_of
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
 
 AHEAD = 4
-"""How many prefixes ahead a range is asked for from memory."""
+"""Prefixes by which ranges are prefetched ahead."""
 
 LINES = 4
-"""How many cache lines of a range are asked for ahead of time."""
+"""Cache lines of a range that are prefetched."""
 
 
 @cached_njit
@@ -36,7 +36,10 @@ def load_ranges(table, positions, stride, p, begin, end, low, high):
 
 @cached_njit
 def range_of(table, k, parent):
-    """A parent's range in slot k, and where its ranks begin, or -1; (0, 0, -1) where there is no parent."""
+    """Return a parent's range in slot k and the start of its ranks, or -1.
+
+    Without a parent it is (0, 0, -1).
+    """
     if parent < 0:
         return np.int64(0), np.int64(0), np.int64(-1)
     offsets = pointer64(table[k * N_FIELDS + PARENT])
@@ -45,7 +48,7 @@ def range_of(table, k, parent):
 
 @cached_njit
 def clip_range(table, k, low, high, minimum, maximum):
-    """The part of [low, high) of slot k whose values are from `least` to `most`, both inclusive."""
+    """Return the part of [low, high) of slot k with values from `minimum` to `maximum`."""
     if low < high and table[k * N_FIELDS + MINIMUM] < minimum:
         low = lower_bound(table, k, low, high, minimum)
     if low < high and table[k * N_FIELDS + MAXIMUM] > maximum:
@@ -61,9 +64,9 @@ def clip_range(table, k, low, high, minimum, maximum):
 
 @cached_njit
 def add_widths(records, rows, positions, lower, upper, widths):
-    """Add to ``widths[p]`` how many values from ``lower[p]`` to ``upper[p]`` stand below prefix p, level by level.
+    """Add to ``widths[p]`` the values below prefix p from ``lower[p]`` to ``upper[p]``.
 
-    `records` are addresses of the levels' slot fields, `rows` those of `positions` that hold the parents.
+    `records` are addresses of the levels' slot fields, `rows` the rows of `positions` with the parents.
     """
     for level in range(len(records)):
         table = pointer64(records[level])
@@ -88,7 +91,7 @@ def clip_ranges(table, begin, end, low, high, minimum, maximum):
 
 @cached_njit
 def width_of(begin, end, low, high):
-    """Sum of the ranges' widths of one atom."""
+    """Return the sum of the ranges' widths of one atom."""
     total = 0
     for k in range(begin, end):
         total += high[k] - low[k]
@@ -97,7 +100,7 @@ def width_of(begin, end, low, high):
 
 @cached_njit
 def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_width, low, high):
-    """Smallest count of prefix `q`, that of the `member` atoms being known."""
+    """Return the smallest count of prefix `q`, given that of the `member` atoms."""
     smallest = shared_width
     for a in range(n_atoms):
         if not member[a]:
@@ -108,7 +111,7 @@ def smallest_count(table, n_atoms, first, member, positions, stride, q, shared_w
 
 @cached_njit
 def prefetch_range(table, positions, stride, q, k):
-    """Ask for the first lines of prefix q's range in slot k, the largest batch of its atom."""
+    """Prefetch the first lines of prefix q's range in slot k, the largest batch of its atom."""
     if table[k * N_FIELDS + PARENT] == 0:
         return
     parent = positions[table[k * N_FIELDS + ROW] * stride + q]

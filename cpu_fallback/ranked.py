@@ -1,12 +1,12 @@
-"""Long ranges as bits with ranks: whether a range holds a value, and where, by a few loads and no search.
+"""Long ranges as bitmaps with ranks: membership and position by a few loads.
 
-The values below one parent are bits in words of 64. Of these words only those that hold a bit are kept, each with the
-position of its first value; 64 words are a block, and of every block stands, at a place that is known without looking,
-which of its words are kept and where the first of them is. So a value is found by the bits that stand before it (rank:
-Jacobson, "Space-efficient static trees and graphs", 1989, doi:10.1109/SFCS.1989.63533).
+The values below one parent are bits in words of 64. Only words with a set bit are stored, each with the position of its
+first value. 64 words are a block; every block stores, at a place that needs no search, which of its words are present
+and the place of the first one. So a value's position is found by counting the bits before it (rank: Jacobson,
+"Space-efficient static trees and graphs", 1989, doi:10.1109/SFCS.1989.63533).
 
-A batch never changes, so that this is made once for it, in one pass over its values, when it is first joined with
-another atom, and serves until the batch is merged away.
+A batch never changes, so this is built once per batch, in one pass over its values, when it is first joined with
+another atom, and is used until the batch is merged.
 """
 
 from __future__ import annotations
@@ -22,34 +22,36 @@ from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PLACES, ROW, SIZE, VA
 from cpu_fallback.sort import Int64Array
 
 Ranks = tuple[()] | tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]
-"""Per parent, where its blocks begin in the words or -1, and the words; nothing where no range has ranks."""
+"""Per parent, the start of its blocks in the words or -1, and the words; empty if no range has ranks."""
 
 RANKED_FROM = 2048
-"""Levels of fewer values have no ranks: the batches of some ticks, that are merged soon."""
+"""Values of a level below which it has no ranks: batches of a few ticks, which are merged soon."""
 
 SHORTEST = 16
-"""Shorter ranges have no ranks."""
+"""Values of a range below which it has no ranks."""
 
 BLOCKS_A_VALUE = 0.25
-"""Nor have those of levels whose values span more blocks than this for each value of the range."""
+"""Blocks that a level's values span per value of a range, above which the range has no ranks."""
 
 ROOM = 1
-"""How many times the room of a level's values its ranks take at most; of the longest ranges, as many as fit."""
+"""Ratio of the memory of ranks to that of the level's values, at most; the longest ranges get ranks first."""
 
 PARENTS_A_VALUE = 16
-"""Parents, all of which have a place, for each value of the ranges that have ranks, at most."""
+"""Parents per value of the ranges with ranks, at most; every parent has a place."""
 
 BLOCK_BITS = 12
-"""Bits of a value that tell values of one block from each other; all levels' blocks begin at multiples of 2^12."""
+"""Bits of a value within its block; the blocks of all levels begin at multiples of 2^12."""
 
 N_WIDTHS = 64
+"""Rows of the table of range widths: powers of two up to 2^63 values."""
 
 
 @cached_njit
 def room_by_width(address, width, offsets, base, min_values, room):
-    """Words that ranges of at least `least` values take beyond their blocks; `room` has a row a power of two.
+    """Add to `room` the words of ranges of at least `min_values` values, without blocks.
 
-    In a row are the ranges of 2^row to 2^(row + 1) - 1 values: how many they are, the words, and the values.
+    `room` has a row per power of two: in row r, for ranges of 2^r to 2^(r + 1) - 1 values, their number, words and
+    values.
     """
     for parent in range(len(offsets) - 1):
         begin, end = offsets[parent], offsets[parent + 1]
@@ -71,7 +73,10 @@ def room_by_width(address, width, offsets, base, min_values, room):
 
 @cached_njit
 def rank_ranges(address, width, offsets, base, n_blocks, min_values, places, words):
-    """Fill `places`, per parent where its blocks begin in `words` or -1, and `words`, which are 0."""
+    """Fill `places`, the start of each parent's blocks in `words` or -1, and `words`.
+
+    `words` are 0 before.
+    """
     n_words = np.int64(0)
     for parent in range(len(offsets) - 1):
         begin, end = offsets[parent], offsets[parent + 1]
@@ -97,7 +102,7 @@ def rank_ranges(address, width, offsets, base, n_blocks, min_values, places, wor
 
 
 def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
-    """The ranks of a level that has parents, by its fields; none if it has few values, or values too far apart.
+    """Return the ranks of a level with parents; empty if it has few or widely spread values.
 
     O(n) for the parents, and for the values of those that have enough of them.
     """
@@ -110,7 +115,7 @@ def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
     room = np.zeros((N_WIDTHS, 3), np.int64)
     room_by_width(*level, min_values, room)
     words = 2 * n_blocks * room[:, 0] + room[:, 1]
-    total, below = np.cumsum([words[::-1], room[::-1, 2]], axis=1)[:, ::-1]  # of a row and those of longer ranges
+    total, below = np.cumsum([words[::-1], room[::-1, 2]], axis=1)[:, ::-1]  # of a row and of longer ranges
     n_parents = len(offsets) - 1
     fits = 4 * n_parents + 8 * total <= ROOM * int(fields[WIDTH]) * n
     fitting = np.flatnonzero(fits & (total > 0) & (PARENTS_A_VALUE * below >= n_parents))
@@ -126,16 +131,16 @@ def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
 
 
 def publish(fields: Int64Array, ranks: Ranks) -> None:
-    """Let kernels find the ranks of a level, which are kept alive from now on."""
-    if ranks and fields[PLACES] == 0:  # else another thread has just made the same
+    """Make the ranks of a level visible to kernels; they are kept alive by the level's fields."""
+    if ranks and fields[PLACES] == 0:  # otherwise another thread has just built the same
         places, words = ranks
         fields[WORDS] = address_of(words)
-        fields[PLACES] = address_of(places)  # the last one: who sees it finds the words
+        fields[PLACES] = address_of(places)  # written last: a thread that sees it also finds the words
 
 
 @cached_njit
 def start_of(table, k, parent):
-    """Where the ranks of the range below a parent in slot k begin; -1 if it has none."""
+    """Return the start of the ranks of the range below a parent in slot k; -1 without ranks."""
     if table[k * N_FIELDS + PLACES] == 0 or parent < 0:
         return np.int64(-1)
     return np.int64(pointer32(table[k * N_FIELDS + PLACES])[parent])
@@ -143,7 +148,7 @@ def start_of(table, k, parent):
 
 @cached_njit
 def rank_start(table, positions, stride, q, k):
-    """`start_of` the range of prefix `q`."""
+    """Return `start_of` for the range of prefix `q`."""
     if table[k * N_FIELDS + PLACES] == 0:
         return np.int64(-1)
     return start_of(table, k, positions[table[k * N_FIELDS + ROW] * stride + q])
@@ -151,7 +156,7 @@ def rank_start(table, positions, stride, q, k):
 
 @cached_njit
 def position_of(table, k, start, value):
-    """Where `value` stands in the range of slot k whose ranks begin at `start`; -1 if it is not there."""
+    """Return the position of `value` in the range of slot k with ranks at `start`; -1 if absent."""
     if value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
         return np.int64(-1)
     words = unsigned64(table[k * N_FIELDS + WORDS])
@@ -168,15 +173,15 @@ def position_of(table, k, start, value):
 
 @njit(nogil=True, inline="always")
 def base_of(table, k):
-    """Where the first block of slot k begins."""
+    """Return the first value of the first block of slot k."""
     return table[k * N_FIELDS + MINIMUM] >> BLOCK_BITS << BLOCK_BITS
 
 
 @njit(nogil=True, inline="always")
 def is_set(words, start, distance):
-    """1 if the value that is so far from `base_of` is in the range whose ranks begin at `start`, else 0.
+    """Return 1 if the value at `distance` from `base_of` is in the range at `start`, else 0.
 
-    Without a branch: of a word that is not kept, another one's bits are read, and left out.
+    It does not branch: for a word that is not stored, the bits of another word are read and masked out.
     """
     word = distance >> 6
     block = start + 2 * (word >> 6)
@@ -187,7 +192,10 @@ def is_set(words, start, distance):
 
 @cached_njit
 def within_level(table, k, address, width, begin, end):
-    """The part of the ascending values from `begin` to `end` at an address that the values of slot k span."""
+    """Return the part of ascending values, begin to end, within the values of slot k.
+
+    The values are read at an address.
+    """
     base, maximum = table[k * N_FIELDS + MINIMUM], table[k * N_FIELDS + MAXIMUM]
     while begin < end and load(address, width, begin) < base:
         begin += 1
@@ -198,7 +206,10 @@ def within_level(table, k, address, width, begin, end):
 
 @cached_njit
 def count_ranked(table, k, start, address, width, begin, end):
-    """How many of the values from `begin` to `end` at an address are in the range of slot k, ranked from `start`."""
+    """Return how many values from `begin` to `end` are in the range of slot k ranked at `start`.
+
+    The values are read at an address.
+    """
     words, base = unsigned64(table[k * N_FIELDS + WORDS]), base_of(table, k)
     begin, end = within_level(table, k, address, width, begin, end)
     hits = 0
@@ -216,7 +227,7 @@ def load_starts(table, positions, stride, q, begin, end, starts):
 
 @cached_njit
 def is_ranked(begin, end, low, high, starts):
-    """Whether the widest range of slots begin to end of one atom has ranks."""
+    """Return whether the widest range of slots begin to end of one atom has ranks."""
     widest = begin
     for k in range(begin + 1, end):
         if high[k] - low[k] > high[widest] - low[widest]:

@@ -1,4 +1,4 @@
-"""Sums and run starts over sorted rows."""
+"""Trie levels of sorted rows, and parents of children."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cpu_fallback.pointers import pointer64
 
 @cached_njit
 def trie_levels_two(first, second, values, offsets, children):
-    """Split two sorted columns into the distinct values of the first, their children's offsets, and the second."""
+    """Split two sorted columns into a trie: distinct first values, offsets, second values."""
     n = 0
     for i in range(len(first)):
         if i == 0 or first[i] != first[i - 1]:
@@ -24,9 +24,10 @@ def trie_levels_two(first, second, values, offsets, children):
 
 @cached_njit
 def trie_levels(columns, values, offsets, counts):
-    """Split three or more sorted columns, given by address, into the distinct prefixes of each level but the last.
+    """Split three or more sorted columns, given by address, into all trie levels but the last.
 
-    Rows of `values` and `offsets` are the levels, with room for every row; `counts` gets the number of values of each.
+    Rows of `values` and `offsets` are the levels, with room for every row; `counts` receives the number of values of
+    each.
     """
     n, last_level = counts[-1], len(counts) - 1
     counts[:] = 0

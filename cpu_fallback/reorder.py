@@ -1,7 +1,8 @@
-"""Tries from rows packed into one key each, and the other way round, without columns in between.
+"""Tries from rows packed into keys, and back, without columns in between.
 
-A level has the bits of its values' range, the first level the highest ones, so keys order as rows do. What takes long
-with many rows is memory that is written for the first time: of this there is one array of keys beside the trie.
+A level has the bits of its values' range, the first level the highest ones, so keys are ordered like rows. With many
+rows most of the time is spent on memory that is written for the first time; here this is only one array of keys beside
+the trie.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _MIN32, _MAX32 = -(1 << 31), (1 << 31) - 1
 
 Levels = tuple[list[CodeArray], list[Int64Array]]
 Ranges = Sequence[tuple[int, int]]
-"""The least and the greatest value of each level."""
+"""The smallest and the largest value of each level."""
 
 
 @cached_njit
 def extremes(values):
-    """The least and the greatest of one or more values."""
+    """Return the smallest and the largest of one or more values."""
     minimum = maximum = values[0]
     for i in range(len(values)):
         minimum = min(minimum, values[i])
@@ -37,7 +38,10 @@ def extremes(values):
 
 @cached_njit
 def pack_trie(table, lows, shifts, tag, keys):
-    """Write the key of every row of a trie, given as a table with a row of `LEVEL_FIELDS` a level; all with the tag."""
+    """Write the key of every row of a trie, with the tag.
+
+    The trie is a table with a row of `LEVEL_FIELDS` per level.
+    """
     leaf = len(table) - 1
     node = np.zeros(leaf + 1, np.int64)
     above = np.full(leaf + 1, tag)
@@ -67,7 +71,10 @@ def pack_trie(table, lows, shifts, tag, keys):
 
 @cached_njit
 def count_nodes(keys, shifts, counts):
-    """Add to `counts` how many values each level but the last has; a level's bits begin above its `shifts`."""
+    """Add to `counts` the number of values of each level but the last.
+
+    A level's bits begin above its `shifts`.
+    """
     for i in range(len(keys)):
         differs = keys[i] ^ keys[i - 1] if i > 0 else np.int64(-1)
         for d in range(len(shifts) - 1):
@@ -76,7 +83,10 @@ def count_nodes(keys, shifts, counts):
 
 @cached_njit
 def unpack_trie(keys, lows, shifts, masks, table, n_tags):
-    """Write the levels of the trie of sorted distinct keys; the last `n_tags` ones, 0 or 1, have a value a row."""
+    """Write the levels of the trie of sorted distinct keys.
+
+    The last `n_tags` levels, 0 or 1, have a value per row.
+    """
     leaf = len(lows) - 1 - n_tags
     counts = np.zeros(leaf + 1, np.int64)
     values, width, low, shift, mask = table[leaf, 0], table[leaf, 2], lows[leaf], shifts[leaf], masks[leaf]
@@ -112,7 +122,7 @@ def unpack_trie(keys, lows, shifts, masks, table, n_tags):
 
 
 def table_of(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
-    """A trie as compiled code takes it; its arrays have to be kept alive."""
+    """Return the table of a trie for compiled code; its arrays must stay alive."""
     table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
     for depth, level in enumerate(values):
         table[depth] = address_of(level), address_of(offsets[depth]) if depth < len(offsets) else 0, level.itemsize
@@ -120,7 +130,7 @@ def table_of(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int6
 
 
 def layout(ranges: Ranges) -> tuple[list[int], list[int]] | None:
-    """Per level the bits that its values take, and those below them; None if a key has too few for all."""
+    """Return, per level, the bits of its values and those below it; None if a key is too small."""
     bits = [(int(maximum) - int(minimum)).bit_length() for minimum, maximum in ranges]
     if sum(bits) > PACKED_BITS:
         return None
@@ -128,7 +138,7 @@ def layout(ranges: Ranges) -> tuple[list[int], list[int]] | None:
 
 
 def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
-    """The trie of one or more sorted distinct keys, whose last level is one of tags, or none is."""
+    """Return the trie of one or more sorted distinct keys, with a last level of tags or without."""
     packed = layout(ranges)
     assert packed is not None
     bits, shifts = packed
@@ -148,7 +158,7 @@ def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
 
 
 def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
-    """The trie of the distinct ones of one or more rows; None if 63 bits do not hold a row."""
+    """Return the trie of the distinct rows of columns; None if 63 bits cannot hold a row."""
     ranges = [extremes(column) for column in columns]
     packed = layout(ranges)
     if packed is None:
@@ -165,9 +175,9 @@ def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
 def rearrange_packed(
     parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int], tags: Sequence[int]
 ) -> Levels | None:
-    """The trie of the rows of tries without common rows; None if 63 bits do not hold a row.
+    """Return the trie of the rows of disjoint tries; None if 63 bits cannot hold a row.
 
-    Its columns are in another order; where there are tags, that of a row's trie is one more column.
+    Its columns have another order; with tags, the tag of a row's trie is an additional column.
     """
     extremes_of = [[extremes(level) for level in values] for values, _ in parts]
     ranges = [

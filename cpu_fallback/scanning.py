@@ -1,4 +1,4 @@
-"""Testing a range of one slot against marks: counting, weighing or listing the marked values, one load each."""
+"""Tests of a slot's range against marks: count, weigh or list the marked values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH
 
 SCAN_FACTOR = 16
-"""A range up to this many times longer than the marked list is scanned: it costs one load a candidate, a seek about
-two loads for every doubling of the distance, and those are out of order."""
+"""Ratio of a range to the marked list up to which it is scanned: a scan costs one load per candidate, a search about
+two loads, out of order, for every doubling of the distance."""
 
 
 @cached_njit
 def count_marked(table, k, low, high, bits, base):
-    """How many values of [low, high) in slot k are marked, with exact marks."""
+    """Return the number of values of [low, high) in slot k that are marked, with exact marks."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0
     for i in range(low, high):
@@ -27,7 +27,7 @@ def count_marked(table, k, low, high, bits, base):
 
 @cached_njit
 def count_marked_within(table, k, low, high, bits, base, minimum, maximum):
-    """As `count_marked`, of the values from `least` to `most` only."""
+    """Count like `count_marked`, only values from `minimum` to `maximum`."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     total = 0
     for i in range(low, high):
@@ -40,9 +40,9 @@ def count_marked_within(table, k, low, high, bits, base, minimum, maximum):
 
 @cached_njit
 def weigh_marked(table, k, low, high, bits, base, minimum, maximum, compares):
-    """The sum of the weights of the marked values of [low, high) in slot k, and how many they are.
+    """Return the summed weights and number of the marked values of [low, high) in slot k.
 
-    Only values from `least` to `most` count if `compares`.
+    If `compares`, only values from `minimum` to `maximum` count.
     """
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     source = pointer64(table[k * N_FIELDS + WEIGHTS])
@@ -61,7 +61,7 @@ def weigh_marked(table, k, low, high, bits, base, minimum, maximum, compares):
 
 @cached_njit
 def marked_positions(table, k, low, high, bits, base, hash_shift, out):
-    """Write the positions in [low, high) of slot k whose values are marked; returns how many."""
+    """Write the positions in [low, high) of slot k whose values are marked; return their number."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     n = 0
     if hash_shift == 0:

@@ -1,4 +1,4 @@
-"""Descend tries: the position of each row's values, batch by batch, in one call."""
+"""Descending tries: the positions of rows' values, batch by batch, in one call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cpu_fallback.slots import PARENT, SIZE, find
 def bucket_index(values, shift, starts):
     """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
 
-    Bucket of a value: its distance from ``values[0]``, shifted right by `shift`.
+    The bucket of a value is its distance from ``values[0]``, shifted right by `shift`.
     """
     position = 0
     minimum = np.uint64(values[0])
@@ -25,10 +25,10 @@ def bucket_index(values, shift, starts):
 
 @cached_njit
 def locate(described, columns, positions):
-    """Write where row i stands in trie t to ``positions[t, i]``, -1 for nowhere.
+    """Write the position of row i in trie t to ``positions[t, i]``, -1 if absent.
 
     `described` holds per trie its number of levels, then per level the address of its slot fields and the row of
-    `columns` whose values are sought there.
+    `columns` whose values are searched there.
     """
     offset = 0
     for t in range(positions.shape[0]):
@@ -57,9 +57,10 @@ def locate(described, columns, positions):
 
 @cached_njit
 def count_children(described, columns, children, sums):
-    """Write to ``sums[t]`` how many values stand below all rows' nodes in trie t, which `described` tells as `locate`.
+    """Write to ``sums[t]`` the number of values below all rows' nodes in trie t.
 
-    `children` holds per trie the address of the slot fields of the level below the ones that are descended.
+    `described` is that of `locate`; `children` holds per trie the address of the slot fields of the level below the
+    descended ones.
     """
     positions = np.empty((len(children), columns.shape[1]), np.int64)
     locate(described, columns, positions)
@@ -75,10 +76,10 @@ def count_children(described, columns, children, sums):
 
 @cached_njit
 def narrow(described, positions, choice, min_widths, chosen):
-    """Where a choice leaves prefix i fewer values than ``least[i]``, write how many to it and which choice it is.
+    """Write width and choice where a choice leaves prefix i fewer values than ``min_widths[i]``.
 
-    `described` holds the number of atoms, then per atom that of its batches, and per batch the row of `positions` and
-    the address of the offsets of the children below those.
+    `described` holds the number of atoms, then per atom the number of its batches, and per batch the row of `positions`
+    and the address of the children's offsets.
     """
     if described[0] == 0:
         return

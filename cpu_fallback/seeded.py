@@ -1,4 +1,4 @@
-"""Descend and count in one call: the whole of a path that binds one more variable, for a few seeds."""
+"""Descent and extension in one call, for a few seeds of a path with one more variable."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
 
 @cached_njit
 def extend_seeds(slots, descents, columns, fill, out, work):
-    """Count what all atoms hold below the rows of `columns`, into ``out[0]``; or fill `out` with (row, value).
+    """Count the common values of all atoms below the rows of `columns`, or list them.
 
-    `slots` is (number of slots, number of atoms, first slot of each atom and the end, then per slot the address of
-    the fields of its last level); `descents` is what `locate` takes for the levels above.
+    Counts go to ``out[0]``; a list fills `out` with (row, value). `slots` is (number of slots, number of atoms, first
+    slot of each atom and the end, then per slot the address of the fields of its last level); `descents` is the table
+    of `locate` for the levels above.
     """
     n_slots, n_atoms = slots[0], slots[1]
     n = columns.shape[1]

@@ -1,4 +1,4 @@
-"""The values that several atoms have in common, gathered from their slots into one ascending list."""
+"""The common values of several atoms, gathered from their slots into one ascending list."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH
 
 @cached_njit
 def gather(table, begin, end, is_last, low, high, values, weights):
-    """The values of slots begin to end of one atom, ascending and each once, with their summed weights.
+    """Write the values of slots begin to end of one atom, ascending, with summed weights.
 
-    Values whose weights cancel at the atom's last level are left out. Returns their number and whether all weights
-    are 1. O(n) for n values and few slots.
+    Each value is written once. Values whose weights cancel at the atom's last level are left out. Returns their number
+    and whether all weights are 1. O(n) for n values and few slots.
     """
     count = 0
     runs = 0
@@ -63,9 +63,10 @@ def gather(table, begin, end, is_last, low, high, values, weights):
 def intersect_shared(
     table, n_slots, n_atoms, first, is_last, member, low, high, starts, cursor, matches, values, weights, work
 ):  # fmt: skip
-    """Values common to the atoms of `member`, ascending, with the product of the weights of those that end here.
+    """Write the common values of the `member` atoms, ascending, with products of weights.
 
-    Returns their number and whether all weights are 1. `values` and `weights` are as long as the smallest range.
+    Weights count for atoms at their last level. Returns the number of values and whether all weights are 1. `values`
+    and `weights` are as long as the smallest range.
     """
     smallest = -1
     width = 0
@@ -127,7 +128,10 @@ def merge_tail(values, weights, middle, end):
 
 @cached_njit
 def bound(values, begin, end, value, inclusive):
-    """First position in [begin, end) whose value is not below `value` (above it, if `inclusive`)."""
+    """Return the first position in [begin, end) with a value not below `value`.
+
+    If `inclusive`, the value must be above it.
+    """
     while begin < end:
         middle = (begin + end) >> 1
         if values[middle] < value or (inclusive and values[middle] == value):

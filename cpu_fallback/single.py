@@ -1,4 +1,4 @@
-"""Extending prefixes through one atom alone: its ranges are copied, where no weights count, or measured."""
+"""Extension through a single atom: ranges are copied, if there are no weights, or measured."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cpu_fallback.ranked import position_of
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 
 AHEAD = 8
-"""How many prefixes ahead memory is asked for: offsets twice as far as values."""
+"""Prefixes by which values are prefetched ahead; offsets are prefetched twice as far."""
 
 
 @cached_njit
 def prefetch_ahead(table, n_slots, positions, p):
-    """Ask for the memory that the ranges below a later prefix are read from."""
+    """Prefetch the memory of the ranges below a later prefix."""
     for k in range(n_slots):
         row, parents = table[k * N_FIELDS + ROW], table[k * N_FIELDS + PARENT]
         if parents == 0:
@@ -31,7 +31,7 @@ def prefetch_ahead(table, n_slots, positions, p):
 
 @cached_njit
 def copy_ranges(table, n_slots, positions, end, resume, out, work):
-    """Fill `out` as `cpu_fallback.extend.extend` does, for one atom, sets, no bounds and no excluded values."""
+    """Fill `out` as `extend` does, for one atom in sets without bounds or excluded values."""
     low, high, cursor = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
     capacity = out.shape[1]
     p, skip = resume[0], resume[2]
@@ -116,10 +116,10 @@ def copy_ranges(table, n_slots, positions, end, resume, out, work):
 
 @cached_njit
 def count_ranges(table, n_slots, positions, end, lower, upper, excluded, resume, out, work):
-    """Count as `cpu_fallback.extend.extend` does, for the last level of one atom.
+    """Count as `extend` does, for the last level of one atom.
 
-    A range counts by its width, without a look at its values, or by its weights; of the excluded values those are taken
-    away that are there, each once.
+    A range counts by its width, without reading its values, or by its weights; excluded values that it contains are
+    subtracted, each once.
     """
     hits = 0
     for p in range(resume[0], end):

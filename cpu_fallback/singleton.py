@@ -1,4 +1,4 @@
-"""Extending one prefix whose smallest range is a single value, as along a foreign key: it is sought in the others."""
+"""Extension of a prefix whose smallest range is a single value, as along a foreign key."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def extend_singleton(
     n_slots, n_atoms, table, first, live, proposer, stride, q, n_excluded, excluded, weighted, prefix_weight, fill,
     out, capacity, low, high, starts, matches, work,
 ):  # fmt: skip
-    """Extend prefix `q` as `cpu_fallback.live.extend_live` does, its proposer's range being one value.
+    """Extend prefix `q` as `extend_live` does if the proposer's range is a single value.
 
-    One row at most is written, for which there is room.
+    At most one row is written; there must be room for it.
     """
     proposer_slot = live[proposer]
     value = load(table[proposer_slot * N_FIELDS + VALUES], table[proposer_slot * N_FIELDS + WIDTH], low[proposer_slot])

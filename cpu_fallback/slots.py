@@ -1,9 +1,9 @@
-"""The table that describes one level's extenders to a compiled kernel, and searching in one of its rows.
+"""The table of one level's extenders for compiled kernels, and searches in its rows.
 
-A slot is one batch of one atom at the level that is being bound. Field f of slot k is ``table[k * N_FIELDS + f]``;
-the fields are the constants below. Tables and scratch travel as bare pointers: numba passes an array to a function
-as seven or more arguments, which costs more than what these functions do. Slots of one atom stand together: atom a
-owns rows ``first[a]`` to ``first[a + 1]``.
+A slot is one batch of one atom at the level that is being bound. Field f of slot k is ``table[k * N_FIELDS + f]``; the
+fields are the constants below. Tables and scratch memory are passed as bare pointers: numba passes an array to a
+function as seven or more arguments, which costs more than these functions themselves. Slots of one atom are adjacent:
+atom a has rows ``first[a]`` to ``first[a + 1]``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT
 """VALUES address and WIDTH in bytes of the sorted values; PARENT address of the offsets that delimit children, 0 at
 the top level; SIZE number of values; WEIGHTS address at an atom's last level, 0 if all are 1; BUCKETS address, SHIFT
 of the bucket index of a top level, 0 without; MINIMUM and MAXIMUM of the values; ROW of the positions matrix that
-holds the parents' positions; OUT_ROW where `fill_common` writes the positions of the values found, -1 for nowhere;
+holds the parents' positions; OUT_ROW to which `fill_common` writes the positions of matches, or -1;
 PLACES and WORDS addresses of the ranks of long ranges, see `cpu_fallback.ranked`, 0 without."""
 
 
 @cached_njit
 def lower_bound(table, k, low, high, value):
-    """First position in [low, high) of slot k whose value is not below `value`; `high` if there is none."""
+    """Return the first position in [low, high) of slot k with a value not below `value`.
+
+    It is `high` if there is none.
+    """
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     while low < high:
         middle = (low + high) >> 1
@@ -38,7 +41,7 @@ def lower_bound(table, k, low, high, value):
 
 @cached_njit
 def gallop(table, k, low, high, value):
-    """As `lower_bound`, in time logarithmic in the distance from `low`."""
+    """Search like `lower_bound`, in time logarithmic in the distance from `low`."""
     address, width = table[k * N_FIELDS + VALUES], table[k * N_FIELDS + WIDTH]
     if low >= high or load(address, width, low) >= value:
         return low
@@ -59,7 +62,10 @@ def gallop(table, k, low, high, value):
 
 @cached_njit
 def find(table, k, low, high, value):
-    """Position of `value` in [low, high) of slot k, or -1; a top level is entered through its bucket index."""
+    """Return the position of `value` in [low, high) of slot k, or -1.
+
+    A top level is searched within its bucket.
+    """
     if low >= high or value < table[k * N_FIELDS + MINIMUM] or value > table[k * N_FIELDS + MAXIMUM]:
         return -1
     if table[k * N_FIELDS + BUCKETS] != 0:
@@ -77,7 +83,7 @@ def find(table, k, low, high, value):
 
 @cached_njit
 def weight_at(table, k, position):
-    """Weight of the row at a last-level position of slot k."""
+    """Return the weight of the row at a last-level position of slot k."""
     if table[k * N_FIELDS + WEIGHTS] == 0:
         return 1
     return pointer64(table[k * N_FIELDS + WEIGHTS])[position]
@@ -85,7 +91,10 @@ def weight_at(table, k, position):
 
 @cached_njit
 def describe_level(values, parents, weights, starts, shift, fields):
-    """Fill the fields of a level's slots, and return their address; empty arrays stand for what it does not have."""
+    """Fill the fields of a level's slots and return their address.
+
+    Empty arrays stand for parts that the level does not have.
+    """
     fields[VALUES] = values.ctypes.data
     fields[WIDTH] = values.itemsize
     fields[PARENT] = parents.ctypes.data if len(parents) > 0 else 0

@@ -1,4 +1,4 @@
-"""Sort rows of int64 codes: packed into one key where the ranges of the columns allow, column by column elsewhere."""
+"""Sorting rows of int64 codes: packed into one key if the ranges allow, else by column."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BoolArray = npt.NDArray[np.bool_]
 IndexArray = npt.NDArray[np.intp]
 
 PACKED_BITS = 63
-"""Columns whose ranges need no more bits together are sorted as one int64 key."""
+"""Bits of all columns' ranges together up to which rows are sorted as one int64 key."""
 
 
 def packing(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]] | None:
-    """Least value and number of bits of each column if they fit one key, else None."""
+    """Return the smallest value and the bits of each column if they fit one key, else None."""
     lows: list[int] = []
     bits: list[int] = []
     for column in columns:
@@ -27,7 +27,7 @@ def packing(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]] | None
 
 
 def pack(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]) -> Int64Array:
-    """One key a row; keys order as rows do."""
+    """Return one key per row; keys are ordered like rows."""
     key = columns[0] - np.int64(lows[0])
     for column, low, width in zip(columns[1:], lows[1:], bits[1:], strict=True):
         key <<= np.int64(width)
@@ -36,7 +36,7 @@ def pack(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]
 
 
 def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[Int64Array]:
-    """The columns of packed keys."""
+    """Return the columns of packed keys."""
     columns = []
     for low, width in zip(reversed(lows), reversed(bits), strict=True):
         columns.append((key & np.int64((1 << width) - 1)) + np.int64(low))

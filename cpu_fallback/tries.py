@@ -17,7 +17,7 @@ _MIN32, _MAX32 = -(1 << 31), (1 << 31) - 1
 
 
 def narrow(values: CodeArray) -> CodeArray:
-    """The same values in 4 bytes each, if they fit."""
+    """Return the same values in 4 bytes each, if they fit."""
     if values.dtype == np.int32 or len(values) == 0:
         return values
     if int(values[0]) < _MIN32 or int(values[-1]) > _MAX32:
@@ -64,7 +64,7 @@ def prune(values: list[CodeArray], offsets: list[Int64Array]) -> tuple[list[Code
 
 
 def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
-    """The sorted rows of a trie, a column a level: the inverse of `build_levels`."""
+    """Return the sorted rows of a trie by column: the inverse of `build_levels`."""
     columns = [level.astype(np.int64) for level in values]
     for depth, bounds in enumerate(offsets):
         sizes = np.diff(bounds)
@@ -84,7 +84,7 @@ def rearrange(
     tags: Sequence[int] = (),
     index: Callable[[Sequence[Int64Array]], tuple[list[CodeArray], list[Int64Array]]] = index_rows,
 ) -> tuple[list[CodeArray], list[Int64Array]]:
-    """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`; `index` is the kernels' own."""
+    """Compute `gpu_wcoj.kernels.protocol.Kernels.rearrange` with the kernels' `index`."""
     rows = [expand_columns(*part) for part in parts]
     for part_rows, tag in zip(rows, tags, strict=False):
         part_rows.append(np.full(len(part_rows[0]), tag, np.int64))

@@ -1,4 +1,4 @@
-"""Which way of extending prefixes costs least: marking what a group shares, counting pairs of ranges, or seeking."""
+"""Costs of ways to extend prefixes: marking values, counting pairs of ranges, searching."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from cpu_fallback.scanning import SCAN_FACTOR
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, PLACES
 
 MARK_FROM = 16
-"""Shorter ranges of a single prefix are not marked but sought."""
+"""Values of a single prefix's range below which it is not marked but searched."""
 
 GROUP_FROM = 8
-"""Nor are shorter ones that a group shares."""
+"""Values of a range that a group shares below which it is not marked."""
 
 SAMPLE = 8
-"""Prefixes of a group whose counts are looked at to decide whether to mark."""
+"""Prefixes of a group whose counts are sampled to decide on marking."""
 
 RANKED_PRICE = 5
-"""How many times as long prefixes have to gain from marking a range that has ranks."""
+"""Factor by which the gain has to be larger to mark a range that has ranks."""
 
 PAIRED_FROM = 8
-"""Values for each excluded one, from which on all are counted, and the excluded ones taken away."""
+"""Values per excluded value from which on all values are counted and the excluded ones subtracted."""
 
 MARK, TEST, COMPARE = 2, 1, 2
-"""What it costs, in about a nanosecond, to mark a value, to test one by marks, and to compare it with an excluded
-one."""
+"""Nanoseconds, roughly, to mark a value, to test a value by marks, and to compare it with an excluded value."""
 
 PAIR, SEEK, WORD = 20, 8, 4
-"""What it costs to begin with a pair of ranges, to seek an excluded value in one, and to count what two have in common
-of 64 values."""
+"""Nanoseconds, roughly, to start a pair of ranges, to search an excluded value in one, and to count the common values
+of two words of 64."""
 
 
 @cached_njit
 def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
-    """Whether a prefix marks its smallest range, for another one that has no ranks and is not much longer."""
+    """Return whether marking the smallest range of a prefix pays.
+
+    It pays if another range has no ranks and is not much longer.
+    """
     if table[first[smallest] * N_FIELDS + PARENT] == 0:
         return False
     for a in range(n_atoms):
@@ -49,16 +51,16 @@ def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
 
 @cached_njit
 def pairs_pay(table, n, begin, end, other_begin, other_end, low, high, starts, shared_width, expected, n_excluded):
-    """Whether n prefixes that share ranges are counted in pairs of ranges, rather than by marks of what they share.
+    """Return whether n prefixes with shared ranges are counted by pairs of ranges, not by marks.
 
     Parameters
     ----------
     begin, end
         The slots of the atom whose ranges are shared, which are loaded.
-    other, other_end
-        Those of the other atom. Its ranges differ, so that its levels speak for them: those that have ranks.
+    other_begin, other_end
+        The slots of the other atom. Its ranges differ, so its levels with ranks are counted instead.
     expected
-        The values that the prefixes have, of which marks look at each.
+        The expected number of the prefixes' values, each of which marks would test.
     """
     n_shared = n_words = n_others = np.int64(0)
     for k in range(begin, end):

@@ -1,7 +1,7 @@
-"""Counting what two ranges with ranks have in common, 64 values at a time.
+"""Counting the common values of two ranges with ranks, 64 values at a time.
 
-Blocks and words of all ranges begin at the same values, so that words that stand for the same values are intersected by
-one instruction, and the bits that are left are counted by another one. See `cpu_fallback.ranked` for what is kept.
+Blocks and words of all ranges begin at the same values, so one instruction intersects two words of the same values, and
+another one counts the remaining bits. See `cpu_fallback.ranked` for the layout.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from cpu_fallback.ranked import BLOCK_BITS
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, WORDS
 
 VALUES_A_BLOCK = 8
-"""Ranges of fewer values for each block that they span are not worth a look at their blocks."""
+"""Values of a range per block of its span below which its blocks are not examined."""
 
 VALUES_A_WORD = 2
-"""A word of 64 values costs as much as so many values that are sought by ranks."""
+"""Values searched by ranks that cost as much as one word of 64 values."""
 
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @cached_njit
 def count_words(table, i, j, start, other_start, first, last_value, width):
-    """How many values from `first` to `last` two ranges have in common, and how many words that took.
+    """Return the number of common values from `first` to `last_value`, and the words examined.
 
-    The ranges stand in slots i and j, and have ranks that begin at the starts. Where it is cheaper to seek the `width`
-    values of one of them in the other, it returns -1.
+    The ranges are in slots i and j, with ranks at the starts. If searching the `width` values of one range in the other
+    is cheaper, the number is -1.
     """
     minimum, maximum = table[i * N_FIELDS + MINIMUM], table[i * N_FIELDS + MAXIMUM]
     other_minimum, other_maximum = table[j * N_FIELDS + MINIMUM], table[j * N_FIELDS + MAXIMUM]
@@ -57,7 +57,7 @@ def count_words(table, i, j, start, other_start, first, last_value, width):
                 words[place + 2 * bits_of(stored & below)]
                 & other_words[other_place + 2 * bits_of(other_stored & below)]
             )
-            value = (block << BLOCK_BITS) + (word_index << 6)  # the least one of the word
+            value = (block << BLOCK_BITS) + (word_index << 6)  # the smallest value of the word
             if value < first:
                 bits &= ALL << np.uint64(first - value) if first - value < 64 else np.uint64(0)
             if value + 63 > last_value:

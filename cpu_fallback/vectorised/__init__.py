@@ -1,4 +1,4 @@
-"""The kernels with NumPy alone, for where numba is absent."""
+"""The kernels with NumPy alone, used if numba is absent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bind one more variable of many prefixes: blocks of candidates, proposed and intersected array by array.
+"""Binding one more variable of many prefixes: blocks of candidates, processed by array.
 
-Every prefix takes the atom with the smallest range; its candidates, one after the other, are cut into blocks of at
-most `BLOCK`, also inside one prefix, and each atom is asked for a whole block at once.
+Every prefix takes the atom with the smallest range. Its candidates, prefix after prefix, are cut into blocks of at most
+`BLOCK`, also within one prefix, and each atom processes a whole block at once.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cpu_fallback.progress import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS  # nothing is ever marked here
+from cpu_fallback.progress import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS  # nothing is marked here
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
 from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, ragged, upper_bound
 
 BLOCK = 1 << 16
-"""Candidates looked at together, at most."""
+"""Candidates that are processed together, at most."""
 
 FIRST_BLOCK = 1 << 8
-"""Candidates looked at first where few survivors are asked for; every further block is twice as large."""
+"""Candidates of the first block if few survivors are needed; every further block is twice as large."""
 
 IndexArray = npt.NDArray[np.intp]
 
@@ -38,7 +38,10 @@ class Slot:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Extension:
-    """The slots of one variable's atoms, and per atom its slots' numbers and whether it ends here."""
+    """The slots of one variable's atoms.
+
+    Per atom there is the range of its slots, and whether it is at its last level.
+    """
 
     slots: tuple[Slot, ...]
     atoms: tuple[range, ...]
@@ -47,7 +50,7 @@ class Extension:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Restrictions:
-    """What may be proposed for each prefix; see `Kernels.count_common`."""
+    """Positions, bounds and excluded values per prefix; see `Kernels.count_common`."""
 
     positions: Int64Array
     lower: Int64Array
@@ -57,20 +60,20 @@ class Restrictions:
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Candidates, in the order of their prefixes, or those of them that have survived so far.
+    """Candidates in the order of their prefixes; those that have not survived are removed.
 
     Attributes
     ----------
     owner
-        Which prefix of the window each belongs to.
+        The prefix of the window of each candidate.
     place
-        Its number among all candidates of its prefix.
+        Its index among all candidates of its prefix.
     atom, slot
-        Who proposed it.
+        The atom and the slot that proposed it.
     weight
-        Product over the atoms asked so far.
-    found
-        Per slot, where it stands there, or -1.
+        Product of the weights of the atoms processed so far.
+    matches
+        Per slot, the position of its value, or -1.
     """
 
     owner: IndexArray
@@ -82,12 +85,12 @@ class Block:
     matches: Int64Array
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        """Forget the candidates outside the mask."""
+        """Remove the candidates outside the mask."""
         if not mask.all():
             self.cut(np.flatnonzero(mask))
 
     def cut(self, rows: IndexArray | slice) -> None:
-        """Forget all but these candidates."""
+        """Remove all candidates but these."""
         self.owner, self.place, self.value = self.owner[rows], self.place[rows], self.value[rows]
         self.atom, self.slot, self.weight = self.atom[rows], self.slot[rows], self.weight[rows]
         self.matches = self.matches[:, rows]
@@ -99,7 +102,7 @@ class Walk:
     Parameters
     ----------
     prefix, skip
-        Where to begin: the prefix, and how many of its candidates are done.
+        The first prefix, and how many of its candidates are done.
     """
 
     def __init__(
@@ -113,7 +116,7 @@ class Walk:
         self.work = work
 
     def step(self, size: int, room: int | None = None) -> tuple[Int64Array, Block]:
-        """Look at `size` candidates at most: the prefixes and the block of the first `room` survivors."""
+        """Process up to `size` candidates; return prefixes and block of the first `room` survivors."""
         begin, skip = self.prefix, self.skip
         window = slice(begin, min(self.end, begin + size))
         low, high = self._ranges(window)
@@ -145,13 +148,13 @@ class Walk:
             block.cut(slice(room))
             self.prefix, self.skip = begin + int(block.owner[-1]), int(block.place[-1]) + 1
         if skip:
-            minima[0] = 0  # counted when it was begun
+            minima[0] = 0  # counted before
         self.work[SUM_OF_MINIMA] += minima[: self.prefix - begin + (self.skip > 0)].sum()
         self.work[SURVIVORS] += len(block.owner)
         return begin + block.owner, block
 
     def _ranges(self, window: slice) -> tuple[Int64Array, Int64Array]:
-        """Begin and end of every slot's range for each prefix of the window, within its bounds."""
+        """Return begin and end of every slot's range for each prefix of the window, within bounds."""
         question = self.question
         shape = len(self.extension.slots), window.stop - window.start
         low, high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -171,7 +174,7 @@ class Walk:
     def _propose(
         self, takes: Int64Array, proposer: IndexArray, skip: int, low: Int64Array, high: Int64Array
     ) -> Block:  # fmt: skip
-        """The next ``takes[p]`` candidates of every prefix p, `skip` of the first one's left out."""
+        """Return the next ``takes[p]`` candidates of each prefix p; skip `skip` of the first one's."""
         owner, place = ragged(takes)
         place[owner == 0] += skip
         n = len(owner)
@@ -197,7 +200,7 @@ class Walk:
         return block
 
     def _intersect(self, block: Block, atom: int, low: Int64Array, high: Int64Array) -> None:
-        """Drop what one atom does not hold, what it proposed twice, and what its weights cancel."""
+        """Remove candidates that an atom lacks, proposed twice, or cancels by its weights."""
         n = len(block.owner)
         is_held = np.zeros(n, np.bool_)
         twice = np.zeros(n, np.bool_)
@@ -228,7 +231,7 @@ class Walk:
 
 
 def count(walk: Walk, begin: int) -> Int64Array:
-    """Per prefix from `begin` on, the sum of its survivors' weights modulo 2^64."""
+    """Return, per prefix from `begin` on, the sum of its survivors' weights modulo 2^64."""
     counts = np.zeros(walk.end - begin, np.int64)
     while walk.prefix < walk.end:
         parent, block = walk.step(BLOCK)
@@ -239,7 +242,7 @@ def count(walk: Walk, begin: int) -> Int64Array:
 
 
 def fill(walk: Walk, capacity: int, n_out_rows: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-    """Parents, values, weights and positions of the next survivors, `capacity` at most."""
+    """Return parents, values, weights and positions of at most `capacity` further survivors."""
     parts: list[tuple[Int64Array, Int64Array, Int64Array, Int64Array]] = []
     room = capacity
     size = min(max(room, FIRST_BLOCK), BLOCK)

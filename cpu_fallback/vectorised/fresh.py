@@ -1,4 +1,4 @@
-"""What is new below groups of prefixes: portions of candidates, sorted, and sought among what is known."""
+"""New values below groups of prefixes: portions of candidates, sorted, without known values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cpu_fallback.sort import Int64Array, distinct_rows
 from cpu_fallback.vectorised.search import find, find_in_all, ragged
 
 PORTION = 1 << 20
-"""Candidates looked at together, at most."""
+"""Candidates that are processed together, at most."""
 
 _Ranges = tuple[Int64Array, Int64Array]
-"""Per level and prefix, where the values below it begin and end."""
+"""Per level and prefix, begin and end of the values below it."""
 
 
 def fresh_values(
@@ -66,7 +66,7 @@ def _ranges(levels: Sequence[Any], positions: Int64Array) -> _Ranges:
 def _drop_known(
     rows: list[Int64Array], known: Sequence[Any], known_positions: Int64Array, work: Int64Array
 ) -> list[Int64Array]:
-    """The rows (group, value) that no known level holds."""
+    """Return the rows (group, value) that no known level contains."""
     begin, end = _ranges(known, known_positions)
     for k, level in enumerate(known):
         group, values = rows
@@ -81,5 +81,5 @@ def _drop_known(
 
 
 def _unite(parts: list[list[Int64Array]]) -> list[Int64Array]:
-    """The distinct rows of all parts, sorted."""
+    """Return the distinct rows of all parts, sorted."""
     return distinct_rows([np.concatenate(columns) for columns in zip(*parts, strict=True)])

@@ -1,4 +1,4 @@
-"""The protocol's kernels on NumPy: thin callers of what the other files of this folder hold."""
+"""The kernels of the protocol with NumPy: callers of the other modules of this package."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, upper
 
 
 class VectorisedKernels:
-    """See `gpu_wcoj.kernels.protocol.Kernels`.
+    """The kernels with NumPy alone; see `gpu_wcoj.kernels.protocol.Kernels`.
 
-    Prefixes that share a range are not treated together, and nothing is marked: `shared` is not looked at.
+    Prefixes that share a range are not processed together, and nothing is marked: `shared` has no effect.
     """
 
     name: ClassVar[str] = "numpy"
@@ -45,12 +45,15 @@ class VectorisedKernels:
     def describe(
         values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None
     ) -> tuple[tuple[CodeArray, Int64Array | None], None]:
-        """See `gpu_wcoj.kernels.protocol.Kernels.describe`; the record is the arrays that `locate` reads."""
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`.
+
+        The record is the pair of arrays that `locate` reads.
+        """
         return (values, parent_offsets), None
 
     @staticmethod
     def bytes_beside(level: Any) -> int:
-        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`; nothing is."""
+        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`; always 0."""
         return 0
 
     @staticmethod

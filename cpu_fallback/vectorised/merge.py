@@ -1,8 +1,8 @@
-"""Merge two tries level by level: the smaller one's values are searched in the larger one, which moves as it is.
+"""Merging two tries level by level: the smaller one's values are searched in the larger one.
 
-Siblings of one parent are a run, and the runs of a level stand in the order of their parents. So a value of the
-smaller trie has one place among all values of the larger one: within the run of its parent if the larger trie has
-that parent, else where such a run would stand.
+Siblings of one parent are a run, and the runs of a level are in the order of their parents. So a value of the smaller
+trie has one place among all values of the larger one: within the run of its parent if the larger trie has that parent,
+else at the place of such a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MergedLevel:
-    """One level of the merged trie: its values, where each source's values went, and where the runs begin."""
+    """One level of the merged trie: values, places of both sources' values, and run bounds."""
 
     values: CodeArray
     from_large: npt.NDArray[np.intp]
@@ -31,7 +31,7 @@ class MergedLevel:
 
 
 def bounds(sizes: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Int64Array:
-    """Where each of consecutive lists of these sizes begins, and where the last one ends."""
+    """Return the begin of each of consecutive lists of these sizes, and the end of the last one."""
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts
@@ -45,7 +45,7 @@ def merge_level(large: CodeArray, large_sizes: Int64Array, small: CodeArray, sma
     met = place < starts[parent + 1]
     met[met] = large[place[met]] == small[met]
     fresh = np.flatnonzero(~met)
-    # The k-th value without counterpart stands behind `place` values of the larger source and k of its own kind.
+    # The k-th value without counterpart follows `place` values of the larger source and k values of this kind.
     from_small = np.empty(len(small), np.int64)
     from_small[fresh] = place[fresh] + np.arange(len(fresh))
     is_large = np.ones(len(large) + len(fresh), np.bool_)

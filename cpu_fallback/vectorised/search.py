@@ -1,4 +1,4 @@
-"""Search many values at once, each in a range of its own of one sorted array."""
+"""Searches of many values at once, each in a separate range of one sorted array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def ragged(sizes: Int64Array) -> tuple[npt.NDArray[np.intp], Int64Array]:
-    """Owner and place within the owner of every element of lists of these sizes.
+    """Return owner and place within the owner of every element of lists of these sizes.
 
     Examples
     --------
@@ -24,12 +24,15 @@ def ragged(sizes: Int64Array) -> tuple[npt.NDArray[np.intp], Int64Array]:
 
 
 def lower_bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: CodeArray) -> Int64Array:
-    """Per i, the first position in ``[low[i], high[i])`` whose value is not below ``wanted[i]``; else ``high[i]``."""
+    """Return, per i, the first position in ``[low[i], high[i])`` not below ``targets[i]``.
+
+    It is ``high[i]`` if there is none.
+    """
     return _bound(values, low, high, targets, np.less)
 
 
 def upper_bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: Int64Array) -> Int64Array:
-    """As `lower_bound`, for the first value above ``wanted[i]``."""
+    """Search like `lower_bound`, for the first value above ``targets[i]``."""
     return _bound(values, low, high, targets, np.less_equal)
 
 
@@ -46,12 +49,12 @@ def _bound(values: CodeArray, low: Int64Array, high: Int64Array, targets: CodeAr
 
 
 def find(values: CodeArray, low: Int64Array, high: Int64Array, targets: Int64Array) -> Int64Array:
-    """Per i, the position of ``wanted[i]`` in ``[low[i], high[i])``, or -1."""
+    """Return, per i, the position of ``targets[i]`` in ``[low[i], high[i])``, or -1."""
     return _matches(values, lower_bound(values, low, high, targets), high, targets)
 
 
 def find_in_all(values: CodeArray, targets: Int64Array) -> Int64Array:
-    """Position of each wanted value in one sorted array, or -1."""
+    """Return the position of each target in one sorted array, or -1."""
     keys = targets if values.dtype == np.int64 else np.clip(targets, _INT32.min, _INT32.max).astype(np.int32)
     return _matches(values, np.searchsorted(values, keys), np.int64(len(values)), targets)
 

@@ -77,7 +77,7 @@ def test_without_numba_the_engine_works_and_says_so_once():
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[((1, 2, 3), 1), ((2, 3, 4), 1)]"]
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("gpu_wcoj: numba is not at hand (No module named 'numba'): the NumPy kernels")
+    assert done.stderr.startswith("gpu_wcoj: numba is not installed (No module named 'numba'): the NumPy kernels")
 
 
 def test_insisting_on_compiled_kernels_without_numba(monkeypatch, caplog):
