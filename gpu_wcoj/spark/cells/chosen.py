@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError
+from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
 from gpu_wcoj.planner.exchanges import Exchanges
 from gpu_wcoj.planner.lookups import Arranged
 from gpu_wcoj.query.rules import Rule, Rules
@@ -245,7 +245,10 @@ def _validate_heavy(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
     validated: dict[str, Sequence[Value]] = {}
     for name, values in heavy.items():
         if name not in names:
-            raise UsageError.unknown_name(f"variable in the heavy values of rule {rule_index}:", name, names)
+            raise UsageError.with_parts(
+                f"rule {rule_index} has no variable '{name}'",
+                subject="heavy", got=name, expected=f"one of {listed(names)}",
+            )  # fmt: skip
         for value in values:
             if type(value) not in (int, str):
                 raise UnsupportedError.wrong_type(f"a heavy value of '{name}'", value, "an integer or text")
