@@ -46,7 +46,7 @@ def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
     for key, value, message in (
         ("spark.gpuWcoj.thread", "2", "unknown conf 'spark.gpuWcoj.thread'.*Did you mean 'spark.gpuWcoj.threads'"),
         ("spark.gpuWcoj.threads", "none", "spark.gpuWcoj.threads='none' is not allowed"),
-        ("spark.gpuWcoj.backend", "gpu", "the conf 'spark.gpuWcoj.backend' is 'gpu'"),
+        ("spark.gpuWcoj.backend", "gpu", "spark.gpuWcoj.backend='gpu' is not allowed"),
     ):
         spark.conf.set(key, value)
         try:
