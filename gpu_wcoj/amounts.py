@@ -29,7 +29,7 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * _UNITS[(match[2] or "").lower()]
 
 
-def shown_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Format a number of bytes for people.
 
     Examples
@@ -78,9 +78,9 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
         )
     if meant > total:
         raise UsageError.with_parts(
-            f"{option}={amount!r} is {shown_bytes(meant)}, more than the {whose} has",
+            f"{option}={amount!r} is {format_bytes(meant)}, more than the {whose} has",
             subject=option,
             got=amount,
-            expected=f"at most {shown_bytes(total)}",
+            expected=f"at most {format_bytes(total)}",
         )
     return meant

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.motifs import MotifProgram
-from gpu_wcoj.planner.known import FILE, Known
+from gpu_wcoj.planner.known import FILE, Catalog
 from gpu_wcoj.program import Program
 from gpu_wcoj.runner import Job, feed_job
 
@@ -93,7 +93,7 @@ def _restored(program: Program, folder: Path) -> Program:
         )
     options: dict[str, Any] = {"backend": program.backend, "threads": program.threads, "strategy": program.strategy}
     restored = Program.restore(folder, **options)
-    Definition.of(restored.subject).check(Definition.of(program.subject), folder)
+    Definition.from_subject(restored.subject).check(Definition.from_subject(program.subject), folder)
     return restored
 
 
@@ -103,4 +103,4 @@ def _save(program: Program, folder: Path) -> None:
     if lowered is None:
         raise UsageError.missing("--save-stats", "a state with rows", "Give --input RELATION=PATH.")
     widths = {name: shape.width for name, shape in lowered.shapes.items()}
-    Known.of_circuit(lowered.circuit, widths, program.subject.lowering.arity).write(folder)
+    Catalog.of_circuit(lowered.circuit, widths, program.subject.lowering.arity).write(folder)

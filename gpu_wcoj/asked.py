@@ -22,7 +22,7 @@ from gpu_wcoj.query.translation import Reading, read
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProgramSource:
     """A program named on a command line.
 
     Attributes
@@ -131,7 +131,7 @@ class Asked:
 def _with_facts(reading: Reading) -> Rules:
     """Return the rules together with the facts of the text."""
     facts = []
-    for name, rows in reading.given.items():
+    for name, rows in reading.facts.items():
         for row in rows:
             values = [value for value in row if value is None or isinstance(value, (bool, int, float, str, Decimal))]
             if len(values) < len(row):

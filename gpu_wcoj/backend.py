@@ -64,11 +64,11 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
 
 
 @functools.cache
-def _found_automatically() -> BackendName:
+def _choose_automatically() -> BackendName:
     """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason."""
     from gpu_wcoj.kernels.cuda import finding
 
-    if finding.devices_of_driver() == 0:
+    if finding.count_driver_devices() == 0:
         _LOGGER.info("backend auto: the CPU, as there is no NVIDIA GPU")
         return "cpu"
     try:
@@ -76,7 +76,7 @@ def _found_automatically() -> BackendName:
     except BackendUnavailableError as error:
         _LOGGER.warning("backend auto: the CPU, although there is an NVIDIA GPU. %s", " ".join(str(error).split()))
         return "cpu"
-    _LOGGER.info("backend auto: the GPU, %s", finding.description(cupy))
+    _LOGGER.info("backend auto: the GPU, %s", finding.describe_device(cupy))
     return "cuda"
 
 
@@ -132,7 +132,7 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
     if isinstance(name, Backend):
         return name
     if name == "auto":
-        name = _found_automatically()
+        name = _choose_automatically()
     if name == "cpu":
         return cpu_backend()
     if name == "cuda":

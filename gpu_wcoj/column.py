@@ -158,7 +158,7 @@ class Column:
             )
         return self.stored
 
-    def take(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
+    def gather(self, rows: npt.NDArray[np.intp] | Int64Array | BoolArray | slice) -> Column:
         """Return the rows at these positions, under this mask, or in this slice."""
         if isinstance(rows, slice) and not isinstance(self.stored, np.ndarray):
             valid = None if self.stored_valid is None else self.stored_valid[rows]
@@ -174,7 +174,7 @@ class Column:
             return self
         return Column(self.type, self.codes.copy(), self.valid, self.dictionary)
 
-    def stacked(self, column: Column) -> Column:
+    def stack(self, column: Column) -> Column:
         """Return these rows followed by those of `column`, in host memory.
 
         `column` has the same type and dictionary.
@@ -223,7 +223,7 @@ class Column:
         codes = self.codes if up == down else self.codes // down * up
         return Column(to, codes, self.valid, self.dictionary)
 
-    def recoded(self, dictionary: Dictionary) -> Column:
+    def recode(self, dictionary: Dictionary) -> Column:
         """Return the texts or bytes as codes of `dictionary`; missing values are added to it."""
         if self.dictionary is None or self.dictionary is dictionary:
             return self

@@ -143,7 +143,7 @@ class Dictionary:
         """Return the values of the codes."""
         return [self._values[code] for code in codes.tolist()]
 
-    def matching(self, patterns: Int64Array, texts: Int64Array) -> list[bool | None]:
+    def match(self, patterns: Int64Array, texts: Int64Array) -> list[bool | None]:
         """Match each text in full against the pattern beside it; None if RE2 rejects the pattern.
 
         Complexity

@@ -76,7 +76,7 @@ def read_change(
         if not data.names and len(data) == 0:
             return Incoming((), _no_columns(arity, types), None, False)
         if len(data.columns) != arity:
-            raise ArityError(wrong_number(relation, arity, data.names, relation_names))
+            raise ArityError(arity_message(relation, arity, data.names, relation_names))
         order = column_order(relation, data.names, relation_names, is_declared)
         columns = data.encoded_for(string, binary)
         return Incoming(
@@ -101,7 +101,7 @@ def read_change(
                 )
             columns.remove(names.index(weight))
         if len(columns) != arity:
-            raise ArityError(wrong_number(relation, arity, names, relation_names))
+            raise ArityError(arity_message(relation, arity, names, relation_names))
         if not isinstance(names, Numbered):
             column_names = tuple(names[column] for column in columns)
             columns = [columns[i] for i in column_order(relation, column_names, relation_names, is_declared)]
@@ -115,7 +115,7 @@ def read_change(
     return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
 
 
-def held_to(
+def narrow_columns(
     relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
 ) -> tuple[Column, ...]:
     """Return the columns, with integers in their declared types.
@@ -158,7 +158,7 @@ def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, .
     return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
 
 
-def wrong_number(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
+def arity_message(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
     """Return the message for rows with the wrong number of columns."""
     hint = "Select the relation's columns first"
     hint += f": {', '.join(relation_names)}." if relation_names else "."

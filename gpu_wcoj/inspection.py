@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.column import read_only
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point, listed
-from gpu_wcoj.lowering import CompiledProgram, Lowering
+from gpu_wcoj.lowering import CompiledProgram, Compiler
 from gpu_wcoj.options import validate_flag
 from gpu_wcoj.outgoing import Emitter
 from gpu_wcoj.planner.lower import Plan
@@ -23,7 +23,7 @@ from gpu_wcoj.zset.zset import ZSet
 if TYPE_CHECKING:
     from gpu_wcoj.explain.arranged import ArrangementStatistics
     from gpu_wcoj.explain.rendering import Format
-    from gpu_wcoj.planner.known import Known
+    from gpu_wcoj.planner.known import Catalog
 
 
 @entry_point
@@ -50,7 +50,7 @@ class Inspected(NotCopied):
     backend: Backend
     _arity: dict[str, int]
     _measures: bool
-    _lowering: Lowering
+    _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
 
@@ -91,7 +91,7 @@ class Inspected(NotCopied):
             side = self._ledger.reading(name)
             if side is None:
                 return self._outgoing.empty(name)
-            columns, weights = side.circuit.whole(name)
+            columns, weights = side.circuit.rows(name)
             return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
 
         return self._ledger.turns.run(f"reading '{name}'", read)
@@ -135,7 +135,7 @@ class Inspected(NotCopied):
         return self._ledger.turns.run("looking at the state", self._state_rows)
 
     def _state_rows(self) -> dict[str, list[int]]:
-        sides = self._ledger.settled()
+        sides = self._ledger.settle()
         if sides is None:
             return {}
         return {
@@ -188,7 +188,7 @@ class Inspected(NotCopied):
     def _statistics(self) -> tuple[ArrangementStatistics, ...]:
         from gpu_wcoj.explain.arranged import arrangement_statistics
 
-        sides = self._ledger.settled()
+        sides = self._ledger.settle()
         if sides is None:
             return ()
         lowered = sides.ahead.lowered
@@ -265,10 +265,10 @@ class Inspected(NotCopied):
         )
 
     def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
-        from gpu_wcoj.explain.bounded import sizes_of_known, sizes_of_state
-        from gpu_wcoj.explain.rendering import rendered
-        from gpu_wcoj.explain.shown import Shown
-        from gpu_wcoj.planner.known import Known
+        from gpu_wcoj.explain.bounded import sizes_of_catalog, sizes_of_state
+        from gpu_wcoj.explain.rendering import render
+        from gpu_wcoj.explain.shown import PlanView
+        from gpu_wcoj.planner.known import Catalog
 
         if analyze and statistics is not None:
             raise UsageError.conflict(
@@ -277,7 +277,7 @@ class Inspected(NotCopied):
                 "Leave out one of them.",
                 why="the last tick was not measured under the plan of these statistics",
             )
-        catalog = None if statistics is None else Known.read(statistics)
+        catalog = None if statistics is None else Catalog.read(statistics)
         if catalog and not {*self.inputs, *self.heads}.intersection(catalog):
             raise SchemaError.mismatch(
                 f"the statistics in '{statistics}'",
@@ -295,7 +295,7 @@ class Inspected(NotCopied):
                 )
         lowered = self._lowered if catalog is None else None
         planned = self._planned(catalog) if lowered is None else lowered.plan
-        renderer = Shown(
+        renderer = PlanView(
             self._outgoing.column_name,
             self.backend.name,
             self.bag,
@@ -305,14 +305,14 @@ class Inspected(NotCopied):
         )
         sizes_of = None
         if bounds and catalog is not None:
-            sizes_of = sizes_of_known(catalog)
+            sizes_of = sizes_of_catalog(catalog)
         elif bounds and lowered is not None:
-            sides = self._ledger.settled()
+            sides = self._ledger.settle()
             assert sides is not None
             sizes_of = sizes_of_state(sides.ahead.circuit)
         if analyze:
             self.analyze = True
-        return rendered(renderer.of(planned, self.last_tick if analyze else None, sizes_of), form)
+        return render(renderer.explained_tree(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
         from gpu_wcoj.query.printed import as_datalog
@@ -343,7 +343,7 @@ class Inspected(NotCopied):
     def _lowered(self) -> CompiledProgram | None:
         return self._ledger.lowered
 
-    def _planned(self, catalog: Known | None = None) -> Plan:
+    def _planned(self, catalog: Catalog | None = None) -> Plan:
         """Return the plan before any row has been seen, from the statistics if there are any."""
         types = self._ledger.state.types
         return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())

@@ -22,14 +22,14 @@ from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.calculations import Kinds
-from gpu_wcoj.planner.draft import NOTHING, Strategy
+from gpu_wcoj.planner.draft import EMPTY_CATALOG, Strategy
 from gpu_wcoj.planner.equalities import resolver
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.nulls import null_columns
 from gpu_wcoj.planner.results import type_of_constant, type_of_constants
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.schema import MOST_DIGITS, DataType
+from gpu_wcoj.schema import MAX_DIGITS, DataType
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.arrays import is_host
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary
     from gpu_wcoj.moving import Rows
     from gpu_wcoj.planner.auxiliary import Auxiliary
-    from gpu_wcoj.planner.known import Known
+    from gpu_wcoj.planner.known import Catalog
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class CompiledProgram:
 
 
 @dataclass(frozen=True, eq=False)
-class Lowering:
+class Compiler:
     """The compiler of a program; independent of the rows that it has seen.
 
     Attributes
@@ -154,10 +154,10 @@ class Lowering:
 
         `sizes` are the numbers of rows of relations.
         """
-        from gpu_wcoj.planner.known import Known  # not needed to import the package
+        from gpu_wcoj.planner.known import Catalog  # not needed to import the package
 
         shapes = self.shapes(None, nullable, types)
-        planned = self.plan(types, shapes, Known.from_sizes(sizes))
+        planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
         return CompiledProgram(types, shapes, planned, circuit)
 
@@ -228,7 +228,7 @@ class Lowering:
         self,
         types: Types,
         shapes: Mapping[str, Shape],
-        catalog: Known | None,
+        catalog: Catalog | None,
         auxiliaries: Collection[Auxiliary] | None = None,
     ) -> Plan:
         """Plan all rules on stored columns, with the statistics of relations if there are any.
@@ -246,9 +246,9 @@ class Lowering:
                 types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
             )
 
-        kinds = Kinds(types.kinds, self._encode_constant, types.of, types.signed_results)
+        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
-            self.rules, shapes, encode, self.bag, kinds, NOTHING if catalog is None else catalog, self.strategy,
+            self.rules, shapes, encode, self.bag, kinds, EMPTY_CATALOG if catalog is None else catalog, self.strategy,
             self.hints, auxiliaries,
         )  # fmt: skip
 
@@ -262,16 +262,16 @@ class Lowering:
         present: CompiledProgram | None,
         types: Types,
         shapes: Mapping[str, Shape],
-    ) -> Known:
+    ) -> Catalog:
         """Return the statistics before these rows: of the state, or of the rows if there is none."""
-        from gpu_wcoj.planner.known import Known
+        from gpu_wcoj.planner.known import Catalog
 
         if present is not None:
-            return Known.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
+            return Catalog.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
         backend = self.execution().backend
         rows = incoming if backend.device is not None else {name: change.fetched() for name, change in incoming.items()}
         kinds = types.snapshot()
-        return Known.of_rows(
+        return Catalog.of_rows(
             {name: _to_stored(name, change, shapes[name], kinds, types, backend) for name, change in rows.items()},
             backend,
         )
@@ -285,7 +285,8 @@ class Lowering:
         facts = {}
         for fact in self.rules.facts:
             columns = [
-                self._fact_column(types.of(fact.relation, i), v) for i, v in enumerate(zip(*fact.rows, strict=True))
+                self._fact_column(types.type_of(fact.relation, i), v)
+                for i, v in enumerate(zip(*fact.rows, strict=True))
             ]
             names = tuple(f"c{i}" for i in range(len(columns)))
             if columns:
@@ -335,7 +336,7 @@ class Lowering:
         moved: list[Int64Array] = []
         flags: list[Int64Array] = []
         for column in range(len(after.nullable)):
-            was, now = old.types.assumed(name, column), new.types.of(name, column)
+            was, now = old.types.assumed(name, column), new.types.type_of(name, column)
             if was is None or now is None or was == now:
                 moved.append(columns[column])
             elif was.family == now.family:
@@ -411,7 +412,7 @@ def _rescale(codes: Int64Array, factor: int, relation: str, column: int, kind: D
     """
     if factor == 1 or len(codes) == 0:
         return codes
-    limit = (10**MOST_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
+    limit = (10**MAX_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
     largest, smallest = int(codes.max()), int(codes.min())
     if largest > limit or smallest < -limit:
         beyond = largest if largest > limit else smallest

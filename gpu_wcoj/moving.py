@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
 from gpu_wcoj.circuit.circuit import InputChange
-from gpu_wcoj.circuit.head import Head, afresh
+from gpu_wcoj.circuit.head import Head, as_recomputation
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -53,16 +53,16 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
         before = old.circuit.heads[name]
         head.weight_bound = before.weight_bound
         if head.relation is not None:
-            rows = old.circuit.whole(name) if before.relation is None else before.relation.rows()
+            rows = old.circuit.rows(name) if before.relation is None else before.relation.rows()
             if len(rows[1]):
                 head.relation.load(*migrate(head.relation.name, rows))
         if head.derivations is None:
             continue
         if isinstance(head, Head) and not _has_rules_of(name, new, old):
             head.execution.begin()
-            rows = afresh(head).derived()
+            rows = as_recomputation(head).derivation_changes()
         elif before.derivations is None:  # each row had a single derivation
-            rows = migrate(name, old.circuit.whole(name))
+            rows = migrate(name, old.circuit.rows(name))
         else:
             rows = migrate(head.derivations.name, before.derivations.rows())
         if len(rows[1]):
@@ -73,7 +73,7 @@ def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:
     """Return True if a column of constants only turns out to be of another family of types."""
     for name, shape in new.shapes.items():
         for column in range(len(shape.nullable)):
-            was, now = old.types.assumed(name, column), new.types.of(name, column)
+            was, now = old.types.assumed(name, column), new.types.type_of(name, column)
             if was is not None and now is not None and was.family != now.family:
                 return True
     return False

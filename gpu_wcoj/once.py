@@ -11,7 +11,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.checks import check_required
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
@@ -129,7 +129,7 @@ def prepare_query(
     GpuWcojError
         Also every error of the language's parser and of `Program`.
     """
-    from gpu_wcoj.query.languages import BAGS, BY_NAME, known_language, language_of
+    from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
     from gpu_wcoj.query.translation import read
 
     resolved_language: Language | None = None
@@ -137,7 +137,7 @@ def prepare_query(
     if isinstance(text, Rules):
         rules = text
     elif isinstance(text, str):
-        resolved_language = language_of(text) if language is None else known_language(language)
+        resolved_language = language_of(text) if language is None else check_language(language)
         tables: Mapping[str, Mapping[str, str | None]] = {}
         if resolved_language in BY_NAME:
             relations, tables = _tables(relations, options.get("schema") or {})
@@ -145,14 +145,14 @@ def prepare_query(
             reading = read(text, resolved_language, tables=tables, dialect=dialect, arguments=arguments)
         except UnknownRelationError as error:
             raise _with_option_remedy(error, options) from None
-        rules, text_relations = reading.rules, reading.given
+        rules, text_relations = reading.rules, reading.facts
     else:
         raise UsageError.wrong_type("the query", text, "query text or Rules", "To run a file, pass its contents.")
     allowed = _declared(rules, options) if may_be_empty else set()
     available = {*relations, *text_relations, *allowed}
     remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
     try:
-        check_given(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
+        check_required(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
     except UnknownRelationError as error:
         raise _with_option_remedy(error, options) from None
     program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
@@ -164,7 +164,7 @@ def prepare_query(
             continue
         arity = program.arity(name)
         declared = program.declared.get(name)
-        kinds = [types.of(name, column) for column in range(arity)]
+        kinds = [types.type_of(name, column) for column in range(arity)]
         changes[name] = read_change(name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False)
     return program, changes
 

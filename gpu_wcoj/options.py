@@ -248,7 +248,7 @@ def validate_flag(option: str, value: object) -> bool:
     return bool(value)
 
 
-def positive(option: str, value: object, default: int) -> int:
+def validate_positive(option: str, value: object, default: int) -> int:
     """Return an option that must be an integer of at least 1; None stands for `default`."""
     if value is None:
         return default

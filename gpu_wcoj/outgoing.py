@@ -87,21 +87,21 @@ class Emitter:
             return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
         if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
             return error
-        from gpu_wcoj.query.told import aggregated, served, where  # few programs need it
+        from gpu_wcoj.query.told import describe_aggregate, describe_place, served_relation  # few programs need it
 
         rules = self.ledger.lowering.rules
         if isinstance(error, NegativeWeightError) and error.head:
-            doing = f"{aggregated(error.head, error.doing)} {where(rules, error.head, 'of')}"
+            doing = f"{describe_aggregate(error.head, error.doing)} {describe_place(rules, error.head, 'of')}"
             row = self._values(error.source, error.row)
             return NegativeWeightError(doing, error.row if row is None else row, error.weight)
         if isinstance(error, AggregateOverflowError):
-            name = served(rules, error.relation) or error.relation
+            name = served_relation(rules, error.relation) or error.relation
             result = next(
                 (grouping.keys for grouping in rules.groupings if grouping.relation == error.relation), len(error.group)
             )
             row = self._values(error.relation, (*error.group[:result], 0, *error.group[result:]))
             group = error.group if row is None else row[:result]
-            place = where(rules, error.relation, "in")
+            place = describe_place(rules, error.relation, "in")
             return AggregateOverflowError(error.op, name, group, error.value, place)
         return error
 

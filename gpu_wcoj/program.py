@@ -14,23 +14,23 @@ from gpu_wcoj.join.execution import ITERATIONS, Execution
 from gpu_wcoj.join.memory import CHUNK_ROWS
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.options import (
     declared_columns,
-    positive,
     processors,
     validate_factor,
     validate_flag,
     validate_heads,
     validate_inputs,
     validate_order,
+    validate_positive,
     validate_strategy,
 )
 from gpu_wcoj.outgoing import Emitter, pieces_of
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.planner.feedback import Feedback
-from gpu_wcoj.query.checks import check_given, unnamed_inputs
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.checks import check_required, unnamed_inputs
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
@@ -162,17 +162,17 @@ class Program(Inspected):
         named = validate_inputs(inputs, self.rules)
         required = tuple(name for name in unnamed_inputs(self.rules) if name not in (schema or {}))
         if named is not None:
-            check_given(self.rules, required, named, "Add '{}' to inputs=, or declare it with .decl.")
+            check_required(self.rules, required, named, "Add '{}' to inputs=, or declare it with .decl.")
             required = ()
-        lowered = core(self.rules)
+        lowered = desugar(self.rules)
         self._arity = lowered.arity
         self.keep = validate_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else validate_heads(outputs, "outputs", self.heads)
         self.backend = select_backend(backend, gpu_memory)
-        self.threads = positive("threads", threads, processors())
-        self.chunk_rows = positive("chunk_rows", chunk_rows, CHUNK_ROWS)
-        self.iterations = positive("iterations", iterations, ITERATIONS)
+        self.threads = validate_positive("threads", threads, processors())
+        self.chunk_rows = validate_positive("chunk_rows", chunk_rows, CHUNK_ROWS)
+        self.iterations = validate_positive("iterations", iterations, ITERATIONS)
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
         self._measures = validate_flag("analyze", analyze)
@@ -183,7 +183,7 @@ class Program(Inspected):
             for name, kinds in (schema or {}).items()
         }
         self.strategy = validate_strategy(strategy)
-        self._lowering = Lowering(
+        self._lowering = Compiler(
             lowered, self._arity, self.keep, self.outputs, self.bag, self.dictionaries, self._execution, merge_policy,
             self.strategy, validate_order(order, self.rules),
         )  # fmt: skip
@@ -298,7 +298,7 @@ class Program(Inspected):
 
         def undo() -> None:
             if self._ledger.state is not mark.state:
-                self._ledger.returned(mark.state)
+                self._ledger.restore_state(mark.state)
                 self._ticking.forget(mark.sizes)
 
         self._ledger.turns.run("undoing ticks", undo)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from gpu_wcoj.circuit.adopting import rows_to_build
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.planner.costs import foreseen
 from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback
-from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.lower import Place, Plan
-from gpu_wcoj.planner.mixing import mixed
+from gpu_wcoj.planner.mixing import mix_plans
 from gpu_wcoj.routing.journal import Journal
-from gpu_wcoj.routing.sides import Sides
+from gpu_wcoj.routing.sides import Replicas
 
 
-def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, keeps: bool = True) -> Sides:
+def replan(sides: Replicas, lowering: Compiler, feedback: Feedback, tick: int, keeps: bool = True) -> Replicas:
     """Return the sides under a clearly better plan, or under the present one if there is none.
 
     The statistics are those of the state, and every path is weighted by its work so far: the work of a new path is
@@ -33,7 +33,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, k
         True if auxiliary relations are allowed. If they differ from the present ones, the new plan is used unchanged.
     """
     lowered = sides.ahead.lowered
-    present, catalog = lowered.plan, Known.of_circuit(sides.ahead.circuit)
+    present, catalog = lowered.plan, Catalog.of_circuit(sides.ahead.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, catalog, present.auxiliaries if keeps else None)
     if planned.auxiliaries != present.auxiliaries:
         replanned_sides = sides.planned_as(
@@ -47,7 +47,7 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, k
     if would_be * CLEARLY > feedback.proposed:
         feedback.begin_anew(tick)
         return sides.noting(present.expecting(catalog), lowered.chosen)
-    planned = mixed(present, planned, cheaper, catalog)
+    planned = mix_plans(present, planned, cheaper, catalog)
     circuit = lowering.circuit(planned, sides.ahead.circuit.execution)
     spent = SORTING * rows_to_build(circuit, sides.ahead.circuit) * len(list(sides))
     saved = feedback.proposed - would_be
@@ -60,10 +60,10 @@ def replanned(sides: Sides, lowering: Lowering, feedback: Feedback, tick: int, k
     return replanned_sides
 
 
-def suited(sides: Sides, lowering: Lowering) -> Sides:
+def replan_after_load(sides: Replicas, lowering: Compiler) -> Replicas:
     """Return the sides under a plan for their content, after a load planned by sizes only."""
     lowered = sides.primary.lowered
-    present, catalog = lowered.plan, Known.of_circuit(sides.primary.circuit)
+    present, catalog = lowered.plan, Catalog.of_circuit(sides.primary.circuit)
     planned = lowering.plan(lowered.types, lowered.shapes, catalog, present.auxiliaries)
     try:
         if planned.auxiliaries != present.auxiliaries:
@@ -71,14 +71,14 @@ def suited(sides: Sides, lowering: Lowering) -> Sides:
     except (MemoryError, AuxiliaryError):
         planned = lowering.plan(lowered.types, lowered.shapes, catalog)
     cheaper = _cheaper(planned, present, catalog, present.places())
-    plan = mixed(present, planned, cheaper, catalog).expecting(catalog)
+    plan = mix_plans(present, planned, cheaper, catalog).expecting(catalog)
     try:
         return sides.planned_as(lowering, plan, "") if cheaper else sides.noting(plan, "")
     except MemoryError:  # the load succeeded, and a better arrangement is not worth a failure
         return sides
 
 
-def carry_over_journal(journal: Journal | None, before: Sides, after: Sides) -> Journal | None:
+def carry_over_journal(journal: Journal | None, before: Replicas, after: Replicas) -> Journal | None:
     """Return a checkpoint's journal for another circuit.
 
     Its changes stay valid if both circuits order rows alike.
@@ -96,7 +96,7 @@ def _auxiliaries_text(plan: Plan) -> str:
     return f"it pays to keep {names}" if names else "nothing is kept for the rules any more"
 
 
-def _cheaper(planned: Plan, present: Plan, catalog: Known, places: Iterable[Place]) -> dict[Place, float]:
+def _cheaper(planned: Plan, present: Plan, catalog: Catalog, places: Iterable[Place]) -> dict[Place, float]:
     """Return the clearly cheaper paths of another plan, with the ratio of their costs."""
     cheaper: dict[Place, float] = {}
     for place in places:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpu_wcoj.amounts import shown_bytes
+from gpu_wcoj.amounts import format_bytes
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.declared import as_declared
 from gpu_wcoj.files.output import ChangeWriter
@@ -323,7 +323,7 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     console = Console(highlight=False)
     console.print(table)
     ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
-    console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {shown_bytes(peak_rss_bytes())}")
+    console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {format_bytes(peak_rss_bytes())}")
     for name, ignored in totals.ignored.items():
         if ignored:
             why = "present or absent already, or undone in their tick"

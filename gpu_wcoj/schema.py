@@ -19,7 +19,7 @@ _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
-MOST_DIGITS = 18
+MAX_DIGITS = 18
 """Maximum precision of a decimal, in digits: its codes are int64."""
 NO_DECIMAL = -(1 << 63)
 """A code that no decimal has; it stands for a constant that no value of the column equals."""
@@ -118,7 +118,7 @@ class DataType:
         """
         if self.family == "decimal":
             return _decimal(self)
-        return min(MOST_DIGITS, len(str(self.code_range[1]))), 0
+        return min(MAX_DIGITS, len(str(self.code_range[1]))), 0
 
     @property
     def per_day(self) -> int:
@@ -133,12 +133,12 @@ class DataType:
             return 1 if self.value_name == "date32[day]" else _DAY
         return int(86_400 * 1000 ** TIME_UNITS.index(_unit(self)))
 
-    def common(self, other: DataType, is_worked_out: bool = False) -> DataType:
+    def common(self, other: DataType, is_computed: bool = False) -> DataType:
         """The narrowest type that holds the values of both.
 
         Parameters
         ----------
-        is_worked_out
+        is_computed
             True if one of them is the type of calculated results, whose values are checked one by one: then decimals
             that need more digits than the maximum get the maximum.
 
@@ -163,7 +163,7 @@ class DataType:
             finer = max(self, other, key=lambda kind: TIME_UNITS.index(_unit(kind)))
             return DataType(finer.value_name)
         if family == "decimal":
-            return _common_decimal(self, other, is_worked_out)
+            return _common_decimal(self, other, is_computed)
         if family == "date":
             return DataType("date64[ms]")
         return DataType(f"large_{family}")
@@ -221,12 +221,12 @@ def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> Dat
     digits_before = max(precision - digits_after for precision, digits_after in zip(precisions, scales, strict=True))
     if is_worked_out:
         return decimal_of(digits_before + scale, scale)
-    if digits_before + scale > MOST_DIGITS:
+    if digits_before + scale > MAX_DIGITS:
         raise TypeMismatchError.mismatch(
             f"the common type of '{left.name}' and '{right.name}'",
             "has too many digits",
             digits_before + scale,
-            f"at most {MOST_DIGITS}",
+            f"at most {MAX_DIGITS}",
         )
     return DataType(f"decimal128({digits_before + scale}, {scale})")
 
@@ -249,7 +249,7 @@ def _scale(kind: DataType) -> int:
 
 def decimal_of(precision: int, scale: int) -> DataType:
     """Return the decimal type of a precision, capped at 18, and a scale."""
-    return DataType(f"decimal128({min(precision, MOST_DIGITS)}, {scale})")
+    return DataType(f"decimal128({min(precision, MAX_DIGITS)}, {scale})")
 
 
 INT64 = DataType("int64")

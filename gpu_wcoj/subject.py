@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.tick import StateStore
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ class Subject:
     """
 
     schema: Mapping[str, Sequence[Any]]
-    lowering: Lowering
+    lowering: Compiler
     ledger: StateStore
     dictionaries: tuple[Dictionary, Dictionary]
 
 
-class Kept(Protocol):
+class Checkpointable(Protocol):
     """An object that a checkpoint can store: a program."""
 
     @property

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.circuit import Held, Measured
+from gpu_wcoj.circuit.circuit import CircuitState, TickProfile
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.incoming import Incoming
-from gpu_wcoj.lowering import CompiledProgram, Lowering
+from gpu_wcoj.lowering import CompiledProgram, Compiler
 from gpu_wcoj.planner.feedback import Feedback
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.routing.costs import Forecast, Work
 from gpu_wcoj.routing.router import Router
-from gpu_wcoj.routing.sides import Side, Sides
-from gpu_wcoj.turns import Turns
+from gpu_wcoj.routing.sides import Replica, Replicas
+from gpu_wcoj.turns import StateLock
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TickReport:
     backend: str = ""
     backlog_rows: Mapping[str, int] = field(default_factory=dict)
     plan: Plan | None = field(default=None, compare=False, repr=False)
-    measured: Measured | None = field(default=None, compare=False, repr=False)
+    measured: TickProfile | None = field(default=None, compare=False, repr=False)
     recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
     declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
 
@@ -89,7 +89,7 @@ class State:
     types: Types
     names: Mapping[str, tuple[str, ...]]
     report: TickReport = TickReport()
-    sides: Sides | None = None
+    sides: Replicas | None = None
     journal: Journal | None = None
 
 
@@ -130,21 +130,21 @@ class StateStore:
         The lock that a caller holds while it uses a method here or writes back a state that it has read.
     """
 
-    lowering: Lowering
+    lowering: Compiler
     router: Router | None
     state: State
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
     keeps: bool = True
     forecast: Forecast = field(default_factory=Forecast)
-    turns: Turns = field(default_factory=lambda: Turns("the program"))
+    turns: StateLock = field(default_factory=lambda: StateLock("the program"))
 
     @property
     def lowered(self) -> CompiledProgram | None:
         """The program as it is compiled now; None before the first rows."""
         return None if self.state.sides is None else self.state.sides.primary.lowered
 
-    def settled(self) -> Sides | None:
+    def settle(self) -> Replicas | None:
         """Return the sides after making their circuits hold the state."""
         sides = self.state.sides
         if self.installed is not self.state:
@@ -153,31 +153,35 @@ class StateStore:
             self.installed = self.state
         return sides
 
-    def replaced(self, state: State) -> None:
+    def replace_state(self, state: State) -> None:
         """Replace the state by one that the circuits hold already."""
         self.state = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
 
-    def returned(self, state: State) -> None:
+    def restore_state(self, state: State) -> None:
         """Restore an earlier state, whatever the circuits hold now."""
         self.state, self.installed = state, None
-        self.settled()
+        self.settle()
 
-    def routed(self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]) -> tuple[Sides, Side]:
+    def route(
+        self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Replicas, Replica]:
         """Return the sides compiled for these rows, and the side of the tick.
 
         The state is unchanged.
         """
-        sides, present = self.settled(), self.lowered
+        sides, present = self.settle(), self.lowered
         self.installed = None
         if sides is None or present is None or not self.lowering.serves(present, incoming):
             if sides is not None:
                 sides = sides.with_primary()
             lowered = self.lowering.compile_for(incoming, present, self.state.types, declared, self.keeps)
-            sides = Sides.of(lowered) if sides is None else sides.lowered_as(lowered)
+            sides = Replicas.from_compiled(lowered) if sides is None else sides.lowered_as(lowered)
         if self.router is None:
             return sides, sides.primary
         self.forecast.follow(sides.primary.lowered.plan)
-        return self.router.routed(sides, self.forecast.of({name: len(rows) for name, rows in incoming.items()}))
+        return self.router.routed(
+            sides, self.forecast.expected_work({name: len(rows) for name, rows in incoming.items()})
+        )
 
     def route_text(self) -> str | None:
         """Describe where ticks run, for people; None where there is one side only."""
@@ -187,7 +191,7 @@ class StateStore:
             self.forecast.follow(self.lowered.plan)
         return self.router.described(self.forecast.values_per_row)
 
-    def commit(self, side: Side, circuit_state: Held, after: State, rows: Mapping[str, int]) -> None:
+    def commit(self, side: Replica, circuit_state: CircuitState, after: State, rows: Mapping[str, int]) -> None:
         """Commit a tick that ran on `side`; its circuit then holds `circuit_state`.
 
         `rows` are the numbers of rows that were passed in.
@@ -196,7 +200,7 @@ class StateStore:
             self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(circuit_state)
-        self.replaced(after)
+        self.replace_state(after)
 
     def replan(self) -> None:
         """Plan again before a tick if ticks differ from the estimates. Answers stay the same.
@@ -216,16 +220,16 @@ class StateStore:
             self._replan()
 
     def _replan(self) -> None:
-        sides = self.settled()
+        sides = self.settle()
         if sides is None:
             return
-        from gpu_wcoj.replanning import carry_over_journal, replanned  # few programs need it
+        from gpu_wcoj.replanning import carry_over_journal, replan  # few programs need it
 
         tick = self.state.report.tick + 1
         self.installed = None
         try:
             with within_memory(sides.primary.circuit.backend, "planning anew"):
-                replanned_sides = replanned(sides, self.lowering, self.feedback, tick, self.keeps)
+                replanned_sides = replan(sides, self.lowering, self.feedback, tick, self.keeps)
         except MemoryError:
             self.feedback.begin_anew(tick, patience=16.0)
             plan = sides.primary.lowered.plan
@@ -234,7 +238,7 @@ class StateStore:
             )
             self.state = replace(self.state, sides=replanned_sides)  # its circuits may hold anything
             return
-        self.replaced(
+        self.replace_state(
             replace(
                 self.state,
                 sides=replanned_sides,
@@ -242,26 +246,26 @@ class StateStore:
             )
         )
 
-    def reading(self, name: str) -> Side | None:
+    def reading(self, name: str) -> Replica | None:
         """Return the side to read a relation from; None before there are rows."""
-        sides = self.settled()
+        sides = self.settle()
         if sides is None or self.router is None:
             return None if sides is None else sides.primary
         self.installed = None
         sides, side = self.router.reading(sides, sides.primary.circuit.stores(name))
-        self.replaced(replace(self.state, sides=sides))
+        self.replace_state(replace(self.state, sides=sides))
         return side
 
     def compact(self) -> None:
         """Merge every arrangement of every side into one batch without cancelled rows."""
-        sides = self.settled()
+        sides = self.settle()
         if sides is None:
             return
         self.installed = None
         sides = sides.up_to_date()
         for side in sides:
             side.circuit.compact()
-        self.replaced(replace(self.state, sides=sides.as_installed()))
+        self.replace_state(replace(self.state, sides=sides.as_installed()))
 
 
 def explain_memory_error(error: BaseException, backend: Backend) -> BaseException:

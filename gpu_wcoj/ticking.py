@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.circuit import Evaluated
+from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.incoming import Incoming, held_to, named_after, read_change
+from gpu_wcoj.incoming import Incoming, named_after, narrow_columns, read_change
 from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.lowering import Lowering, stored_columns
+from gpu_wcoj.lowering import Compiler, stored_columns
 from gpu_wcoj.options import check_inputs
 from gpu_wcoj.outgoing import Emitter
-from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.checks import check_required
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.routing.sides import Replica, Replicas
 from gpu_wcoj.tick import State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.trace.arrangement import PhaseRows
 
@@ -62,7 +62,7 @@ class TickRunner:
     heads: Sequence[str]
     arity: Mapping[str, int]
     declared: Mapping[str, tuple[str, ...]]
-    lowering: Lowering
+    lowering: Compiler
     ledger: StateStore
     outgoing: Emitter
     dictionaries: tuple[Dictionary, Dictionary]
@@ -112,7 +112,7 @@ class TickRunner:
         was = self.ledger.state
         tick = was.report.tick + 1
         if tick == 0:
-            check_given(self.rules, self.required, changes, _UNNAMED)
+            check_required(self.rules, self.required, changes, _UNNAMED)
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
@@ -127,7 +127,7 @@ class TickRunner:
                 if not incoming:
                     rows = {} if before.sides is None else before.sides.backlog_rows
                     report = TickReport(tick, time.perf_counter() - start, backlog_rows=rows)
-                    self.ledger.replaced(replace(before, report=report))
+                    self.ledger.replace_state(replace(before, report=report))
                     return {}
             try:
                 sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
@@ -139,7 +139,7 @@ class TickRunner:
             if emit_remaining is not None:
                 emit_remaining(rows_by_head)
             circuit_state = circuit.prepare()
-            merged_rows = circuit_state.merged_rows - side.held.merged_rows
+            merged_rows = circuit_state.merged_rows - side.circuit_state.merged_rows
             sides = sides.after(side, circuit_state)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = dict(before.names)
@@ -148,7 +148,7 @@ class TickRunner:
                     names[name] = named_after(change.names, names.get(name))
             report = TickReport(
                 tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
-                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.measured, circuit.recounted,
+                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.profile, circuit.recounted,
                 circuit.declined,
             )  # fmt: skip
             n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
@@ -162,7 +162,7 @@ class TickRunner:
                 if self.ledger.state.report is was.report:
                     self.ledger.state = was  # this also restores the plan: the next check needs more work first
                     self.forget(sizes)
-                self.ledger.settled()
+                self.ledger.settle()
             try:
                 if raised is error:
                     raise
@@ -180,9 +180,9 @@ class TickRunner:
 
     def _evaluate(
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
-    ) -> tuple[Sides, Side, Evaluated]:
+    ) -> tuple[Replicas, Replica, TickResult]:
         """Return the sides, the side on which the tick ran, and its result."""
-        sides, side = self.ledger.routed(incoming, self.declared)
+        sides, side = self.ledger.route(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered
         circuit.execution.threads = threads
@@ -190,14 +190,14 @@ class TickRunner:
             incoming = {name: rows.fetched() for name, rows in incoming.items()}
         stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
         if circuit.demands:
-            stored |= circuit.demanded(stored)
+            stored |= circuit.find_demanded_keys(stored)
         return sides, side, circuit.evaluate(stored, collect, sink)
 
     def _read(self, name: str, data: Any) -> Incoming:
         rows: Incoming = data if isinstance(data, Incoming) else self._read_by_name(name, data)
         if name not in self.narrow or not rows.names:
             return rows
-        columns = held_to(name, self.declared.get(name) or rows.names, rows.columns, self.narrow[name])
+        columns = narrow_columns(name, self.declared.get(name) or rows.names, rows.columns, self.narrow[name])
         return replace(rows, columns=columns)
 
     def _read_by_name(self, name: str, data: Any) -> Incoming:

@@ -29,7 +29,7 @@ def register_for_forks(lock: ForkAware) -> None:
     _EVERY.add(lock)
 
 
-class Turns:
+class StateLock:
     """A lock that serialises the work on one state.
 
     Other threads wait. A call that needs the lock while its thread holds it, from a sink or from an iterator of rows,

@@ -12,7 +12,7 @@ from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.once import hide_unit_weights, merge_relations, prepare_query
 from gpu_wcoj.planner.draft import Strategy
 from gpu_wcoj.program import Program, TickReport
-from gpu_wcoj.query.languages import Language, known_language, language_of
+from gpu_wcoj.query.languages import Language, check_language, language_of
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
@@ -98,7 +98,7 @@ def view(
     0
     """
     resolved_language = (
-        known_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
+        check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
     options: dict[str, Any] = {
         "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,

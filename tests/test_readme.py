@@ -84,7 +84,7 @@ def test_python_snippets():
 def test_gpu_snippets():
     chosen = [snippet for snippet in snippets() if snippet.needs_gpu]
     assert chosen
-    if finding.devices_of_driver() == 0 or not finding.has_cupy():
+    if finding.count_driver_devices() == 0 or not finding.has_cupy():
         pytest.skip("these snippets need an NVIDIA GPU and CuPy")
     namespace: dict[str, object] = {"__name__": "readme", "gw": gw}
     for snippet in chosen:

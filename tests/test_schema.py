@@ -79,6 +79,6 @@ def test_code_ranges(name, low, high):
 
 def test_a_mask_without_nulls_is_no_mask():
     column = Column(DataType("int64"), np.array([1, 0, 3]), np.array([True, False, True]))
-    assert column.take(slice(0, 1)).valid is None
-    assert column.take(np.array([1])).valid.tolist() == [False]
-    assert column.take(np.array([True, False, True])).valid is None
+    assert column.gather(slice(0, 1)).valid is None
+    assert column.gather(np.array([1])).valid.tolist() == [False]
+    assert column.gather(np.array([True, False, True])).valid is None

@@ -17,7 +17,7 @@ from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError, UsageError
 from gpu_wcoj.finding import Matcher
-from gpu_wcoj.turns import Turns
+from gpu_wcoj.turns import StateLock
 
 PATH = "path(a, c) :- edge(a, b), edge(b, c)."
 LOOP = "reach(a, b) :- edge(a, b). reach(a, c) :- reach(a, b), edge(b, c)."
@@ -330,7 +330,7 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_lacks():
 
 
 def test_an_interrupt_leaves_no_turn_taken():
-    turns = Turns("the state")
+    turns = StateLock("the state")
 
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -19,7 +19,7 @@ from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, Unsuppo
 from gpu_wcoj.weights import as_weights, weight_name
 
 
-def as_given(data: Any, what: str) -> Any:
+def as_arrow_or_spark(data: Any, what: str) -> Any:
     """Return a table-like object as an Arrow table; a Spark DataFrame is returned unread.
 
     Examples
@@ -98,7 +98,7 @@ def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
             raise ColumnError(what.removeprefix("the "), name, available)
     if is_of_spark(data):
         quoted = [f"`{name.replace('`', '``')}`" for name in columns]
-        return as_given(data.select(*quoted).toArrow(), what)
+        return as_arrow_or_spark(data.select(*quoted).toArrow(), what)
     return data.select(list(columns))
 
 
@@ -200,7 +200,7 @@ def distinct_values(values: Any, what: str) -> pa.Table:
     elif isinstance(values, np.ndarray) and values.ndim == 1:
         array = _array(values, what)
     else:
-        table = as_given(values, what)
+        table = as_arrow_or_spark(values, what)
         if is_of_spark(table):
             table = read_rows(table, what, table.columns)
         if table.num_columns != 1:

@@ -51,7 +51,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class IndexedTable:
     """Rows of a table with numbers that stay the same while the rows exist. Immutable.
 
     A change costs its own size plus a copy of one bit per row: rows are stored in blocks of growing sizes.
@@ -78,10 +78,10 @@ class Held:
     next: int
 
     @staticmethod
-    def of(what: str, rows: pa.Table) -> Held:
+    def from_table(what: str, rows: pa.Table) -> IndexedTable:
         """Return the rows of a table, numbered from 0."""
         block = Block(_unshared(rows), np.arange(len(rows)), np.ones(len(rows), bool))
-        return Held(what, (block,), len(rows))
+        return IndexedTable(what, (block,), len(rows))
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,7 +93,7 @@ class Held:
         """An empty table with the same columns."""
         return self.blocks[0].rows.slice(0, 0)
 
-    def plus(self, rows: pa.Table) -> tuple[Held, Int64Array]:
+    def plus(self, rows: pa.Table) -> tuple[IndexedTable, Int64Array]:
         """Return the table with more rows, and the numbers of these rows.
 
         Raises
@@ -101,7 +101,7 @@ class Held:
         TypeMismatchError
             If values are not of a column's type.
         """
-        table, new_rows = self.alike(rows)
+        table, new_rows = self.unify_types(rows)
         numbers = np.arange(self.next, self.next + len(new_rows))
         if not len(new_rows):
             return table, numbers
@@ -109,9 +109,9 @@ class Held:
         while len(blocks) > 1 and len(blocks[-2]) <= 2 * len(blocks[-1]):
             last_block = blocks.pop()
             blocks[-1] = blocks[-1].joined(last_block)
-        return Held(self.what, tuple(blocks), self.next + len(new_rows)), numbers
+        return IndexedTable(self.what, tuple(blocks), self.next + len(new_rows)), numbers
 
-    def alike(self, rows: pa.Table) -> tuple[Held, pa.Table]:
+    def unify_types(self, rows: pa.Table) -> tuple[IndexedTable, pa.Table]:
         """Return this table and the new rows in common types.
 
         The types are those of this table; a column without a type yet gets the type of the new rows.
@@ -149,16 +149,16 @@ class Held:
             return self, new_rows
         schema = pa.schema(list(zip(self.schema.names, kinds, strict=True)))
         blocks = tuple(Block(block.rows.cast(schema), block.numbers, block.is_there) for block in self.blocks)
-        return Held(self.what, blocks, self.next), new_rows
+        return IndexedTable(self.what, blocks, self.next), new_rows
 
-    def minus(self, numbers: Int64Array) -> Held:
+    def minus(self, numbers: Int64Array) -> IndexedTable:
         """Return the table without these rows."""
         block_of_row = self._block_of(numbers)
         blocks = [
             block.without(numbers[block_of_row == position]) if (block_of_row == position).any() else block
             for position, block in enumerate(self.blocks)
         ]
-        return Held(self.what, (*blocks[:1], *(block for block in blocks[1:] if len(block))), self.next)
+        return IndexedTable(self.what, (*blocks[:1], *(block for block in blocks[1:] if len(block))), self.next)
 
     def are_there(self, numbers: Int64Array) -> BoolArray:
         """Return a mask of the row numbers that exist."""
@@ -172,7 +172,7 @@ class Held:
             is_there[in_block] = (block.numbers[places] == numbers[in_block]) & block.is_there[places]
         return is_there
 
-    def take(self, numbers: Int64Array, columns: Sequence[str] | None = None) -> pa.Table:
+    def gather(self, numbers: Int64Array, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of these numbers, also of deleted rows that are still stored."""
         block_of_row = self._block_of(numbers)
         parts, order = [], []
@@ -223,9 +223,9 @@ def _widen(column_type: pa.DataType, new_type: pa.DataType) -> bool:
         return bool(column_type.id == new_type.id)
 
 
-def numbered(table: Held, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:
+def rows_with_numbers(table: IndexedTable, numbers: Int64Array, columns: Sequence[str], row: str) -> pa.Table:
     """Return rows of these numbers and columns; the column `row` contains the numbers."""
-    rows = table.take(numbers, [name for name in columns if name != row])
+    rows = table.gather(numbers, [name for name in columns if name != row])
     if row in columns:
         rows = rows.append_column(row, pa.array(numbers)).select(list(columns))
     return rows

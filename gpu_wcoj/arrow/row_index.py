@@ -14,7 +14,7 @@ from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import Held
+    from gpu_wcoj.arrow.held import IndexedTable
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -72,7 +72,7 @@ class RowIndex:
         self._n_recent = 0
         self._next = 0
 
-    def catch_up(self, table: Held) -> None:
+    def catch_up(self, table: IndexedTable) -> None:
         """Add the rows that are new since the last call; not rows of a change that may be undone."""
         if self._next < table.next:
             self._add(*table.since(self._next))
@@ -94,7 +94,7 @@ class RowIndex:
             self._recent.setdefault(new_hash, []).append(new_number)
         self._n_recent += len(rows)
 
-    def find(self, table: Held, rows: pa.Table, limits: Sequence[int]) -> list[list[int]]:
+    def find(self, table: IndexedTable, rows: pa.Table, limits: Sequence[int]) -> list[list[int]]:
         """Return per row the numbers of rows of `table` with equal values, at most `limits`."""
         keys = self._keys(rows)
         hashes = self._hashed(keys)
@@ -107,7 +107,7 @@ class RowIndex:
         numbers = np.array([row_number for _, row_number in candidates], np.int64)
         (alive,) = np.nonzero(table.are_there(numbers))
         matches: list[list[int]] = [[] for _ in range(len(rows))]
-        candidate_keys = self._keys(table.take(numbers[alive]))
+        candidate_keys = self._keys(table.gather(numbers[alive]))
         for column, place in enumerate(alive.tolist()):
             row, row_number = candidates[place]
             if len(matches[row]) < limits[row] and bool((candidate_keys[:, column] == keys[:, row]).all()):

@@ -20,7 +20,7 @@ from gpu_wcoj.checkpoint.stored import load, mark_stored, store
 from gpu_wcoj.checkpoint.versions import Versions
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointError, UsageError, entry_point
-from gpu_wcoj.subject import Kept, Subject
+from gpu_wcoj.subject import Checkpointable, Subject
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Checkpoint:
         cls,
         path: str | os.PathLike[str] | Folder,
         *,
-        program: Kept,
+        program: Checkpointable,
         owner: str | None = None,
         options: CheckpointOptions = _DEFAULTS,
     ) -> Checkpoint:
@@ -111,7 +111,7 @@ class Checkpoint:
         made = cls(Versions(folder, owner, is_locked), program.subject, options)
         weakref.finalize(made, folder.unlock)
         try:
-            made.versions.begin(Definition.of(made.subject, options.layout))
+            made.versions.begin(Definition.from_subject(made.subject, options.layout))
         except BaseException:
             folder.unlock()
             raise
@@ -148,7 +148,7 @@ class Checkpoint:
         """The number of openings for writing so far, including this one."""
         return self.versions.newest.fence
 
-    def restore(self, program: Kept) -> None:
+    def restore(self, program: Checkpointable) -> None:
         """Load the state after the last batch into a program that has not ticked yet.
 
         Before the first batch there is nothing to load.
@@ -160,8 +160,8 @@ class Checkpoint:
         CheckpointDamagedError, CheckpointMismatchError, CheckpointError
             As `open`, and if the program has ticked already.
         """
-        Definition.of(self.subject, self.options.layout).check(
-            Definition.of(program.subject, self.options.layout), self.path
+        Definition.from_subject(self.subject, self.options.layout).check(
+            Definition.from_subject(program.subject, self.options.layout), self.path
         )
         newest = self.versions.newest
         if newest.state is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_wcoj.errors import CheckpointMismatchError
-from gpu_wcoj.query.stored import stored
+from gpu_wcoj.query.stored import serialize
 from gpu_wcoj.subject import Subject
 
 
@@ -28,7 +28,7 @@ class Definition:
     parts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, subject: Subject, layout: str = "one") -> Definition:
+    def from_subject(cls, subject: Subject, layout: str = "one") -> Definition:
         """Return the definition of a program."""
         rules = subject.lowering.rules
         parts = {
@@ -39,7 +39,7 @@ class Definition:
             "schema": {name: _plain(columns) for name, columns in subject.schema.items()},
             "layout": layout,
         }
-        return cls(stored(rules), parts)
+        return cls(serialize(rules), parts)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Definition:

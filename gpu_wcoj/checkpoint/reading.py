@@ -19,8 +19,8 @@ from gpu_wcoj.checkpoint.stored import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UsageError
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.query.stored import made_again
-from gpu_wcoj.subject import Kept
+from gpu_wcoj.query.stored import deserialize
+from gpu_wcoj.subject import Checkpointable
 
 LEASE = "lease"
 OURS = re.compile(r"(?:run|definition|manifest)-(\d{6})-(\d{8})\.(?:parquet|json|tmp)")
@@ -30,7 +30,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 _ATTEMPTS = 10
 """Maximum attempts to read a version that a writer may remove meanwhile."""
 
-P = TypeVar("P", bound=Kept)
+P = TypeVar("P", bound=Checkpointable)
 T = TypeVar("T")
 
 
@@ -49,7 +49,7 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
                 "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
             )
-        program = make(made_again(definition.text), definition.options())
+        program = make(deserialize(definition.text), definition.options())
         if manifest.state is not None:
             load(program.subject, manifest.state, folder, manifest.version_name)
         return program

@@ -23,10 +23,10 @@ from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.replanning import suited
+from gpu_wcoj.replanning import replan_after_load
 from gpu_wcoj.routing.backlog import Backlog
 from gpu_wcoj.routing.journal import Journal
-from gpu_wcoj.routing.sides import Sides
+from gpu_wcoj.routing.sides import Replicas
 from gpu_wcoj.schema import DataType
 from gpu_wcoj.subject import Subject
 from gpu_wcoj.tick import State, TickReport
@@ -160,7 +160,7 @@ def store(
     Files of `before` are used again; new ones get a name each. They are on the disk when this returns, their names
     need not be.
     """
-    sides = subject.ledger.settled()
+    sides = subject.ledger.settle()
     state = subject.ledger.state
     changes = None if before is None else _changes(state)
     relations: dict[str, StoredRuns] = {}
@@ -185,7 +185,7 @@ def store(
         runs_before = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
         dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, most_runs)
     known_types = _types(state, sides)
-    types = tuple((relation, column, kind.name) for relation, column, kind in known_types.shown())
+    types = tuple((relation, column, kind.name) for relation, column, kind in known_types.bound_types())
     return StoredState(
         state.report.tick,
         types,
@@ -198,7 +198,7 @@ def store(
     )
 
 
-def _types(state: State, sides: Sides | None) -> Types:
+def _types(state: State, sides: Replicas | None) -> Types:
     return state.types if sides is None else sides.primary.lowered.types
 
 
@@ -327,20 +327,20 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
             }
             lowered = lowering.compile_as(types, stored.nullable, rows)
             _load_relations(lowered.circuit, stored, folder)
-            types, sides = lowered.types, suited(Sides.of(lowered), lowering)
+            types, sides = lowered.types, replan_after_load(Replicas.from_compiled(lowered), lowering)
     except BaseException:
         for dictionary, size in zip(subject.dictionaries, sizes, strict=True):
             dictionary.truncate(min(size, len(dictionary)))
         raise
     journal = Journal(version, None if sides is None else sides.primary.circuit)
-    ledger.replaced(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
+    ledger.replace_state(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
 
 
 def mark_stored(subject: Subject, version: str) -> None:
     """Start the program's journal again: the present state is stored as that version."""
     state = subject.ledger.state
     circuit = None if state.sides is None else state.sides.primary.circuit
-    subject.ledger.replaced(replace(state, journal=Journal(version, circuit)))
+    subject.ledger.replace_state(replace(state, journal=Journal(version, circuit)))
 
 
 def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> None:

@@ -30,7 +30,7 @@ class AuxiliaryHead(Head):
         The joined relations.
     """
 
-    read: Sequence[RelationIndex] = ()
+    inputs: Sequence[RelationIndex] = ()
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """Evaluate this tick as `Head.evaluate` does.
@@ -59,7 +59,7 @@ class AuxiliaryHead(Head):
         self.execution.begin()
         joins = recomputation_joins(self.joins, self.execution)
         with self._as_auxiliary_error():
-            columns, weights = replace(self, joins=joins, relation=None).derived()
+            columns, weights = replace(self, joins=joins, relation=None).derivation_changes()
         if len(weights):
             self.relation.load(columns, weights)
 
@@ -72,7 +72,7 @@ class AuxiliaryHead(Head):
 
     @property
     def _max_rows(self) -> int:
-        return SPARE_ROWS + PER_ROW * sum(map(_count_rows, self.read))
+        return SPARE_ROWS + PER_ROW * sum(map(_count_rows, self.inputs))
 
     def _pieces(self) -> Iterator[Piece]:
         max_rows, n_rows = self._max_rows, 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, afresh
+from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, as_recomputation
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.errors import (
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.grouping import GroupingHead
     from gpu_wcoj.circuit.positive import PositiveHead
     from gpu_wcoj.circuit.recursion.loop import LoopHead
-    from gpu_wcoj.join.begun import Beginnings
+    from gpu_wcoj.join.begun import CommonPrefixes
     from gpu_wcoj.join.common import CommonJoin
     from gpu_wcoj.join.meter import JoinCounts
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class CircuitState:
     """The state of a circuit between two ticks; immutable.
 
     Attributes
@@ -89,7 +89,7 @@ class InputChange:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TickProfile:
     """Counts and times measured in one tick.
 
     Attributes
@@ -107,10 +107,10 @@ class Measured:
 VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, WeightOverflowError)
 """Errors of a tick that are caused by the values of its rows."""
 
-Evaluated: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
+TickResult: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
 """Result of `Circuit.evaluate`."""
 
-Derived: TypeAlias = "Head | LoopHead | GroupingHead | PositiveHead"
+AnyHead: TypeAlias = "Head | LoopHead | GroupingHead | PositiveHead"
 """Any head of a circuit: a derived relation, or the set that a loop reads of a bag."""
 
 
@@ -138,12 +138,12 @@ class Circuit:
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, Derived]
+    heads: dict[str, AnyHead]
     execution: Execution
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
     common: tuple[CommonJoin, ...] = ()
-    beginnings: Beginnings | None = None
+    beginnings: CommonPrefixes | None = None
     demands: Sequence[Mapping[str, str]] = ()
 
     @property
@@ -160,7 +160,7 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None = None,
-    ) -> Evaluated:
+    ) -> TickResult:
         """Compute this tick's changes without changing the state.
 
         Parameters
@@ -181,7 +181,7 @@ class Circuit:
         with within_memory(self.backend, "evaluating a tick"):
             return self._evaluate(changes, collect, sink, self.heads)
 
-    def demanded(self, changes: Mapping[str, InputChange]) -> dict[str, InputChange]:
+    def find_demanded_keys(self, changes: Mapping[str, InputChange]) -> dict[str, InputChange]:
         """Compute the change of the keys at which recursive rules read aggregates.
 
         The state stays as it is.
@@ -202,7 +202,7 @@ class Circuit:
         IterationLimitError
             If the keys still change after as many ticks as a recursion may have iterations.
         """
-        before = self.held()
+        before = self.snapshot()
         key_changes: dict[str, InputChange] = {}
         for keys in self.demands:
             with within_memory(self.backend, "finding the keys of aggregates in a recursion"):
@@ -259,7 +259,7 @@ class Circuit:
         weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
-    def _required_heads(self, names: Iterable[str]) -> dict[str, Derived]:
+    def _required_heads(self, names: Iterable[str]) -> dict[str, AnyHead]:
         """Return the named heads and all heads that they depend on, in the circuit's order."""
         needed: set[str] = set()
         waiting = list(names)
@@ -275,8 +275,8 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
-        heads: Mapping[str, Derived],
-    ) -> Evaluated:
+        heads: Mapping[str, AnyHead],
+    ) -> TickResult:
         self.execution.begin()
         asarray = self.backend.asarray
         ignored = {}
@@ -309,7 +309,7 @@ class Circuit:
                 rows[name] = head_rows
         return counts, rows, ignored
 
-    def _is_evaluated(self, name: str, head: Derived, collect: frozenset[str] | None) -> bool:
+    def _is_evaluated(self, name: str, head: AnyHead, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""
         if collect is None:
             return name in self.outputs and self._may_fail(head)
@@ -323,12 +323,12 @@ class Circuit:
             asks = name in heads and (bool(head.state) or (collect is not None and name in collect))
             for join in head.joins:
                 if isinstance(join, SharedJoin):
-                    join.asks = asks
+                    join.is_requested = asks
         for shared in self.common:
             shared.begin()
 
     def _with_timing(
-        self, name: str, head: Derived
+        self, name: str, head: AnyHead
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
         """Return a function that evaluates the head and records the seconds it takes."""
         from gpu_wcoj.join.meter import now
@@ -341,7 +341,7 @@ class Circuit:
 
         return evaluate
 
-    def _may_fail(self, head: Derived) -> bool:
+    def _may_fail(self, head: AnyHead) -> bool:
         """Return whether a head must be evaluated for its errors even without a request."""
         return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 
@@ -355,7 +355,7 @@ class Circuit:
     @property
     def recounted(self) -> dict[str, tuple[Recounted, ...]]:
         """Heads of the last tick whose change was counted by full recomputation, and its costs."""
-        return {name: tuple(recounting.last) for name, recounting in self._recountings() if recounting.last}
+        return {name: tuple(recounting.recounted) for name, recounting in self._recountings() if recounting.recounted}
 
     @property
     def declined(self) -> dict[str, tuple[Declined, ...]]:
@@ -366,27 +366,27 @@ class Circuit:
         return ((name, head.recounting) for name, head in self.heads.items() if isinstance(head, Head))
 
     @property
-    def measured(self) -> Measured | None:
+    def profile(self) -> TickProfile | None:
         """Measurements of the last tick; None if `Execution.measures` is off. Waits for a device."""
         if not self.execution.measures:
             return None
         joins = {name: tuple(join.measured for join in head.joins) for name, head in self.heads.items()}
-        return Measured(joins, dict(self.seconds))
+        return TickProfile(joins, dict(self.seconds))
 
-    def held(self) -> Held:
+    def snapshot(self) -> CircuitState:
         """Return the committed state."""
         bounds = [head.weight_bound for head in self.heads.values()]
         totals = [head.total if isinstance(head, Head) else None for head in self.heads.values()]
-        return Held([index.spines() for index in self.indices()], bounds, totals)
+        return CircuitState([index.spines() for index in self.indices()], bounds, totals)
 
-    def prepare(self) -> Held:
+    def prepare(self) -> CircuitState:
         """Build the state after this tick beside the present state."""
         bounds = [head.pending_bound for head in self.heads.values()]
         with within_memory(self.backend, "building the state after a tick"):
             totals = [head.pending_total if isinstance(head, Head) else None for head in self.heads.values()]
-            return Held([index.committed() for index in self.indices()], bounds, totals)
+            return CircuitState([index.committed() for index in self.indices()], bounds, totals)
 
-    def install(self, state: Held) -> None:
+    def install(self, state: CircuitState) -> None:
         """Replace the state and discard pending changes.
 
         It only sets attributes, so after an interrupt it can be called again with this state or the previous one.
@@ -411,7 +411,7 @@ class Circuit:
         """Return whether a relation's rows are stored; otherwise they are recomputed on request."""
         return name in self.sources or bool(self.heads[name].state)
 
-    def whole(self, name: str) -> tuple[list[Int64Array], Int64Array]:
+    def rows(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         """Return all rows of a relation, sorted, with their weights.
 
         Recomputed if they are not stored.
@@ -431,7 +431,7 @@ class Circuit:
             return [column[positive] for column in columns], self.backend.xp.ones(len(positive), np.int64)
         assert isinstance(head, Head)
         self.execution.begin()
-        _, phases = afresh(head).evaluate(collect=True)
+        _, phases = as_recomputation(head).evaluate(collect=True)
         assert phases is not None
         rows = phases[-1]
         return list(rows.columns), rows.weight_column(self.backend.xp)
@@ -446,7 +446,7 @@ class Circuit:
             if isinstance(head, Head) and not head.state:
                 self.execution.begin()
                 if self.execution.share is not None or not head.recounting.counts_state:
-                    return afresh(head).evaluate(collect=False)[0].net
+                    return as_recomputation(head).evaluate(collect=False)[0].net
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total

@@ -8,8 +8,8 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.magnitudes import as_python
-from gpu_wcoj.join.seeds import bind
+from gpu_wcoj.join.magnitudes import to_python
+from gpu_wcoj.join.seeds import bind_seeds
 from gpu_wcoj.join.weights import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import stacked
@@ -30,7 +30,7 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
             continue
         generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
         change = join.arrangements[path.seed.key].pending[phase]
-        for piece in generic.pieces(bind(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
+        for piece in generic.pieces(bind_seeds(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values, backend)
             if path.is_negated:
                 before = join.arrangements[path.seed.key].before(phase)
@@ -54,4 +54,4 @@ def _weights(
     if not batches:
         return np.zeros(len(columns[0]), object)
     positions = stacked(backend, [batch.locate(columns) for batch in batches])
-    return as_python(backend, sum_of_weights(batches, positions, backend))
+    return to_python(backend, sum_of_weights(batches, positions, backend))

@@ -24,14 +24,24 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.column import floats_of
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.join.calculate import FormulaRun, calculated
-from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.calculate import FormulaRun, evaluate_calculation
+from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery, Formula, names_of
+from gpu_wcoj.join.path import (
+    Absent,
+    AtomUse,
+    Calculation,
+    Check,
+    Condition,
+    DeltaPath,
+    DeltaQuery,
+    Formula,
+    check_variables,
+)
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import MOST_DIGITS
+from gpu_wcoj.schema import MAX_DIGITS
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 
 
@@ -63,12 +73,12 @@ class _FailureSearch:
         self.query = join.query
         self.names = {calculation.variable for path in self.query.paths for calculation in path.calculations}
         path = next(path for path in self.query.paths if not path.is_negated)
-        self.atoms = (path.seed, *path.others)
+        self.atoms = (path.seed, *path.other_atoms)
         checks = (*path.seed_conditions, *path.seed_checks)
         checks += tuple(check for step in path.steps for check in (*step.conditions, *step.checks))
         helping = self.names.difference(calculation.variable for calculation in self.query.calculations)
         kept_checks = [check for check in checks if not isinstance(check, Calculation)]
-        self.checks = [check for check in kept_checks if not helping.intersection(names_of(check))]
+        self.checks = [check for check in kept_checks if not helping.intersection(check_variables(check))]
 
     def refuse(self) -> None:
         """Raise for the smallest failing binding."""
@@ -123,16 +133,16 @@ class _FailureSearch:
 
         for calculation in self.query.calculations:
             arguments_now = [self._column(term, values, n) for term in calculation.arguments]
-            values[calculation.variable], failed = calculated(
+            values[calculation.variable], failed = evaluate_calculation(
                 calculation, arguments_now, alive, backend, execution.dictionary, ranks
             )
-            undefined_input = undefined[calculation.variable] = lacks(names_of(calculation))
+            undefined_input = undefined[calculation.variable] = lacks(check_variables(calculation))
             if failed is not None and calculation.drops:
                 alive &= undefined_input | ~failed
             elif failed is not None:
                 undefined[calculation.variable] = undefined_input | failed
         for check in self.checks:
-            alive &= lacks(names_of(check)) | self._holds(check, values, n)
+            alive &= lacks(check_variables(check)) | self._holds(check, values, n)
         (rows,) = positions(backend, alive & lacks(list(undefined)))
         if len(rows) == 0:
             return None
@@ -157,7 +167,7 @@ class _FailureSearch:
         columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
         ranks = execution.ranks if execution.host_ranks else None
         run = FormulaRun(columns, backend, execution.dictionary, ranks)
-        _ = run.value(formula, backend.xp.ones(1, np.bool_))
+        _ = run.evaluate(formula, backend.xp.ones(1, np.bool_))
         calculation, columns_of_arguments = next(
             (step, inputs) for step, inputs, lost in run.lost if bool(backend.to_host(lost)[0])
         )
@@ -169,7 +179,7 @@ class _FailureSearch:
             return absent
         assert isinstance(check, Condition)
         execution = self.join.execution
-        return passes([check], values, execution.ranks if execution.host_ranks else None, execution.backend.xp)
+        return condition_mask([check], values, execution.ranks if execution.host_ranks else None, execution.backend.xp)
 
     def _weights(self, use: AtomUse, columns: Sequence[Int64Array]) -> Int64Array:
         """Return the weights of rows of an atom after the tick."""
@@ -193,7 +203,7 @@ def _without_calculations(query: DeltaQuery, names: set[str]) -> DeltaQuery:
     """
 
     def is_kept(check: Check) -> bool:
-        return not isinstance(check, Calculation) and not names.intersection(names_of(check))
+        return not isinstance(check, Calculation) and not names.intersection(check_variables(check))
 
     def strip(path: DeltaPath) -> DeltaPath:
         steps = []
@@ -232,5 +242,5 @@ def _failure_reason(calculation: Calculation, arguments: Sequence[int]) -> str:
     if calculation.op == "match":
         return "has no value: RE2 does not read the pattern"
     if calculation.family == "decimal":
-        return f"has more than {MOST_DIGITS} digits"
+        return f"has more than {MAX_DIGITS} digits"
     return "is outside int64, -2^63 to 2^63-1"

@@ -16,7 +16,7 @@ from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.magnitudes import added_magnitudes, as_python
+from gpu_wcoj.join.magnitudes import bound_magnitudes, to_python
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -218,7 +218,7 @@ class Head:
     def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if not collect:
             (net,) = self._counts()
-            if self.recounting.last:
+            if self.recounting.recounted:
                 self.pending_bound = self.recounting.bound()
                 return ChangeCount(None, None, net), None
             self._magnitude = sum(
@@ -237,7 +237,7 @@ class Head:
         net = exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
-    def derived(self) -> tuple[list[Int64Array], Int64Array]:
+    def derivation_changes(self) -> tuple[list[Int64Array], Int64Array]:
         """Return this tick's change of the number of derivations of each row."""
         return self._gather()
 
@@ -260,9 +260,9 @@ class Head:
                 self._magnitude += abs(weights) * len(piece)
                 weights = backend.xp.full(len(piece), weights, np.int64)
             else:
-                self._magnitude += added_magnitudes(weights, piece.bound, backend)
+                self._magnitude += bound_magnitudes(weights, piece.bound, backend)
             if self._magnitude >= 1 << 63:
-                weights = as_python(backend, weights)
+                weights = to_python(backend, weights)
             gathered.append((piece.columns, weights))
             n_rows += len(piece)
             if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
@@ -307,7 +307,7 @@ class Head:
         self.pending_bound = self.weight_bound + self._magnitude
         if self.pending_bound >= 1 << 63:
             backend = self.execution.backend
-            sums = afresh(self, after=True)._gather()[1]
+            sums = as_recomputation(self, after=True)._gather()[1]
             self.pending_bound = max(map(abs, numbers(backend, sums.max(), sums.min()))) if len(sums) else 0
 
     def _sum_exactly(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
@@ -351,7 +351,7 @@ class Head:
         return tuple(index for index in (self.derivations, self.relation) if index is not None)
 
 
-def afresh(head: Head, after: bool = False) -> Head:
+def as_recomputation(head: Head, after: bool = False) -> Head:
     """Return the head over arrangements whose whole state is pending, for full recomputation.
 
     Parameters
@@ -371,7 +371,7 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
     """
     if backend.device is not None and any(weights.dtype == object for _, weights in parts):
         parts = [
-            ([backend.to_host(column) for column in columns], as_python(backend, weights)) for columns, weights in parts
+            ([backend.to_host(column) for column in columns], to_python(backend, weights)) for columns, weights in parts
         ]
         backend = cpu_backend()
     if len(parts) == 1:

@@ -16,8 +16,8 @@ from typing import Literal
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.join.summing import AllowanceError, carrying, may_sum
-from gpu_wcoj.join.whole import SAMPLED, Moment, WholeJoin, costed_in, report
+from gpu_wcoj.join.summing import AllowanceError, can_eliminate, with_weights
+from gpu_wcoj.join.whole import SAMPLED, FullJoin, Moment, report_work, with_metered_budget
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -154,7 +154,7 @@ class Recounting:
 
     joins: Sequence[IncrementalGenericJoin]
     execution: Execution
-    last: list[Recounted] = field(default_factory=list)
+    recounted: list[Recounted] = field(default_factory=list)
     declined: list[Declined] = field(default_factory=list)
     _estimate: _CostEstimate | None = field(default=None, init=False)
     _followed: tuple[int, float] | None = field(default=None, init=False)
@@ -172,7 +172,7 @@ class Recounting:
 
     def begin(self) -> None:
         """Discard the records of the previous tick."""
-        self.last.clear()
+        self.recounted.clear()
         self.declined.clear()
 
     def change(self, phase: int, before: int | None) -> tuple[int, int] | None:
@@ -218,7 +218,7 @@ class Recounting:
             self.declined.append("overflow")
             return None
         assert self._estimate is not None
-        self.last.append(Recounted(phase, cost, following, self._estimate.paths))
+        self.recounted.append(Recounted(phase, cost, following, self._estimate.paths))
         return after - before, after
 
     def total(self) -> int:
@@ -245,7 +245,7 @@ class Recounting:
     def _changes(self, phase: int) -> Iterator[tuple[IncrementalGenericJoin, int, IndexedZSet]]:
         """Yield the changes that seed delta paths: join, path index, rows."""
         for join in self.joins:
-            for path_index in join.followed:
+            for path_index in join.followed_paths:
                 seeds = join.arrangements[join.query.paths[path_index].seed.key].delta(phase)
                 if seeds is not None:
                     yield join, path_index, seeds
@@ -290,7 +290,7 @@ class Recounting:
 
         More roughly if it is far less than `min_cost`.
         """
-        from gpu_wcoj.join.tried import Trial, tried  # needed only by programs that count answers
+        from gpu_wcoj.join.tried import CountEstimate, estimate_cost  # needed only by programs that count answers
 
         cost, rows = 0.0, 0
         changes = list(self._changes(phase))
@@ -301,9 +301,13 @@ class Recounting:
             if generic is not None:
                 path = join.query.paths[path_index]
                 batches = [join.arrangements[use.key].pending[phase] for use in path.seeds]
-                sample = costed_in(carrying(generic, path), self.execution)  # not part of the incremental count
-                cost += tried(Trial(path, batches, seeds.n_rows, sample, not self.execution.weighted), *matters)
-                report(join, [sample], SAMPLED)
+                sample = with_metered_budget(
+                    with_weights(generic, path), self.execution
+                )  # not part of the incremental count
+                cost += estimate_cost(
+                    CountEstimate(path, batches, seeds.n_rows, sample, not self.execution.weighted), *matters
+                )
+                report_work(join, [sample], SAMPLED)
         if not any(join.is_empty for join in self.joins):  # else there is one path only
             self._followed = rows, cost
         return cost
@@ -315,7 +319,7 @@ class Recounting:
         total, costs = 0, list[float]()
         for join, path_index, before in zip(self.joins, estimate.paths, estimate.costs, strict=True):
             expected = before * size / max(1, estimate.size) if before else float("inf")
-            change, cost = WholeJoin(join, moment).total(
+            change, cost = FullJoin(join, moment).total(
                 path_index, None if max_cost is None else max_cost - sum(costs), expected
             )
             total += change
@@ -357,16 +361,16 @@ class Recounting:
         """
         paths, chosen_costs, min_cost = [], list[float](), 0
         for join, path_indices in zip(self.joins, self._distinct_paths, strict=True):
-            whole_join = WholeJoin(join, moment)
+            whole_join = FullJoin(join, moment)
             if max_cost is None and len(path_indices) == 1:
                 costs = {path_indices[0]: float("inf")}  # the only path, whatever it costs
             else:
-                costs = whole_join.tried(
+                costs = whole_join.estimate_costs(
                     path_indices, None if max_cost is None else max_cost / len(path_indices), worth
                 )
             paths.append(min(costs, key=costs.__getitem__))
             chosen_costs.append(costs[paths[-1]])
-            min_cost += whole_join.least(paths[-1])
+            min_cost += whole_join.seed_cost(paths[-1])
         return _CostEstimate(tuple(chosen_costs), self._size(moment), tuple(paths), min_cost=min_cost)
 
     def _is_estimate_current(self, moment: Moment) -> bool:
@@ -384,14 +388,14 @@ class Recounting:
     @cached_property
     def _eliminates(self) -> bool:
         """True if variables can be eliminated."""
-        return any(may_sum(path) for join in self.joins for path in join.query.paths if not path.is_negated)
+        return any(can_eliminate(path) for join in self.joins for path in join.query.paths if not path.is_negated)
 
     @cached_property
     def _distinct_paths(self) -> list[tuple[int, ...]]:
         """Per rule, one path of each class of paths that automorphisms of the rule make equivalent."""
-        from gpu_wcoj.join.images import unlike  # needed only by programs that count answers
+        from gpu_wcoj.join.images import distinct_paths  # needed only by programs that count answers
 
-        return [unlike(join.query) for join in self.joins]
+        return [distinct_paths(join.query) for join in self.joins]
 
     @cached_property
     def _seed_arrangements(self) -> list[Arrangement]:

@@ -9,7 +9,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.magnitudes import largest
+from gpu_wcoj.join.magnitudes import largest_magnitudes
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.arrays import BoolArray, is_host, positions
@@ -111,7 +111,7 @@ def refuse_overflow(
     """
     if len(weights) == 0:
         return
-    (max_weight,) = largest(cpu_backend() if is_host(weights) else backend, weights)
+    (max_weight,) = largest_magnitudes(cpu_backend() if is_host(weights) else backend, weights)
     max_weight *= len(weights)
     if relation is not None:
         max_weight += _max_weight(relation)

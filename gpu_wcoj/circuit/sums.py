@@ -8,7 +8,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.column import float_codes
-from gpu_wcoj.join.magnitudes import largest
+from gpu_wcoj.join.magnitudes import largest_magnitudes
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _MASK = (1 << 32) - 1
@@ -26,7 +26,7 @@ def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array
     n = len(values)
     if n == 0:
         return xp.empty(0, np.int64), xp.empty(0, np.int64)
-    max_value, max_weight = largest(backend, values, weights)
+    max_value, max_weight = largest_magnitudes(backend, values, weights)
     if max_value * max_weight * n < 1 << 63:
         low = _run_sums(values * weights, starts, backend)
         return low, low >> 63

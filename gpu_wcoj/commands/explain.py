@@ -90,7 +90,7 @@ def explain(
     memory
         Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
     """
-    from gpu_wcoj.asked import Asked
+    from gpu_wcoj.asked import ProgramSource
     from gpu_wcoj.files.budget import memory_budget
 
     budget = memory_budget(memory)
@@ -99,7 +99,7 @@ def explain(
     check_tick_rows(tick_rows, fed)
     if count and not analyze:
         raise UsageError.missing("--count", "--analyze", "Add --analyze.")
-    source = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
     engine = source.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
     from gpu_wcoj.analysis import explained
     from gpu_wcoj.runner import Job

@@ -72,10 +72,10 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
 
 def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
     """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
-    from gpu_wcoj.query.checks import check_given, unnamed_inputs
+    from gpu_wcoj.query.checks import check_required, unnamed_inputs
 
     remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
-    check_given(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
+    check_required(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
 
 
 def _is_empty(path: Path) -> bool:

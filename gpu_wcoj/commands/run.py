@@ -90,7 +90,7 @@ def run(
     json
         Print a line of JSON for each tick and a line at the end.
     """
-    from gpu_wcoj.asked import Asked
+    from gpu_wcoj.asked import ProgramSource
     from gpu_wcoj.files.budget import memory_budget
 
     budget = memory_budget(memory)
@@ -101,7 +101,7 @@ def run(
     check_tick_rows(tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    source = Asked(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
     engine = source.program(
         bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,

@@ -62,7 +62,7 @@ class Bulk:
                 f"the columns have different lengths: got {len(entities)} entities and {len(values)} values.{_UNDONE}"
             )
         for name, rows in self._rows_by_attribute(attribute, len(entities)):
-            part = self._part(name, entities[rows], values.take(rows), texts is not None)
+            part = self._part(name, entities[rows], values.gather(rows), texts is not None)
             if len(part[0]):
                 parts[name] = part
         return Delta(parts, self.attributes, self.next_id)

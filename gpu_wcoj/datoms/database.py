@@ -18,7 +18,7 @@ from gpu_wcoj.datoms.schema import Attribute, read_schema
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.subscription import Subscription
 from gpu_wcoj.errors import SchemaError, entry_point
-from gpu_wcoj.turns import NotCopied, Turns
+from gpu_wcoj.turns import NotCopied, StateLock
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Database(NotCopied):
         self._transaction = 0
         self.following: dict[Follower, list[Subscription]] = {}
         self._followers: dict[Any, Follower] = {}
-        self._id, self._turns = next(_ids), Turns("the database")
+        self._id, self._turns = next(_ids), StateLock("the database")
         if schema is not None:
             self.define(schema)
 

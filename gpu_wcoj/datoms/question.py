@@ -184,7 +184,7 @@ class BoundQuery:
         query = edn.parse(self.text, {"$": datoms[id(self.source)]}, arguments=arguments)
         feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
         tables = {f"relation{position + 1}": table for position, table in self.tables.items()}
-        constants = {**query.given, **{name: tables[name] for name in query.rules.inputs if name in tables}}
+        constants = {**query.input_rows, **{name: tables[name] for name in query.rules.inputs if name in tables}}
         return CompiledQuery(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), constants)
 
 

@@ -12,7 +12,7 @@ from gpu_wcoj.explain.described import ColumnName, words_of
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.planner.statistics import Degrees, measured
+from gpu_wcoj.planner.statistics import Degrees, measure
 from gpu_wcoj.rows import Row
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
@@ -126,7 +126,7 @@ def arrangement_statistics(
 
     for index, suffix in _read(circuit, widths):
         for key, arrangement in index.arrangements.items():
-            statistics = measured(arrangement)
+            statistics = measure(arrangement)
             degrees = (*statistics.degrees, None)
             levels = (level(key, depth, statistics.distinct[depth], degrees[depth]) for depth in range(len(key.order)))
             yield ArrangementStatistics(words.arrangement(key) + suffix, key.relation, tuple(levels))

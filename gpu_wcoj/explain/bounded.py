@@ -13,9 +13,9 @@ from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.explain.tree import HeadTree, LevelTree, PathTree, PlanTree
 from gpu_wcoj.join.path import AtomUse, DeltaPath
 from gpu_wcoj.planner.bounds import Size, bound
-from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.planner.statistics import measured
+from gpu_wcoj.planner.statistics import measure
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def sizes_of_state(circuit: Circuit) -> SizesOf:
         arrangement = None if index is None else index.arrangements.get(use.key)
         if arrangement is None:
             return None
-        statistics = measured(arrangement)
+        statistics = measure(arrangement)
         return AtomBounds(
             tuple(map(float, statistics.distinct)),
             tuple(float(level_degrees.largest) for level_degrees in statistics.degrees),
@@ -77,7 +77,7 @@ def sizes_of_state(circuit: Circuit) -> SizesOf:
     return bounds_of_atom
 
 
-def sizes_of_known(catalog: Known) -> SizesOf:
+def sizes_of_catalog(catalog: Catalog) -> SizesOf:
     """Return the sizes of relations by statistics."""
 
     def bounds_of_atom(use: AtomUse) -> AtomBounds | None:
@@ -111,7 +111,7 @@ def _path(tree: PathTree, path: DeltaPath, sizes_of: SizesOf) -> PathTree:
 
 def _levels(levels: Sequence[LevelTree], path: DeltaPath, sizes_of: SizesOf) -> tuple[LevelTree, ...]:
     """Return the levels, each bounded by the atoms of this and earlier levels."""
-    uses = {use.atom: use for use in path.others}
+    uses = {use.atom: use for use in path.other_atoms}
     limits = {atom: atom_limits for atom, use in uses.items() if (atom_limits := sizes_of(use)) is not None}
     if len(limits) < len(uses):
         return tuple(levels)

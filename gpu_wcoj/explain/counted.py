@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 
-from gpu_wcoj.circuit.circuit import Measured
+from gpu_wcoj.circuit.circuit import TickProfile
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.circuit.recursion.rules import RANK
 from gpu_wcoj.explain.figures import Counts, SeedCounts, TickTree
@@ -23,7 +23,7 @@ from gpu_wcoj.explain.tree import (
     VariantTree,
 )
 from gpu_wcoj.join.meter import JoinCounts, PathCounts, StepCounts
-from gpu_wcoj.join.whole import GIVEN_UP, SAMPLED, WHOLE
+from gpu_wcoj.join.whole import FULL_COUNT, GIVEN_UP, SAMPLED
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
 from gpu_wcoj.routing.costs import Work
 from gpu_wcoj.tick import TickReport
@@ -159,7 +159,7 @@ def _with_work(head: HeadTree, work: Work, recounted: Sequence[Recounted]) -> He
             )
             for path in rule.paths
         )
-        counts = {name: counts_of_work(counted) for name, counted in paths.get(WHOLE, {}).items()}
+        counts = {name: counts_of_work(counted) for name, counted in paths.get(FULL_COUNT, {}).items()}
         rules.append(replace(rule, paths=counted_paths, afresh=_full_count(rule, rule_index, recounted, counts)))
     return replace(head, rules=tuple(rules))
 
@@ -228,7 +228,7 @@ def _among_changes(path: PathTree, counts: Iterable[Counts]) -> PathTree:
 # A tick that was measured.
 
 
-def _with_profile(head: HeadTree, tree: PlanTree, measured: Measured, recounted: Sequence[Recounted]) -> HeadTree:
+def _with_profile(head: HeadTree, tree: PlanTree, measured: TickProfile, recounted: Sequence[Recounted]) -> HeadTree:
     """Return a head with the measurements of its joins.
 
     Those of a recursion are matched by rule text.
@@ -238,7 +238,7 @@ def _with_profile(head: HeadTree, tree: PlanTree, measured: Measured, recounted:
         joins = measured.joins.get(head.name, ())
         rules = []
         for rule_index, (rule, join) in enumerate(zip(head.rules, joins, strict=False)):
-            full_count = join.paths.get((WHOLE, 0), PathCounts(0, 0, 0.0, {}))
+            full_count = join.paths.get((FULL_COUNT, 0), PathCounts(0, 0, 0.0, {}))
             counts = {name: _counts(step) for name, step in full_count.steps.items()}
             afresh = _full_count(rule, rule_index, recounted, counts, full_count.prefixes, full_count.seconds)
             rules.append(replace(rule, paths=_with_paths(rule.paths, [join]), afresh=afresh))

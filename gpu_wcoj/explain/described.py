@@ -22,8 +22,8 @@ from gpu_wcoj.explain.tree import (
     VariantTree,
     Verb,
 )
-from gpu_wcoj.join.beginning import Begun
-from gpu_wcoj.join.delta import FEWEST_PAIRED
+from gpu_wcoj.join.beginning import Continuation
+from gpu_wcoj.join.delta import MIN_PAIRED_ROWS
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
@@ -35,7 +35,7 @@ IS_NULL = " is null"
 """Suffix of the name of a null-flag column."""
 
 
-def described(
+def build_tree(
     plan: Plan, name_of: ColumnName, backend: str, semantics: Literal["set", "bag"], route: str | None = None
 ) -> PlanTree:
     """Return the plan as a tree; `route` says which ticks run where, if there is a choice."""
@@ -127,7 +127,7 @@ class Words:
             rules = []
             head_rules = [rule for rule in loop.rules if rule.head == name]
             for rule, rule_estimates in zip(head_rules, _estimates(plan, name, len(head_rules)), strict=True):
-                derivations = self.asked(rule.inverse_ranked.paths[0], name)
+                derivations = self.derivation_path(rule.inverse_ranked.paths[0], name)
                 paths = self.rule(rule.query, rule_estimates).paths
                 rules.append(RuleTree(rule.query.rule, paths, derivations, "groups" if is_best else "rows"))
             return HeadTree(name, stratum, "recursive", note, other_heads, None, False, tuple(rules))
@@ -163,7 +163,7 @@ class Words:
         """Return the tree of a rule with its delta paths and their estimates, if known."""
         path_estimates = expected or ((),) * len(query.paths)
         paths = []
-        prefixes = query.begun or (None,) * len(query.paths)
+        prefixes = query.continuations or (None,) * len(query.paths)
         for path_number, (path, way, estimates) in enumerate(
             zip(query.paths, prefixes, path_estimates, strict=True), 1
         ):
@@ -177,15 +177,18 @@ class Words:
         symmetry, paths = query.symmetry, list(rule.paths)
         for orbit_index, orbit in enumerate(() if symmetry is None else symmetry.orbits):
             assert symmetry is not None
-            counted_index, counted_path = symmetry.taken[orbit_index], query.paths[symmetry.taken[orbit_index]]
-            min_rows = FEWEST_PAIRED if symmetry.order == 2 else 1
+            counted_index, counted_path = (
+                symmetry.representatives[orbit_index],
+                query.paths[symmetry.representatives[orbit_index]],
+            )
+            min_rows = MIN_PAIRED_ROWS if symmetry.order == 2 else 1
             for path_index in orbit if len(orbit) > 1 else ():
                 paths[path_index] = replace(paths[path_index], counted_by=counted_index + 1, counted_from=min_rows)
             if len(orbit) > 1:
                 then = replace(counted_path, after=symmetry.after(orbit_index))
                 seen = tuple(
                     self.use(use, then)
-                    for use in counted_path.others
+                    for use in counted_path.other_atoms
                     if counted_path.sees_after(use) != then.sees_after(use)
                 )
                 images = tuple(path_index + 1 for path_index in orbit)
@@ -194,16 +197,16 @@ class Words:
                 )
         return replace(rule, paths=tuple(paths))
 
-    def path(self, path: DeltaPath, number: int, expected: Sequence[Expected] = ()) -> PathTree:
+    def path(self, path: DeltaPath, path_number: int, expected: Sequence[Expected] = ()) -> PathTree:
         """Return the tree of a delta path; `expected` has its seeds, and then every step."""
         seeds, steps = (expected[0], expected[1:]) if expected else (None, ())
         bound = set(path.seed.variables)
-        checked_uses = tuple(self.use(use, path) for use in path.others if set(use.variables) <= bound)
+        checked_uses = tuple(self.use(use, path) for use in path.other_atoms if set(use.variables) <= bound)
         return PathTree(
-            number,
+            path_number,
             self.atom(path.seed),
             path.is_negated,
-            tuple(self.arrangement(use.key) for use in path.seeds) if number else (),
+            tuple(self.arrangement(use.key) for use in path.seeds) if path_number else (),
             tuple(map(str, path.seed_conditions)),
             checked_uses,
             tuple(self.done(check, path) for check in path.seed_checks),
@@ -214,7 +217,7 @@ class Words:
             seed_estimate=None if seeds is None else Estimate(seeds.proposed, seeds.rows),
         )
 
-    def asked(self, path: DeltaPath, head: str) -> PathTree:
+    def derivation_path(self, path: DeltaPath, head: str) -> PathTree:
         """Return the path from rows of a recursive head to their derivations.
 
         Its seed is not stored.
@@ -227,8 +230,8 @@ class Words:
         for branch in path.branches:
             steps = path.steps[branch.begin : branch.end]
             atoms = {atom for step in steps for atom in step.atoms}
-            seen = {name for use in path.others if use.atom in atoms for name in use.variables}
-            seen = seen.union(*(step.spoken for step in steps))
+            seen = {name for use in path.other_atoms if use.atom in atoms for name in use.variables}
+            seen = seen.union(*(step.read_variables for step in steps))
             bound = [
                 *path.seed.variables,
                 *(check.variable for check in path.seed_checks if isinstance(check, Calculation)),
@@ -246,7 +249,7 @@ class Words:
 
     def level(self, step: Step, path: DeltaPath, expected: Expected | None = None) -> LevelTree:
         """Return the tree of a step."""
-        by_number = {use.atom: use for use in path.others}
+        by_number = {use.atom: use for use in path.other_atoms}
         verb: Verb = "intersect"
         if len(step.atoms) == 1:
             verb = "check" if step.is_lookup else "look up"
@@ -300,23 +303,24 @@ class Words:
         return where
 
 
-def _common_prefix(way: Begun) -> BegunTree:
+def _common_prefix(way: Continuation) -> BegunTree:
     """Return the common prefix that a path shares with other paths."""
-    from gpu_wcoj.join.begun import FEWEST_CHANGED
+    from gpu_wcoj.join.begun import MIN_CHANGED_ROWS
 
     beginning = way.beginning
-    bound = way.rest.seed.variables[len(beginning.path.seed.variables) :]
-    return BegunTree(beginning.head, beginning.rule + 1, beginning.number + 1, bound, FEWEST_CHANGED)
+    bound = way.remaining_path.seed.variables[len(beginning.path.seed.variables) :]
+    return BegunTree(beginning.head, beginning.rule + 1, beginning.path_index + 1, bound, MIN_CHANGED_ROWS)
 
 
 def _joined_with(plan: Plan, name: str, query: DeltaQuery) -> tuple[str, ...]:
     """Return the other heads whose rules share a rule's paths."""
-    if not query.together:
+    if not query.shared_variables:
         return ()
     return tuple(
         head
         for head, queries in plan.queries.items()
-        if head != name and any((joined.together, joined.paths) == (query.together, query.paths) for joined in queries)
+        if head != name
+        and any((joined.shared_variables, joined.paths) == (query.shared_variables, query.paths) for joined in queries)
     )
 
 

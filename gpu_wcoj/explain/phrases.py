@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_wcoj.amounts import shown_bytes
+from gpu_wcoj.amounts import format_bytes
 from gpu_wcoj.explain.figures import Counts, Estimate, SeedCounts, TickTree
 from gpu_wcoj.explain.tree import BegunTree, BranchTree, HeadTree, PathTree, PlanTree
 
@@ -72,7 +72,7 @@ def joined_phrase(counts: Counts) -> str:
     parts = [] if counts.prefixes is None else [f"prefixes {counts.prefixes:,}"]
     parts.append(f"rows {counts.survivors:,}")
     if counts.bytes is not None:
-        parts.append(shown_bytes(counts.bytes))
+        parts.append(format_bytes(counts.bytes))
     if counts.seconds is not None:
         parts.append(seconds_phrase(counts.seconds))
     return f"joined back: {', '.join(parts)}"
@@ -96,7 +96,7 @@ def counts_phrase(counts: Counts) -> str:
     if counts.rows is not None and counts.rows != counts.survivors:
         parts.append(f"rows {counts.rows:,}")
     if counts.bytes is not None:
-        parts.append(shown_bytes(counts.bytes))
+        parts.append(format_bytes(counts.bytes))
     if counts.seconds is not None:
         parts.append(seconds_phrase(counts.seconds))
     return ", ".join(parts)

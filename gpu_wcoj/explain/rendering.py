@@ -29,7 +29,7 @@ def check_format(name: str) -> None:
         raise UsageError.unknown_name("format", name, get_args(Format))
 
 
-def rendered(tree: PlanTree, name: Format) -> str:
+def render(tree: PlanTree, name: Format) -> str:
     """Return the plan in one of the formats that show it."""
     check_format(name)
     return FORMATS[name](tree)

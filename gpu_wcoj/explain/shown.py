@@ -7,14 +7,14 @@ from typing import Literal
 
 from gpu_wcoj.explain.bounded import SizesOf, with_bounds
 from gpu_wcoj.explain.counted import afresh_sentences, with_counts
-from gpu_wcoj.explain.described import ColumnName, described
+from gpu_wcoj.explain.described import ColumnName, build_tree
 from gpu_wcoj.explain.tree import PlanTree
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.tick import TickReport
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class PlanView:
     """The parts of a program that `explain` shows.
 
     Attributes
@@ -39,13 +39,15 @@ class Shown:
     def tree(self, plan: Plan) -> PlanTree:
         """Return the tree of a plan."""
         semantics: Literal["set", "bag"] = "bag" if self.is_bag else "set"
-        tree = described(plan, self.name_of, self.backend, semantics, self.route)
+        tree = build_tree(plan, self.name_of, self.backend, semantics, self.route)
         recounted, declined = self.ticked.recounted, self.ticked.declined
         sentences = {name: afresh_sentences(phases, declined.get(name, ())) for name, phases in recounted.items()}
         heads = tuple(replace(head, recounted=sentences.get(head.name, ())) for head in tree.heads)
         return replace(tree, chosen=self.chosen, heads=heads)
 
-    def of(self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None) -> PlanTree:
+    def explained_tree(
+        self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None
+    ) -> PlanTree:
         """Return the tree of a plan, with bounds and the last tick's work if given.
 
         Parameters

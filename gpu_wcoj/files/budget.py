@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpu_wcoj.amounts import parse_bytes, shown_bytes
+from gpu_wcoj.amounts import format_bytes, parse_bytes
 from gpu_wcoj.errors import MemoryBudgetError
 
 VARIABLE = "GPU_WCOJ_MEMORY_BUDGET"
@@ -34,7 +34,7 @@ def memory_budget(amount: str | None = None) -> int:
 def over_budget(what: str, need: int, budget: int) -> MemoryBudgetError:
     """Return the error for data that needs more than the budget."""
     return MemoryBudgetError(
-        f"{what} takes {shown_bytes(need)} of memory or more; the budget is {shown_bytes(budget)}.\n"
+        f"{what} takes {format_bytes(need)} of memory or more; the budget is {format_bytes(budget)}.\n"
         f"  If the data is meant to be this large, raise it with --memory or {VARIABLE}; "
         "or feed it in ticks with --changes."
     )

@@ -12,12 +12,12 @@ from gpu_wcoj.finding.tables import Table, as_table
 from gpu_wcoj.finding.wanted import elements_of, match_columns
 from gpu_wcoj.incoming import Incoming, read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.motif.compiling import compiled
+from gpu_wcoj.query.motif.compiling import compile_motif
 from gpu_wcoj.query.motif.form import ROW, CompiledMotif, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.turns import NotCopied, Turns
+from gpu_wcoj.turns import NotCopied, StateLock
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Matcher(NotCopied):
         self._graph = Graph(tuple(vertex_names), tuple(names), vertices is not None, id, src, dst, kinds)
         self._columns = match_columns(self.motif, columns, self._graph)
         by_rows = is_kept and vertices is not None
-        self.compiled: CompiledMotif = compiled(
+        self.compiled: CompiledMotif = compile_motif(
             self.motif,
             where=where,
             semantics=semantics,
@@ -98,7 +98,7 @@ class Matcher(NotCopied):
             graph=self._graph,
         )
         self.program = Program(self.compiled.rules, bag=True, **options)
-        self._turns = Turns("the matcher")
+        self._turns = StateLock("the matcher")
         needed = self._needed()
         self._edges = Table.from_data("edges", edges, (src, dst), needed["edges"])
         self._vertices = None

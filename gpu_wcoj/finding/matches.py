@@ -16,8 +16,8 @@ from gpu_wcoj.query.motif.form import Graph, Part
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import Held
-    from gpu_wcoj.zset.display import Shown
+    from gpu_wcoj.arrow.held import IndexedTable
+    from gpu_wcoj.zset.display import TextColumn
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,8 +175,8 @@ class Matches:
 
         return drawn_html(self._title(), self._shown())
 
-    def _shown(self) -> list[Shown]:
-        from gpu_wcoj.zset.display import MAX_ROWS, Shown, clean, laid_out
+    def _shown(self) -> list[TextColumn]:
+        from gpu_wcoj.zset.display import MAX_ROWS, TextColumn, clean, laid_out
 
         rows = self.to_arrow()
         is_cut, half = len(rows) > MAX_ROWS, MAX_ROWS // 2
@@ -186,7 +186,7 @@ class Matches:
             is_number = all(type(value) in (int, float) for value in values if value is not None)
             kind = "struct" if str(column.type).startswith("struct<") else str(column.type)
             cells = ["NULL" if value is None else clean(str(value)) for value in values]
-            columns.append(Shown(clean(name), clean(kind), cells, is_number))
+            columns.append(TextColumn(clean(name), clean(kind), cells, is_number))
         weights = None if self.weight_name is None else columns.pop()
         return laid_out(columns, weights, is_cut)
 
@@ -209,8 +209,8 @@ class Lookup:
     """
 
     graph: Graph
-    vertices: Held | None
-    edges: Held
+    vertices: IndexedTable | None
+    edges: IndexedTable
 
     def table(self, match_columns: Sequence[MatchColumn], part: Part, matches: ZSet) -> Any:
         """Return the requested columns of the matches of a part."""
@@ -249,7 +249,7 @@ class Lookup:
                 return nothing(self._ends(), column.field, size)
             return ids if column.field else structs(table_of([graph.id], [ids]))
         if rows is not None:
-            return _select(self.vertices.take(row_numbers(rows), column.field and [column.field]), column)
+            return _select(self.vertices.gather(row_numbers(rows), column.field and [column.field]), column)
         if ids is None:
             return nothing(self.vertices.schema, column.field, size)
         kind = self.vertices.schema.field(graph.id).type
@@ -271,7 +271,7 @@ class Lookup:
             ends = src if column.field == graph.src else dst
             return nothing(schema, column.field, size) if ends is None else ends.cast(schema.field(column.field).type)
         if rows is not None:
-            return _select(self.edges.take(row_numbers(rows), column.field and [column.field]), column)
+            return _select(self.edges.gather(row_numbers(rows), column.field and [column.field]), column)
         if src is not None and dst is not None:
             return _select(pair(src, dst, (graph.src, graph.dst), schema), column)
         return nothing(schema, column.field, size)

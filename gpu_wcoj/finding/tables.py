@@ -16,23 +16,23 @@ from gpu_wcoj.weights import weight_name
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import Held
+    from gpu_wcoj.arrow.held import IndexedTable
     from gpu_wcoj.arrow.row_index import RowIndex
     from gpu_wcoj.program import Program
 
 
 def as_table(data: Any, what: str) -> Any:
     """Return data as a table; the rows of a `ZSet` are repeated by their weights."""
-    from gpu_wcoj.arrow.given import as_given
+    from gpu_wcoj.arrow.given import as_arrow_or_spark
 
     if not isinstance(data, ZSet):
-        return as_given(data, what)
+        return as_arrow_or_spark(data, what)
     weights = data.weights
     if bool((weights < 0).any()):
         raise UsageError(
             f"{what} have a row of negative weight: expected weights from 0 on.\n  Begin with present rows."
         )
-    rows = as_given(data.with_weight_name(None), what)
+    rows = as_arrow_or_spark(data.with_weight_name(None), what)
     return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
 
 
@@ -57,7 +57,7 @@ class Table:
     name: str
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    contents: Held
+    contents: IndexedTable
     is_unique: bool
     index: list[RowIndex] = field(default_factory=list)
 
@@ -65,12 +65,12 @@ class Table:
     def from_data(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
         """Create a table from the needed columns of `data`, a result of `as_table`."""
         from gpu_wcoj.arrow.given import kinds_of, read_rows, refuse_nulls
-        from gpu_wcoj.arrow.held import Held
+        from gpu_wcoj.arrow.held import IndexedTable
 
         what = f"the {name}"
         rows = read_rows(data, what, needed)
         refuse_nulls(rows, keys, what)
-        table = Table(name, tuple(kinds_of(data)), tuple(keys), Held.of(what, rows), name == "vertices")
+        table = Table(name, tuple(kinds_of(data)), tuple(keys), IndexedTable.from_table(what, rows), name == "vertices")
         if table.is_unique:
             table.check_unique()
         return table
@@ -98,14 +98,16 @@ class Table:
         SchemaError
             If a deleted row is missing, or an inserted vertex is present.
         """
-        from gpu_wcoj.arrow.given import as_given, refuse_nulls, split_change
+        from gpu_wcoj.arrow.given import as_arrow_or_spark, refuse_nulls, split_change
 
         what = self.contents.what
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
-        rows, weights = split_change(self._named(as_given(data, what)), what, self.names, self.contents.schema.names)
+        rows, weights = split_change(
+            self._named(as_arrow_or_spark(data, what)), what, self.names, self.contents.schema.names
+        )
         refuse_nulls(rows, self.keys, what)
-        _, rows = self.contents.alike(rows)
+        _, rows = self.contents.unify_types(rows)
         removed = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
         added_rows = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))
         if self.is_unique and len(added_rows):
@@ -192,7 +194,7 @@ class TableChange:
     """
 
     after: Table
-    contents: Held
+    contents: IndexedTable
     removed: Int64Array
     added: Int64Array
 
@@ -207,10 +209,10 @@ class TableChange:
 
 
 def _incoming(
-    name: str, program: Program, contents: Held, removed: Int64Array, added: Int64Array, columns: Sequence[str]
+    name: str, program: Program, contents: IndexedTable, removed: Int64Array, added: Int64Array, columns: Sequence[str]
 ) -> Incoming:
-    from gpu_wcoj.arrow.held import numbered
+    from gpu_wcoj.arrow.held import rows_with_numbers
 
-    rows = numbered(contents, np.concatenate([removed, added]), columns, ROW)
+    rows = rows_with_numbers(contents, np.concatenate([removed, added]), columns, ROW)
     size = len(columns)
     return read_change(name, rows, size, tuple(columns), [None] * size, program.dictionaries, reserves_weight=False)

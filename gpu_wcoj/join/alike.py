@@ -33,7 +33,7 @@ def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin)
     depth = dict(prefixes.layout)
     seen = set[str]()
     for step in steps:
-        seen |= step.spoken
+        seen |= step.read_variables
         for atom in step.atoms:
             seen.update(join.uses[atom].variables[: depth.get(atom, 0)])
     return seen
@@ -63,7 +63,7 @@ def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> t
             places *= 1 + sum(len(batch.values[depth - 1]) for batch in batches)
         offset += len(batches)
     read = frozenset[str]().union(
-        *(step.spoken for step in steps), *({step.variable} for step in steps if step.is_lookup)
+        *(step.read_variables for step in steps), *({step.variable} for step in steps if step.is_lookup)
     )
     values = [prefixes.values[name] for name in prefixes.values if name in read]
     return [*columns, *values], None if values else places

@@ -8,7 +8,7 @@ from gpu_wcoj.join.path import DeltaPath
 
 
 @dataclass(frozen=True)
-class Beginning:
+class CommonPrefix:
     """The first steps that several delta paths have in common, as a path.
 
     Attributes
@@ -24,13 +24,13 @@ class Beginning:
 
     head: str
     rule: int
-    number: int
+    path_index: int
     path: DeltaPath
-    begun: Begun | None = None
+    continuation: Continuation | None = None
 
 
 @dataclass(frozen=True)
-class Begun:
+class Continuation:
     """The continuation of a path from the rows of a common prefix.
 
     Attributes
@@ -44,7 +44,7 @@ class Begun:
         Whether counts start from these rows, too. They do not if they group prefixes.
     """
 
-    beginning: Beginning
-    rest: DeltaPath
+    beginning: CommonPrefix
+    remaining_path: DeltaPath
     names: tuple[str, ...]
     counts: bool = False

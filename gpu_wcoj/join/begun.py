@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from gpu_wcoj.join.beginning import Beginning, Begun
+from gpu_wcoj.join.beginning import CommonPrefix, Continuation
 from gpu_wcoj.join.blocks import in_order
-from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
@@ -25,14 +25,14 @@ from gpu_wcoj.join.meter import Meter
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery, branch_name
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import MIN_BLOCK_SEEDS, SPLIT_FROM, BoundPath, PathRunner, Run
-from gpu_wcoj.join.seeds import Seeds, bind
+from gpu_wcoj.join.seeds import Seeds, bind_seeds
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.arrays import positions, stacked
 
 _T = TypeVar("_T")
 
-FEWEST_CHANGED = 32
+MIN_CHANGED_ROWS = 32
 """Changed rows below which every path enumerates its first steps itself."""
 
 MAX_BUFFERED_NUMBERS = 1 << 23
@@ -40,7 +40,7 @@ MAX_BUFFERED_NUMBERS = 1 << 23
 
 
 @dataclass(eq=False)
-class Beginnings:
+class CommonPrefixes:
     """The common prefixes of a circuit.
 
     Attributes
@@ -63,35 +63,35 @@ class Beginnings:
     stored: set[str] = field(default_factory=set)
     room: int = MAX_BUFFERED_NUMBERS
     is_used: bool = False
-    _shared: dict[Beginning, SharedPrefix] = field(default_factory=dict)
+    _shared: dict[CommonPrefix, SharedPrefix] = field(default_factory=dict)
     _users: dict[tuple[object, ...], PrefixUser] = field(default_factory=dict)
     _collect: frozenset[str] | None = None
 
     def users(self, head: str, join: IncrementalGenericJoin) -> dict[int, PrefixUser]:
         """Return the paths of a head's rule that start with a common prefix, by path index."""
         users = {}
-        for path_index, continuation in enumerate(join.query.begun):
+        for path_index, continuation in enumerate(join.query.continuations):
             if continuation is not None:
-                key = join.query.paths, join.query.together or join, path_index
+                key = join.query.paths, join.query.shared_variables or join, path_index
                 if key not in self._users:
                     self._users[key] = self._add_user(continuation, join, path_index)
                 users[path_index] = self._users[key]
                 users[path_index].heads.append(head)
         return users
 
-    def _add_user(self, continuation: Begun, join: IncrementalGenericJoin, path_index: int) -> PrefixUser:
+    def _add_user(self, continuation: Continuation, join: IncrementalGenericJoin, path_index: int) -> PrefixUser:
         shared = self._shared.get(continuation.beginning)
         if shared is None:
             path = continuation.beginning.path
-            query = DeltaQuery("", path.order, (path,), begun=(continuation.beginning.begun,))
+            query = DeltaQuery("", path.order, (path,), continuations=(continuation.beginning.continuation,))
             keys = (*query.keys, *(use.key for use in path.seeds))
             arrangements = {key: self.arrangement(key) for key in keys}
             prefix_join = IncrementalGenericJoin(query, arrangements, self.execution)
             shared = self._shared[continuation.beginning] = SharedPrefix(self, prefix_join)
-            if continuation.beginning.begun is not None:
-                shared.above = self._add_user(continuation.beginning.begun, prefix_join, 0)
+            if continuation.beginning.continuation is not None:
+                shared.above = self._add_user(continuation.beginning.continuation, prefix_join, 0)
                 shared.above.below = shared
-                prefix_join.begun = {0: shared.above}
+                prefix_join.prefix_users = {0: shared.above}
         user = PrefixUser(shared, continuation, join, path_index)
         shared.users.append(user)
         return user
@@ -133,7 +133,7 @@ class PrefixUser:
     """
 
     shared: SharedPrefix
-    continuation: Begun
+    continuation: Continuation
     join: IncrementalGenericJoin
     path_index: int
     heads: list[str] = field(default_factory=list)
@@ -142,7 +142,7 @@ class PrefixUser:
     def is_worth_it(self, phase: int) -> bool:
         """Return whether enough rows change."""
         delta = self.bound_path.seeds[0].delta(phase)
-        return delta is not None and delta.n_rows >= FEWEST_CHANGED
+        return delta is not None and delta.n_rows >= MIN_CHANGED_ROWS
 
     def will_read(self, phase: int) -> bool:
         """Return whether the path is going to read rows, as far as is known now."""
@@ -165,12 +165,14 @@ class PrefixUser:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return dict(zip(self.continuation.beginning.path.order, self.continuation.rest.seed.variables, strict=True))
+        return dict(
+            zip(self.continuation.beginning.path.order, self.continuation.remaining_path.seed.variables, strict=True)
+        )
 
     @cached_property
     def bound_path(self) -> BoundPath:
         """The remaining path with its arrangements."""
-        return self.join.bind_continuation(self.path_index, self.continuation.rest)
+        return self.join.bind_continuation(self.path_index, self.continuation.remaining_path)
 
     def report(self, join: PathRunner) -> None:
         """Report the work of enumerating the common prefix to `join`, as work of this path."""
@@ -207,7 +209,7 @@ class SharedPrefix:
         Per phase, the buffered rows.
     """
 
-    circuit: Beginnings
+    circuit: CommonPrefixes
     join: IncrementalGenericJoin
     users: list[PrefixUser] = field(default_factory=list)
     above: PrefixUser | None = None
@@ -284,7 +286,7 @@ def run_continuation(
     join: PathRunner, path_index: int, phase: int, rows: Iterator[Seeds], run: Run[_T]
 ) -> Iterator[_T]:
     """Run over the remaining steps of a path from these rows; many rows run on several threads."""
-    way = join.begun[path_index].bound_path
+    way = join.prefix_users[path_index].bound_path
     path, backend = way.path, join.execution.backend
     remaining_join = join.bound_join(way, path_index, phase)
     if remaining_join is None:
@@ -292,7 +294,7 @@ def run_continuation(
     threads = join.threads
 
     def over(seeds: Seeds, remaining_join: GenericJoin) -> Iterable[_T]:
-        prefixes = bind(path, _filter_seeds(path, seeds, remaining_join), remaining_join)
+        prefixes = bind_seeds(path, _filter_seeds(path, seeds, remaining_join), remaining_join)
         return run(remaining_join, prefixes, path) if len(prefixes) else ()
 
     for seeds in rows:
@@ -323,6 +325,6 @@ def _filter_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Seeds:
         return seeds
     backend = join.backend
     values = {name: seeds.matrix[row] for row, name in enumerate(path.seed.variables)}
-    (rows,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
+    (rows,) = positions(backend, condition_mask(path.seed_conditions, values, join.ranks, backend.xp))
     weights = None if seeds.weights is None else seeds.weights[rows]
     return Seeds(seeds.order, backend.xp.ascontiguousarray(seeds.matrix[:, rows]), weights)

@@ -24,12 +24,12 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.alike import live_variables, run_indices
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import run_within_memory
-from gpu_wcoj.join.path import DeltaPath, Step, branch_name, independent
+from gpu_wcoj.join.path import DeltaPath, Step, branch_name, split_independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
-MOST_DISTINCT = 0.75
+MAX_DISTINCT_FRACTION = 0.75
 """Fraction of distinct prefixes up to which a single branch is joined back."""
 
 MIN_PREFIXES = 8
@@ -74,7 +74,9 @@ def _are_independent(parts: Sequence[Part], other_part: Part) -> bool:
     """Return whether steps share no atom, condition or check with the steps of other branches."""
     before = tuple(step for part in parts for step in part)
     variables = set(other_part)
-    return all(variables.issuperset(part) or variables.isdisjoint(part) for part in independent((*before, *other_part)))
+    return all(
+        variables.issuperset(part) or variables.isdisjoint(part) for part in split_independent((*before, *other_part))
+    )
 
 
 def bind_branched(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, depth: int) -> Iterator[Prefixes]:
@@ -220,7 +222,7 @@ def _open_branch(
     backend, n = join.backend, len(prefixes)
     xp, kernels = backend.xp, backend.kernels
     rows, layout = _select_positions(join, prefixes, steps, inside=True)
-    read = frozenset[str]().union(*(step.spoken for step in steps))
+    read = frozenset[str]().union(*(step.read_variables for step in steps))
     values = {name: column for name, column in prefixes.values.items() if name in read}
 
     def grouped(_: int) -> tuple[IndexArray, Int64Array]:
@@ -235,7 +237,7 @@ def _open_branch(
 
     chosen, group = _run_within_memory(backend, grouped, "bringing together what looks alike to a branch")
     n_groups = len(chosen)
-    if unless_distinct and n_groups > n * MOST_DISTINCT:
+    if unless_distinct and n_groups > n * MAX_DISTINCT_FRACTION:
         return None
     seen = live_variables(steps, prefixes, join)
     order = tuple(name for name in prefixes.order if name in seen)

@@ -35,7 +35,7 @@ Ranks = Callable[[str], Int64Array]
 """Maps a family of text to the rank of every code in text order."""
 
 
-def calculated(
+def evaluate_calculation(
     calculation: Calculation,
     arguments: Sequence[Int64Array],
     alive: BoolArray,
@@ -55,7 +55,7 @@ def calculated(
     (array([ 3, -3,  7]), array([False, False,  True]))
     """
     if calculation.formula is not None:
-        result = FormulaRun(arguments, backend, dictionary, ranks).value(calculation.formula, alive)
+        result = FormulaRun(arguments, backend, dictionary, ranks).evaluate(calculation.formula, alive)
         n = len(alive)
         lacks = backend.xp.zeros(n, np.bool_) if result.null is None else result.null
         if calculation.op == "flag":
@@ -115,7 +115,7 @@ class FormulaRun:
         self.ranks = ranks
         self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
 
-    def value(self, formula: Formula, alive: BoolArray) -> Nullable:
+    def evaluate(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a formula to codes."""
         xp, n = self.xp, len(alive)
         if formula.op == "column":
@@ -136,7 +136,7 @@ class FormulaRun:
         if formula.op in ("all", "any"):
             return self._evaluate_connective(formula, alive)
         if formula.op in COMPARE:
-            left, right = (self.value(part, alive) for part in formula.parts)
+            left, right = (self.evaluate(part, alive) for part in formula.parts)
             codes = [left.codes, right.codes]
             if formula.family:
                 assert self.ranks is not None
@@ -146,20 +146,20 @@ class FormulaRun:
             return _settle(result, _union(left.null, right.null), _union(left.failed, right.failed))
         if formula.op == "among":
             (part,) = formula.parts
-            value = self.value(part, alive)
+            value = self.evaluate(part, alive)
             result = self._contained(value.codes, formula.codes)
             lacks = _union(value.null, ~result if formula.has_null else None)
             return _settle(result, lacks, value.failed)
         if formula.op == "isnull":
             (part,) = formula.parts
-            value = self.value(part, alive)
+            value = self.evaluate(part, alive)
             nothing = self.xp.zeros(len(alive), np.bool_)
             return _settle(nothing if value.null is None else value.null, None, value.failed)
         if formula.op == "istrue":
             (part,) = formula.parts
             value = self.evaluate_truth(part, alive)
             return Nullable(value.codes, None, value.failed)
-        value = self.value(formula, alive)
+        value = self.evaluate(formula, alive)
         return _settle(value.codes != 0, value.null, value.failed)
 
     def _evaluate_connective(self, formula: Formula, alive: BoolArray) -> Nullable:
@@ -183,7 +183,7 @@ class FormulaRun:
     def _evaluate_call(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a calculation; it is null if an argument is."""
         assert formula.calculation is not None
-        values = [self.value(part, alive) for part in formula.parts]
+        values = [self.evaluate(part, alive) for part in formula.parts]
         null: BoolArray | None = None
         failed: BoolArray | None = None
         for value in values:
@@ -192,7 +192,9 @@ class FormulaRun:
         for lacks in (null, failed):
             there = there if lacks is None else there & ~lacks
         columns = [value.codes for value in values]
-        codes, failures = calculated(formula.calculation, columns, there, self.backend, self.dictionary, self.ranks)
+        codes, failures = evaluate_calculation(
+            formula.calculation, columns, there, self.backend, self.dictionary, self.ranks
+        )
         if failures is not None:
             failures = failures if null is None else failures & ~null
             self.lost.append((formula.calculation, columns, failures))
@@ -222,7 +224,7 @@ class FormulaRun:
                     failed = failed | (left & holds.failed)
                     left = left & ~holds.failed
             left = left & ~chosen
-            value = self.value(part, alive & chosen)
+            value = self.evaluate(part, alive & chosen)
             codes = xp.where(chosen, value.codes, codes)
             null = xp.where(chosen, False if value.null is None else value.null, null)
             if value.failed is not None:
@@ -326,7 +328,7 @@ def _evaluate_texts(
         starts = kernels.run_starts(columns)
         results: list[Any] = []
         if calculation.op == "match":
-            results += dictionary.matching(*(column[starts] for column in columns))
+            results += dictionary.match(*(column[starts] for column in columns))
         else:
             arguments_by_row = [
                 dictionary.values_of(column[starts]) if family == "string" else column[starts].tolist()

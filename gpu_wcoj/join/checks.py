@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.path import Absent, Calculation, Check, Condition
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.weights import weights_of_rows
@@ -39,12 +39,14 @@ def apply_checks(
 
     for check in checks:
         if isinstance(check, Condition):
-            mask = mask & passes([check], values, join.ranks, xp)
+            mask = mask & condition_mask([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
-            from gpu_wcoj.join.calculate import calculated  # needed by few programs
+            from gpu_wcoj.join.calculate import evaluate_calculation  # needed by few programs
 
-            values[check.variable], failed = calculated(check, arguments, mask, backend, join.dictionary, join.ranks)
+            values[check.variable], failed = evaluate_calculation(
+                check, arguments, mask, backend, join.dictionary, join.ranks
+            )
             if failed is not None and (check.drops or not check.is_inverse):
                 if not check.drops:
                     join.failed.append((failed & mask).any())

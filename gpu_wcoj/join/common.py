@@ -32,7 +32,7 @@ class CommonJoin:
 
     def begin(self) -> None:
         """Start a tick; the members' `asks` are set."""
-        asking = sum(member.asks for member in self.members)
+        asking = sum(member.is_requested for member in self.members)
         self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
         self.forget()
 
@@ -64,18 +64,18 @@ class SharedJoin(IncrementalGenericJoin):
     """
 
     common: CommonJoin = field(default_factory=CommonJoin)
-    asks: bool = False
+    is_requested: bool = False
 
     def __post_init__(self) -> None:
         self.common.members.append(self)
 
     def join(self, phase: int, paths: Iterable[int] | None = None) -> Iterator[Piece]:
         """Yield pieces as `IncrementalGenericJoin.join` does, reusing another rule's pieces."""
-        if paths is not None or not self.asks or not self.common.waiting.get(phase):
+        if paths is not None or not self.is_requested or not self.common.waiting.get(phase):
             yield from super().join(phase, paths)
             return
         xp = self.execution.backend.xp
-        place = {name: column for column, name in enumerate(self.query.together)}
+        place = {name: column for column, name in enumerate(self.query.shared_variables)}
         for piece in self.common.pieces(self, phase):
             columns = [
                 piece.columns[place[term]] if isinstance(term, str) else xp.full(len(piece), term, "int64")
@@ -90,7 +90,7 @@ class SharedJoin(IncrementalGenericJoin):
         """
         join = self._full_join
         join.finished, join.failed, join.meters = self.finished, self.failed, self.meters
-        join.begun = self.begun
+        join.prefix_users = self.prefix_users
         join.seeds = join.weight_bound = 0
         pieces = list(join.join(phase))
         self.seeds += join.seeds
@@ -99,4 +99,6 @@ class SharedJoin(IncrementalGenericJoin):
     @cached_property
     def _full_join(self) -> IncrementalGenericJoin:
         """The join with all variables that any of the rules keeps."""
-        return IncrementalGenericJoin(replace(self.query, head=self.query.together), self.arrangements, self.execution)
+        return IncrementalGenericJoin(
+            replace(self.query, head=self.query.shared_variables), self.arrangements, self.execution
+        )

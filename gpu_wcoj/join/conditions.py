@@ -54,7 +54,7 @@ def find_bounds(
     return xp.where(impossible, _MAX_INT64, lower), xp.where(impossible, _MIN_INT64, upper), matrix
 
 
-def passes(
+def condition_mask(
     conditions: Sequence[Condition],
     values: dict[str, Int64Array],
     ranks: Callable[[str], Int64Array] | None,
@@ -77,7 +77,7 @@ def passes(
 
 
 def _column(condition: Condition, values: dict[str, Int64Array], n: int, xp: Any) -> Int64Array:
-    if isinstance(condition.other, str):
-        return values[condition.other]
-    column: Int64Array = xp.full(n, condition.other, np.int64)
+    if isinstance(condition.operand, str):
+        return values[condition.operand]
+    column: Int64Array = xp.full(n, condition.operand, np.int64)
     return column

@@ -44,7 +44,7 @@ def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array]
     codes, lacks = INTEGER_OPERATIONS[calculation.op](xp, *columns)
     failed = failed | lacks
     codes, lacks = _rescale(codes, calculation.scale - natural, xp)
-    return codes, failed | lacks | (codes > calculation.most) | (codes < -calculation.most)
+    return codes, failed | lacks | (codes > calculation.max_code) | (codes < -calculation.max_code)
 
 
 def _rescale(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from gpu_wcoj.join.few import extend_seeds_once
 from gpu_wcoj.join.generic import GenericJoin
-from gpu_wcoj.join.magnitudes import added_magnitudes, exact_dot, multiply_exactly
+from gpu_wcoj.join.magnitudes import bound_magnitudes, exact_dot, multiply_exactly
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
 from gpu_wcoj.join.prefixes import Prefixes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.symmetric import SymmetricCount
     from gpu_wcoj.join.symmetry import Symmetry
 
-FEWEST_PAIRED = 64
+MIN_PAIRED_ROWS = 64
 """Below this number of changed rows, a symmetry of order two is not used.
 
 Joining the change with itself would cost as much as it saves."""
@@ -147,13 +147,13 @@ class IncrementalGenericJoin(PathRunner):
             if not arrangement.spine.batches or changed > MAX_CHANGED_FRACTION * len(arrangement.spine):
                 return None
             max_changed = max(max_changed, changed)
-        return None if symmetry is None or (symmetry.order == 2 and max_changed < FEWEST_PAIRED) else symmetry
+        return None if symmetry is None or (symmetry.order == 2 and max_changed < MIN_PAIRED_ROWS) else symmetry
 
     @property
-    def followed(self) -> Sequence[int]:
+    def followed_paths(self) -> Sequence[int]:
         """Indices of the paths along which this tick's change is counted; by symmetry one an orbit."""
         symmetry = self.symmetry
-        return range(len(self.query.paths)) if symmetry is None else symmetry.taken
+        return range(len(self.query.paths)) if symmetry is None else symmetry.representatives
 
     def stands_for(self, path_index: int) -> int:
         """Return the number of paths that a path was counted for in this tick."""
@@ -202,7 +202,7 @@ class IncrementalGenericJoin(PathRunner):
                 return (added,)
             counts, bound = join.count_bounded(prefixes, path.steps)
             if self.execution.weighted:
-                self.magnitude += added_magnitudes(counts, bound, backend) * self.weight_bound
+                self.magnitude += bound_magnitudes(counts, bound, backend) * self.weight_bound
             if bound is None or counts.dtype == object:
                 return (exact_dot(counts, prefixes.weights, backend),)
             bound *= 1 if prefixes.weights is None else self.weight_bound
@@ -229,9 +229,9 @@ class IncrementalGenericJoin(PathRunner):
             return False
         is_summable = self._summable.get(id(path))
         if is_summable is None:
-            from gpu_wcoj.join.summing import may_sum
+            from gpu_wcoj.join.summing import can_eliminate
 
-            is_summable = self._summable[id(path)] = may_sum(path)
+            is_summable = self._summable[id(path)] = can_eliminate(path)
         return is_summable
 
     def _head_columns(self, values: Mapping[str, Int64Array], n: int) -> list[Int64Array]:

@@ -39,8 +39,8 @@ class Split:
     @property
     def value(self) -> str:
         """The variable whose value is excluded."""
-        assert isinstance(self.condition.other, str)
-        return self.condition.other
+        assert isinstance(self.condition.operand, str)
+        return self.condition.operand
 
     def uses(self, uses: Mapping[int, AtomUse]) -> dict[int, AtomUse]:
         """Return the atoms with the excluded variable in place of the last one."""
@@ -69,24 +69,26 @@ def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
     if any(condition.textual for condition in last_step.conditions) or any(step.is_lookup for step in inner):
         return None
     excluded = next(
-        (condition for condition in last_step.conditions if condition.op == "!=" and str(condition.other) in bound),
+        (condition for condition in last_step.conditions if condition.op == "!=" and str(condition.operand) in bound),
         None,
     )
-    if excluded is None or not isinstance(excluded.other, str):
+    if excluded is None or not isinstance(excluded.operand, str):
         return None
     remaining = tuple(condition for condition in last_step.conditions if condition is not excluded)
     inner_variables = {step.variable for step in inner}
     filters = tuple(
-        replace(condition, variable=excluded.other) for condition in remaining if condition.other not in inner_variables
+        replace(condition, variable=excluded.operand)
+        for condition in remaining
+        if condition.operand not in inner_variables
     )
     ends = {atom: index for index, step in enumerate(inner) for atom in step.atoms}
-    sought = [(ends.get(atom, -1), Step(excluded.other, (atom,), is_lookup=True)) for atom in last_step.atoms]
+    sought = [(ends.get(atom, -1), Step(excluded.operand, (atom,), is_lookup=True)) for atom in last_step.atoms]
     pinned = [step for end, step in sought if end < 0]
     for step_index, step in enumerate(inner):
         turned = tuple(
-            Condition(step.variable, _TURNED[condition.op], excluded.other)
+            Condition(step.variable, _TURNED[condition.op], excluded.operand)
             for condition in remaining
-            if condition.other == step.variable
+            if condition.operand == step.variable
         )
         pinned.append(replace(step, conditions=(*step.conditions, *turned)))
         pinned.extend(lookup for end, lookup in sought if end == step_index)

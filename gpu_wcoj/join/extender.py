@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.join.weights import sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -169,4 +169,4 @@ class ConditionExtender:
 
     def intersect(self, variable: str, bound: Bound) -> Int64Array:  # noqa: ARG002  # it knows its variable
         """Return 1 where the comparison holds, else 0."""
-        return passes([self.condition], dict(bound), self.ranks, self.xp).astype(np.int64)
+        return condition_mask([self.condition], dict(bound), self.ranks, self.xp).astype(np.int64)

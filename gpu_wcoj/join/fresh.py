@@ -24,7 +24,7 @@ from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import BLOCKS_PER_THREAD, MAX_BLOCK_SEEDS, MIN_BLOCK_SEEDS, SPLIT_FROM
-from gpu_wcoj.join.seeds import Seeds, bind
+from gpu_wcoj.join.seeds import Seeds, bind_seeds
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 from gpu_wcoj.zset.arrays import positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
@@ -40,7 +40,7 @@ Levels beyond the head's width are not read."""
 Columns = list[Int64Array]
 
 
-def fresh_of(joins: Sequence[IncrementalGenericJoin], phase: int, known: StoredRows) -> Columns:
+def find_new_rows(joins: Sequence[IncrementalGenericJoin], phase: int, known: StoredRows) -> Columns:
     """Return the distinct rows that a head's rules derive in a phase and that are not stored.
 
     Sorted, one array a column. For sets.
@@ -157,7 +157,7 @@ class Tail:
             return None
         if path.seed_conditions or path.seed_checks:
             return None
-        read = path.compared.union(*(use.variables for use in path.others))
+        read = path.compared.union(*(use.variables for use in path.other_atoms))
         for order_index, use in enumerate(path.seeds):
             variable = use.variables[-1]
             if len(use.variables) > 1 and variable not in read and list(head).count(variable) == 1:
@@ -189,7 +189,7 @@ def _derive_by_groups(
     join.seeds += len(seeds)
 
     def block(block_join: GenericJoin, part: Seeds) -> Iterator[Columns]:
-        prefixes = bind(path, part, block_join)
+        prefixes = bind_seeds(path, part, block_join)
         if block_join.meter is not None:
             block_join.meter.prefixes += len(prefixes)
         for piece in block_join.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):

@@ -17,11 +17,11 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.alike import group_prefixes
 from gpu_wcoj.join.checks import filter_piece
-from gpu_wcoj.join.conditions import find_bounds, passes
+from gpu_wcoj.join.conditions import condition_mask, find_bounds
 from gpu_wcoj.join.last import count_last_step
-from gpu_wcoj.join.magnitudes import as_python, largest, multiply_exactly
+from gpu_wcoj.join.magnitudes import largest_magnitudes, multiply_exactly, to_python
 from gpu_wcoj.join.memory import CHUNK_ROWS, run_within_memory
-from gpu_wcoj.join.path import AtomUse, Step, independent
+from gpu_wcoj.join.path import AtomUse, Step, split_independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.join.shapes import Shapes, shape_of
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, Int64Array
@@ -165,7 +165,9 @@ class GenericJoin:
             if not step.is_plain:
                 textual = [condition for condition in step.conditions if condition.textual]
                 if textual:
-                    (passing,) = positions(self.backend, passes(textual, piece.values, self.ranks, self.backend.xp))
+                    (passing,) = positions(
+                        self.backend, condition_mask(textual, piece.values, self.ranks, self.backend.xp)
+                    )
                     parent, piece = parent[passing], piece.gather(passing, self.backend.xp)
                 if step.checks:
                     piece, rows = filter_piece(step.checks, piece, self)
@@ -255,7 +257,7 @@ class GenericJoin:
             return self.backend.xp.zeros(0, np.int64), 0
         # A lookup comes before independent parts: the prefixes that it drops are not counted.
         is_whole = len(steps) == 1 or steps[0].is_lookup
-        parts = (steps,) if is_whole else independent(tuple(steps))
+        parts = (steps,) if is_whole else split_independent(tuple(steps))
         product, bound = self._count_part(prefixes, parts[0])
         for part in parts[1:]:
             factor, factor_bound = self._count_part(prefixes, part)
@@ -307,11 +309,11 @@ class GenericJoin:
         """
         backend = self.backend
         if inner.dtype != object and counts.dtype != object and (max_count is None or max_count >= 1 << 63):
-            max_inner, all_before = largest(backend, inner, counts)
+            max_inner, all_before = largest_magnitudes(backend, inner, counts)
             if max_inner * len(inner) + all_before >= 1 << 63:
-                inner = as_python(backend, inner)
+                inner = to_python(backend, inner)
         if inner.dtype == object or counts.dtype == object:
-            counts, inner, parent = as_python(backend, counts), as_python(backend, inner), backend.to_host(parent)
+            counts, inner, parent = to_python(backend, counts), to_python(backend, inner), backend.to_host(parent)
             starts = np.concatenate([np.zeros(1, np.intp), np.flatnonzero(parent[1:] != parent[:-1]) + 1])
             counts[parent[starts]] += np.add.reduceat(inner, starts)
         elif backend.device is None:

@@ -15,7 +15,7 @@ from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 _T = TypeVar("_T", bound=Hashable)
 
 
-def unlike(query: DeltaQuery) -> tuple[int, ...]:
+def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     """Return the indices of positive atoms' paths, the first of each class of similar paths.
 
     Two paths are similar if their seeds are and each of their steps descends similar atoms, bound in the same columns,
@@ -41,7 +41,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
         return tuple(numbers)
     path = query.paths[numbers[0]]
     colours = _colours(path)
-    uses = (path.seed, *path.others, *(check.use for check in path.absent))
+    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
     atoms = _number_values({use.atom: _atom_signature(use, colours) for use in uses})
     first: dict[Hashable, int] = {}
     for candidate in numbers:
@@ -51,7 +51,7 @@ def unlike(query: DeltaQuery) -> tuple[int, ...]:
 
 def _path_signature(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
     """Return a signature of a path's cost, from the colours of the atoms."""
-    orders = {use.atom: use.key.order for use in path.others}
+    orders = {use.atom: use.key.order for use in path.other_atoms}
     depth = {atom: bound for atom, bound, _ in path.binding}
     steps: list[Hashable] = []
     for step in path.steps:
@@ -68,11 +68,11 @@ def _path_signature(path: DeltaPath, atoms: dict[int, int]) -> Hashable:
 
 def _colours(path: DeltaPath) -> dict[str, int]:
     """Return the variables' colours, once no round refines them further."""
-    uses = (path.seed, *path.others, *(check.use for check in path.absent))
+    uses = (path.seed, *path.other_atoms, *(check.use for check in path.absent))
     compared = [
         name
         for condition in (*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions))
-        for name in (condition.variable, condition.other)
+        for name in (condition.variable, condition.operand)
     ]
     names = dict.fromkeys(name for use in uses for name in use.variables)
     colours = _number_values({name: compared.count(name) for name in names})

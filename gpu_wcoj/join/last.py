@@ -18,7 +18,7 @@ from gpu_wcoj.zset.arrays import stacked
 if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
 
-FROM = 32
+MIN_RANGE_PREFIXES = 32
 """Prefixes below which values are proposed one by one: that is one kernel call."""
 
 Counted = tuple[Int64Array, int | None]
@@ -35,7 +35,7 @@ def _subtracted_atom(step: Step, n: int) -> Absent | None:
 
     Its arrangement has to end with the step's variable, and to begin with other variables; otherwise None.
     """
-    if n < FROM or len(step.checks) != 1 or any(condition.textual for condition in step.conditions):
+    if n < MIN_RANGE_PREFIXES or len(step.checks) != 1 or any(condition.textual for condition in step.conditions):
         return None
     (absent,) = step.checks
     if (
@@ -61,7 +61,7 @@ def count_last_step(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counte
     if not step.is_plain:
         absent = _subtracted_atom(step, len(prefixes))
         return None if absent is None else _count_without(prefixes, step, absent, join)
-    if len(prefixes) >= FROM and len(step.atoms) == 1 and not step.is_lookup:
+    if len(prefixes) >= MIN_RANGE_PREFIXES and len(step.atoms) == 1 and not step.is_lookup:
         (atom,) = step.atoms
         ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
         measures = join.backend.kernels.measures_ranges and all(batch.weights is None for batch in join.batches[atom])

@@ -9,7 +9,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers
 
 
-def largest(backend: Backend, *columns: Int64Array) -> list[int]:
+def largest_magnitudes(backend: Backend, *columns: Int64Array) -> list[int]:
     """Return the largest magnitude of each column; 0 for an empty one. Waits once for a device."""
     ends = iter(numbers(backend, *(end for column in columns if len(column) for end in (column.max(), column.min()))))
     return [max(next(ends), -next(ends)) if len(column) else 0 for column in columns]
@@ -23,19 +23,19 @@ def multiply_exactly(left: Int64Array, right: Int64Array, backend: Backend, boun
     if left.dtype != object and right.dtype != object:
         if bound is not None and bound < 1 << 63:
             return left * right
-        max_left, max_right = largest(backend, left, right)
+        max_left, max_right = largest_magnitudes(backend, left, right)
         if max_left * max_right < 1 << 63:
             return left * right
-    product: Int64Array = as_python(backend, left) * as_python(backend, right)
+    product: Int64Array = to_python(backend, left) * to_python(backend, right)
     return product
 
 
-def as_python(backend: Backend, values: Int64Array) -> Int64Array:
+def to_python(backend: Backend, values: Int64Array) -> Int64Array:
     """Return the values as Python integers, on the host."""
     return backend.to_host(values).astype(object, copy=False)
 
 
-def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
+def bound_magnitudes(values: Int64Array, bound: int | None, backend: Backend) -> int:
     """Return an upper bound of the sum of magnitudes of values that are at most `bound`.
 
     The values are read, which waits for a device, only if `bound` does not keep the sum far from leaving int64.
@@ -45,7 +45,7 @@ def added_magnitudes(values: Int64Array, bound: int | None, backend: Backend) ->
     if bound is not None and bound * len(values) < 1 << 62:
         return bound * len(values)
     if backend.device is not None:
-        return largest(backend, values)[0] * len(values)
+        return largest_magnitudes(backend, values)[0] * len(values)
     return int(np.abs(values.astype(np.float64)).sum() * (1 + 2.0**-20)) + 1
 
 
@@ -56,10 +56,10 @@ def exact_dot(counts: Int64Array, weights: Int64Array | None, backend: Backend) 
     if counts.dtype != object:
         if weights is None:
             return exact_sum(backend, counts)
-        max_count, max_weight = largest(backend, counts, weights)
+        max_count, max_weight = largest_magnitudes(backend, counts, weights)
         if max_count * max_weight * len(counts) < 1 << 63:
             return numbers(backend, (counts * weights).sum())[0]
     product = (
-        as_python(backend, counts) if weights is None else as_python(backend, counts) * as_python(backend, weights)
+        to_python(backend, counts) if weights is None else to_python(backend, counts) * to_python(backend, weights)
     )
     return int(product.sum())

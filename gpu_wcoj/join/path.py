@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
-    from gpu_wcoj.join.beginning import Begun
+    from gpu_wcoj.join.beginning import Continuation
     from gpu_wcoj.join.symmetry import Symmetry
 
 
@@ -48,12 +48,12 @@ class Condition:
 
     variable: str
     op: str
-    other: str | int
+    operand: str | int
     textual: bool = False
     family: str = ""
 
     def __str__(self) -> str:
-        return f"{self.variable} {self.op} {self.other}"
+        return f"{self.variable} {self.op} {self.operand}"
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ class Calculation:
     is_inverse: bool = False
     scales: tuple[int, ...] = ()
     scale: int = 0
-    most: int = 0
+    max_code: int = 0
     per_day: int = 1
     keeps_zero_sign: bool = False
     formula: Formula | None = None
-    shown: object = field(default="", compare=False)
+    text: object = field(default="", compare=False)
 
     @property
     def makes_text(self) -> bool:
@@ -150,7 +150,7 @@ class Calculation:
 
     def __str__(self) -> str:
         if self.formula is not None:
-            return f"{self.variable} = {self.shown if self.op == 'formula' else f'isnull({self.shown})'}"
+            return f"{self.variable} = {self.text if self.op == 'formula' else f'isnull({self.text})'}"
         operands = list(map(str, self.arguments))
         if self.op.isalpha():
             return f"{self.variable} = {self.op}({', '.join(operands)})"
@@ -182,10 +182,10 @@ Check = Condition | Calculation | Absent
 """A calculation or a filter that runs, in order, once its variables are bound."""
 
 
-def names_of(check: Check) -> tuple[str, ...]:
+def check_variables(check: Check) -> tuple[str, ...]:
     """Return the variables that have to be bound before a check."""
     if isinstance(check, Condition):
-        terms: tuple[str | int, ...] = (check.variable, check.other)
+        terms: tuple[str | int, ...] = (check.variable, check.operand)
     else:
         terms = check.arguments if isinstance(check, Calculation) else check.terms
     return tuple(term for term in terms if isinstance(term, str))
@@ -230,9 +230,9 @@ class Step:
         return frozenset(check.variable for check in self.checks if isinstance(check, Calculation))
 
     @cached_property
-    def spoken(self) -> frozenset[str]:
+    def read_variables(self) -> frozenset[str]:
         """The variables that conditions and checks read, or the step looks up, and calculated ones."""
-        read = [name for check in (*self.conditions, *self.checks) for name in names_of(check)]
+        read = [name for check in (*self.conditions, *self.checks) for name in check_variables(check)]
         return self.calculated.union(read, (self.variable,) if self.is_lookup else ())
 
 
@@ -288,7 +288,7 @@ class DeltaPath:
     """
 
     seeds: tuple[AtomUse, ...]
-    others: tuple[AtomUse, ...]
+    other_atoms: tuple[AtomUse, ...]
     seed_conditions: tuple[Condition, ...]
     steps: tuple[Step, ...]
     sort_first: tuple[str, ...] = ()
@@ -332,7 +332,7 @@ class DeltaPath:
         """Per other atom bound by the seed: its index, bound levels, and their seed columns."""
         place = {name: i for i, name in enumerate(self.seed.variables)}
         bound = []
-        for use in self.others:
+        for use in self.other_atoms:
             depth = next((i for i, name in enumerate(use.variables) if name not in place), len(use.variables))
             if depth:
                 bound.append((use.atom, depth, tuple(place[name] for name in use.variables[:depth])))
@@ -348,9 +348,9 @@ class DeltaPath:
             return False
         if self.steps[0].checks or self.seed_checks or self.is_negated:
             return False
-        return all(use.variables[-1] == self.steps[0].variable for use in self.others) and len(self.binding) == len(
-            self.others
-        )
+        return all(use.variables[-1] == self.steps[0].variable for use in self.other_atoms) and len(
+            self.binding
+        ) == len(self.other_atoms)
 
     def depth_of(self, variables: Collection[str]) -> int:
         """Return the number of steps after which all of these variables are bound.
@@ -373,12 +373,12 @@ class DeltaPath:
     @cached_property
     def compared(self) -> frozenset[str]:
         """The variables that conditions and checks of the steps read."""
-        return frozenset[str]().union(*(step.spoken for step in self.steps))
+        return frozenset[str]().union(*(step.read_variables for step in self.steps))
 
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the path reads besides its seeds'."""
-        return tuple([use.key for use in (*self.others, *(check.use for check in self.absent))])
+        return tuple([use.key for use in (*self.other_atoms, *(check.use for check in self.absent))])
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -412,8 +412,8 @@ class DeltaQuery:
     head: tuple[str | int, ...]
     paths: tuple[DeltaPath, ...]
     calculations: tuple[Calculation, ...] = ()
-    together: tuple[str, ...] = ()
-    begun: tuple[Begun | None, ...] = ()
+    shared_variables: tuple[str, ...] = ()
+    continuations: tuple[Continuation | None, ...] = ()
     symmetry: Symmetry | None = None
 
     @cached_property
@@ -433,7 +433,7 @@ class DeltaQuery:
 
 
 @lru_cache(maxsize=1024)
-def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
+def split_independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     """Split steps into parts that share no atom, condition or check, each in the given order."""
     group = list(range(len(steps)))
     place = {step.variable: index for index, step in enumerate(steps) if not step.is_lookup}
@@ -441,7 +441,7 @@ def independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
     links: list[tuple[int, int]] = []
     for i, step in enumerate(steps):
         links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
-        links.extend((i, place[name]) for name in step.spoken if name in place)
+        links.extend((i, place[name]) for name in step.read_variables if name in place)
     for i, j in links:
         old, new = max(group[i], group[j]), min(group[i], group[j])
         group = [new if member == old else member for member in group]

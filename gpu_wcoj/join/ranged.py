@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.join.conditions import find_bounds, passes
+from gpu_wcoj.join.conditions import condition_mask, find_bounds
 from gpu_wcoj.join.excluding import Split, split, strip_exclusions
-from gpu_wcoj.join.magnitudes import exact_dot, largest, multiply_exactly
+from gpu_wcoj.join.magnitudes import exact_dot, largest_magnitudes, multiply_exactly
 from gpu_wcoj.join.path import Condition, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.sizes import estimate_values
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from gpu_wcoj.join.generic import GenericJoin
     from gpu_wcoj.join.summing import Summing
 
-ROOM = 1 << 20
+MAX_GATHERED_VALUES = 1 << 20
 """Values that gather before they are added up."""
 
-MOST_VALUES = 1.0
+MAX_VALUE_FACTOR = 1.0
 """Enumerate a group's values if they are at most this factor of the prefixes' range widths."""
 
 Value = tuple[IndexArray, Int64Array, Int64Array]
@@ -64,10 +64,12 @@ def loosen(steps: Sequence[Step], seen: Iterable[str]) -> tuple[Step, tuple[Cond
         or any(step.is_lookup and step.variable in step_variables for step in remaining_steps)
     ):
         return None
-    read = frozenset(seen).union(*(step.spoken for step in remaining_steps))
-    read = read.union(str(condition.other) for condition in first.conditions if condition.textual)
+    read = frozenset(seen).union(*(step.read_variables for step in remaining_steps))
+    read = read.union(str(condition.operand) for condition in first.conditions if condition.textual)
     loose = tuple(
-        condition for condition in first.conditions if isinstance(condition.other, str) and condition.other not in read
+        condition
+        for condition in first.conditions
+        if isinstance(condition.operand, str) and condition.operand not in read
     )
     if not loose:
         return None
@@ -96,7 +98,7 @@ class PrefixGroups:
 
     def representatives(self, bare: Step, remaining_steps: Sequence[Step], join: GenericJoin) -> Prefixes:
         """Return one prefix of each group, with the values that the bare steps read."""
-        read = frozenset[str]().union(*(step.spoken for step in (bare, *remaining_steps)))
+        read = frozenset[str]().union(*(step.read_variables for step in (bare, *remaining_steps)))
         firsts = self.prefixes.gather(self.starts[:-1], join.backend.xp)
         values = {name: column for name, column in firsts.values.items() if name in read}
         return Prefixes(firsts.order, values, None, firsts.layout, firsts.positions)
@@ -109,7 +111,7 @@ class PrefixGroups:
         if all(condition.op == "!=" for condition in self.compared.conditions):
             return True
         together, separate = estimate_values(join, firsts, bare), estimate_values(join, self.prefixes, first)
-        return numbers(join.backend, together <= MOST_VALUES * separate)[0] != 0
+        return numbers(join.backend, together <= MAX_VALUE_FACTOR * separate)[0] != 0
 
     def total(self, pieces: Iterator[Value], join: GenericJoin) -> int | None:
         """Return the sum over the prefixes of their weights times the bindings of allowed values.
@@ -121,7 +123,7 @@ class PrefixGroups:
         for piece in pieces:
             gathered.append(piece)
             n_rows += len(piece[0])
-            if n_rows >= ROOM:
+            if n_rows >= MAX_GATHERED_VALUES:
                 added = self._total_of_values(gathered, join)
                 if added is None:
                     return None
@@ -136,7 +138,7 @@ class PrefixGroups:
         """
         backend, xp = join.backend, join.backend.xp
         group, value, ways = (xp.concatenate([piece[column] for piece in pieces]) for column in range(3))
-        (max_ways,) = largest(backend, ways)
+        (max_ways,) = largest_magnitudes(backend, ways)
         first, last_group, low, high = numbers(backend, group[0], group[-1], value.min(), value.max())
         if max_ways * len(ways) >= 1 << 62:
             return None
@@ -256,18 +258,18 @@ def _subtract_pinned(summing: Summing, prefixes: Prefixes, steps: tuple[Step, ..
     """
     apart = split(steps, prefixes.order)
     assert apart is not None
-    return summing.over(prefixes, apart.unrestricted) - _sum_pinned(summing, prefixes, apart)
+    return summing.sum_merged(prefixes, apart.unrestricted) - _sum_pinned(summing, prefixes, apart)
 
 
 def _sum_pinned(summing: Summing, prefixes: Prefixes, apart: Split) -> int:
     """Return `Summing.total` for the last variable equal to the excluded value."""
     join, backend = summing.join, summing.join.backend
     if apart.filters:
-        (rows,) = positions(backend, passes(apart.filters, prefixes.values, join.ranks, backend.xp))
+        (rows,) = positions(backend, condition_mask(apart.filters, prefixes.values, join.ranks, backend.xp))
         prefixes = prefixes.gather(rows, backend.xp)
     pinned_join = replace(join, uses=apart.uses(join.uses), shapes={}, work={}, _extensions={})
     try:
-        total_pinned = replace(summing, join=pinned_join).over(prefixes, apart.pinned)
+        total_pinned = replace(summing, join=pinned_join).sum_merged(prefixes, apart.pinned)
     finally:
         total = join.work_of(apart.unrestricted[-1])
         for work in pinned_join.work.values():

@@ -21,7 +21,7 @@ from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import run_within_memory
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind, first_variables, reverse_change, seed_rows
+from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind_seeds, first_variables, reverse_change, seed_rows
 from gpu_wcoj.join.shapes import Shapes
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
@@ -108,7 +108,7 @@ class PathRunner:
     seeds: int = 0
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
-    begun: Mapping[int, PrefixUser] = field(default_factory=dict)
+    prefix_users: Mapping[int, PrefixUser] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Reset the counts of the previous tick."""
@@ -157,7 +157,7 @@ class PathRunner:
 
     def bind_continuation(self, path_index: int, remaining_path: DeltaPath) -> BoundPath:
         """Return the continuation of a path with its arrangements."""
-        left = {use.atom for use in remaining_path.others}
+        left = {use.atom for use in remaining_path.other_atoms}
         done = [
             (use, arrangement)
             for use, arrangement in self.bound_paths[path_index][0].other_atoms
@@ -168,7 +168,7 @@ class PathRunner:
     def bind_path(self, path: DeltaPath) -> BoundPath:
         """Return a path with its arrangements."""
         seeds = [self.arrangements[use.key] for use in path.seeds]
-        other_atoms = [(use, self.arrangements[use.key]) for use in path.others]
+        other_atoms = [(use, self.arrangements[use.key]) for use in path.other_atoms]
         return BoundPath(
             path, seeds, other_atoms, [(check.use, self.arrangements[check.use.key]) for check in path.absent]
         )
@@ -260,7 +260,7 @@ class PathRunner:
 
         Many seeds run in blocks on several threads.
         """
-        if self.begun and any(user.is_worth_it(phase) for user in self.begun.values()):
+        if self.prefix_users and any(user.is_worth_it(phase) for user in self.prefix_users.values()):
             numbers = yield from self._run_continuations(numbers, phase, run)
         if self.execution.measures:
             run = _count_prefixes(run)
@@ -307,7 +307,7 @@ class PathRunner:
         """Run the paths that continue from common prefixes in this tick; return the other indices."""
         left = []
         for path_index in numbers:
-            user = self.begun.get(path_index)
+            user = self.prefix_users.get(path_index)
             rows = user.rows(phase, self) if user is not None and user.is_worth_it(phase) else None
             if rows is None:
                 left.append(path_index)
@@ -358,7 +358,7 @@ class PathRunner:
         """Run each seed along the variant of the path that proposes the fewest values first."""
         ways = self.bound_paths[path_index]
         if first is not None and len(ways) == 1:
-            prefixes = bind(ways[0].path, seeds, first)
+            prefixes = bind_seeds(ways[0].path, seeds, first)
             if len(prefixes):
                 yield from run(first, prefixes, ways[0].path)
             self.finished.append((path_index, first.work))
@@ -368,7 +368,7 @@ class PathRunner:
             for join in (self.generic_join(path_index, phase, variant) for variant in range(len(ways)))
             if join is not None
         ]
-        bound = [bind(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
+        bound = [bind_seeds(way.path, seeds, join) for way, join in zip(ways, joins, strict=True)]
         chosen = None
         if len(ways) > 1 and len(bound[0]):
             choices = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.checks import apply_checks
-from gpu_wcoj.join.conditions import passes
+from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
@@ -89,14 +89,14 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
         matrix = stacked(backend, [columns[place.index(row)] for row in range(len(place))])
     if path.seed_conditions:
         values = {name: matrix[row] for row, name in enumerate(path.seed.variables)}
-        (passing,) = positions(backend, passes(path.seed_conditions, values, join.ranks, backend.xp))
+        (passing,) = positions(backend, condition_mask(path.seed_conditions, values, join.ranks, backend.xp))
         if len(passing) < len(delta):
             matrix = backend.xp.ascontiguousarray(matrix[:, passing])
             weights = None if weights is None else weights[passing]
     return Seeds(order, matrix, weights)
 
 
-def bind(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
+def bind_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
     """Locate the seeds in every atom that they bind; drop those that an atom lacks. Waits once."""
     if join.meter is not None:
         with join.meter.seeding(join.backend):

@@ -15,25 +15,25 @@ import numpy as np
 
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.last import can_count_last_step
-from gpu_wcoj.join.magnitudes import exact_dot, largest
-from gpu_wcoj.join.path import DeltaPath, Step, independent
+from gpu_wcoj.join.magnitudes import exact_dot, largest_magnitudes
+from gpu_wcoj.join.path import DeltaPath, Step, split_independent
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers
 
-ROOM = 1 << 20
+MAX_GATHERED = 1 << 20
 """Prefixes that gather before they are merged, and that are kept at most."""
 
-FIRST_ROOM = 1 << 14
+INITIAL_GATHERED = 1 << 14
 """Initial size of that buffer, in prefixes."""
 
-FEWEST = 1024
+MIN_MERGED = 1024
 """Prefixes below which they are not merged."""
 
-MANY = 64
+MIN_SUMMED = 64
 """Prefixes of a path from which on variables are eliminated."""
 
-SORTING = 80
+MERGE_COST = 80
 """Cost of merging a prefix, in candidates, when deciding whether merging pays."""
 
 SEARCH, RANK, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 2, 30, 20, 10, 15, 15, 25
@@ -42,14 +42,14 @@ SEARCH, RANK, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 2, 30, 20, 10, 15, 1
 A value searched without marks, a value searched by ranks, a prefix written, a prefix counted, a prefix in each part of
 the steps, a prefix sorted, a seed, and a seed in each batch in which it is located."""
 
-MOST_LOOKS = 0.5
+MAX_DISTINCT_FRACTION = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
 
 MAX_TOTAL_WEIGHT = 1 << 62
 """Total weight above which prefixes are not merged further, so that no weight leaves int64."""
 
 
-def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
+def with_weights(join: GenericJoin, path: DeltaPath) -> GenericJoin:
     """Return the join for `Summing`: weighted, also for sets, and without values for the head."""
     max_weight = join.max_weight if join.weighted else 1
     return replace(join, weighted=True, needed=path.compared, max_weight=max_weight)
@@ -57,14 +57,14 @@ def carrying(join: GenericJoin, path: DeltaPath) -> GenericJoin:
 
 def sum_bindings(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
     """Return the sum of the weights of all bindings of steps; few prefixes are extended first."""
-    if len(prefixes) >= MANY:
-        return Summing(carrying(join, path), of_sets=not join.weighted).over(prefixes, steps)
-    if len(steps) < 2 or len(independent(steps)) > 1:
+    if len(prefixes) >= MIN_SUMMED:
+        return Summing(with_weights(join, path), of_sets=not join.weighted).sum_merged(prefixes, steps)
+    if len(steps) < 2 or len(split_independent(steps)) > 1:
         return exact_dot(join.count_bounded(prefixes, steps)[0], prefixes.weights, join.backend)
     return sum([sum_bindings(join, piece, path, steps[1:]) for _, piece in join.extend(prefixes, steps[0])])
 
 
-def may_sum(path: DeltaPath) -> bool:
+def can_eliminate(path: DeltaPath) -> bool:
     """Return whether some variable is eliminated before the last step of a path.
 
     Then prefixes may be equal for the remaining steps.
@@ -81,19 +81,19 @@ def may_sum(path: DeltaPath) -> bool:
     False
     """
     depth = {atom: bound for atom, bound, _ in path.binding}
-    uses = {use.atom: use for use in path.others}
+    uses = {use.atom: use for use in path.other_atoms}
     order = set(path.seed.variables)
     for index, step in enumerate(path.steps):
         remaining_steps = path.steps[index:]
         left = [(uses[atom], bound) for atom, bound in depth.items() if bound < len(uses[atom].variables)]
         seen = {name for use, bound in left for name in use.variables[:bound]}
-        if not seen.union(*(step.spoken for step in remaining_steps)).issuperset(order):
+        if not seen.union(*(step.read_variables for step in remaining_steps)).issuperset(order):
             return True
         if len(remaining_steps) > 1 and any(step.conditions for step in remaining_steps):
             from gpu_wcoj.join.ranged import strip_conditions  # needed by few programs
 
             bare, _ = strip_conditions(remaining_steps, order, seen)
-            if not seen.union(*(step.spoken for step in bare)).issuperset(order):
+            if not seen.union(*(step.read_variables for step in bare)).issuperset(order):
                 return True
         for atom in step.atoms:
             depth[atom] = depth.get(atom, 0) + 1
@@ -170,7 +170,7 @@ class Summing:
     _distinct: set[int] = field(default_factory=set, init=False)
     _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
-    def over(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
+    def sum_merged(self, prefixes: Prefixes, steps: Sequence[Step]) -> int:
         """Return `total` after merging prefixes that are equal for the steps."""
         remaining_steps = tuple(steps)
         return sum(self.total(merged, remaining_steps) for merged in self.merge_equal(prefixes, remaining_steps))
@@ -193,7 +193,9 @@ class Summing:
             if (ways := count_twin_pairs(join, prefixes, *remaining_steps)) is not None:
                 self.allowance.check(join)
                 return ways
-        is_whole = len(remaining_steps) < 2 or remaining_steps[0].is_lookup or len(independent(remaining_steps)) == 1
+        is_whole = (
+            len(remaining_steps) < 2 or remaining_steps[0].is_lookup or len(split_independent(remaining_steps)) == 1
+        )
         if (
             is_whole
             and len(remaining_steps) > 1
@@ -217,7 +219,7 @@ class Summing:
 
     def _sum_by_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
         """Return `total` if many prefixes differ only in compared variables; else None."""
-        if len(prefixes) < FEWEST or -len(steps) in self._distinct:
+        if len(prefixes) < MIN_MERGED or -len(steps) in self._distinct:
             return None
         if not any(step.conditions for step in steps):
             return None
@@ -232,7 +234,7 @@ class Summing:
         In the latter case the question is not asked again.
         """
         keys = self._keys(_drop_unread(prefixes, steps))
-        if keys and self._estimate_distinct(keys) > len(prefixes) * MOST_LOOKS:
+        if keys and self._estimate_distinct(keys) > len(prefixes) * MAX_DISTINCT_FRACTION:
             self._distinct.add(-len(steps))
             return None
         return keys
@@ -241,7 +243,7 @@ class Summing:
         """Bind the first step; merge prefixes that are equal for the others, within the buffer."""
         remaining_steps = steps[1:]
         gathered: list[Prefixes] = []
-        n_rows, room = 0, FIRST_ROOM
+        n_rows, room = 0, INITIAL_GATHERED
         for piece in self._bind(prefixes, steps[0]):
             if len(remaining_steps) in self._distinct or self._reads_all(piece, remaining_steps):
                 yield piece
@@ -249,9 +251,9 @@ class Summing:
             gathered.append(_drop_unread(piece, remaining_steps))
             n_rows += len(piece)
             if n_rows >= room:
-                room = ROOM
+                room = MAX_GATHERED
                 merged = self.merge_pieces(gathered, remaining_steps)
-                if len(merged) > 1 or len(merged[0]) > ROOM // 2:
+                if len(merged) > 1 or len(merged[0]) > MAX_GATHERED // 2:
                     yield from merged
                     gathered, n_rows = [], 0
                 else:
@@ -272,13 +274,13 @@ class Summing:
     def _reads_all(self, prefixes: Prefixes, steps: Sequence[Step]) -> bool:
         """Return whether the steps read all variables, so that no two prefixes are equal for them."""
         seen = frozenset[str]().union(*(self.join.uses[atom].variables[:bound] for atom, bound in prefixes.layout))
-        seen = seen.union(*(step.spoken for step in steps))
+        seen = seen.union(*(step.read_variables for step in steps))
         return seen.issuperset(prefixes.order)
 
     def merge_pieces(self, pieces: list[Prefixes], steps: tuple[Step, ...]) -> list[Prefixes]:
         """Merge pieces into one without equal prefixes; return them unchanged if few are equal."""
         backend, n = self.join.backend, sum(map(len, pieces))
-        if n < FEWEST:
+        if n < MIN_MERGED:
             return pieces
         xp = backend.xp
         if not self._is_expensive(steps):
@@ -316,16 +318,16 @@ class Summing:
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last_step
-        if rows and cost <= SORTING * rows:
+        if rows and cost <= MERGE_COST * rows:
             self._distinct.add(1)
-        return cost > SORTING * rows
+        return cost > MERGE_COST * rows
 
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last_step
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else 0.7
-        return 1 - SORTING * rows / max(1, cost)
+        return 1 - MERGE_COST * rows / max(1, cost)
 
     def _max_sum(self, piece: Prefixes) -> float:
         """Return an upper bound of weight sums of these prefixes, times a weight of each other atom."""
@@ -336,7 +338,7 @@ class Summing:
             return len(piece) * max_weight
         if max_weight == 1:
             return exact_sum(self.join.backend, piece.weights)
-        return largest(self.join.backend, piece.weights)[0] * len(piece) * max_weight
+        return largest_magnitudes(self.join.backend, piece.weights)[0] * len(piece) * max_weight
 
     def _keys(self, prefixes: Prefixes) -> list[Int64Array]:
         """Return the columns that tell prefixes apart.
@@ -365,7 +367,7 @@ class Summing:
 
 def _drop_unread(prefixes: Prefixes, steps: Sequence[Step]) -> Prefixes:
     """Return the prefixes with only the values that the steps read."""
-    read = frozenset[str]().union(*(step.spoken for step in steps))
+    read = frozenset[str]().union(*(step.read_variables for step in steps))
     if read.issuperset(prefixes.values):
         return prefixes
     values = {name: column for name, column in prefixes.values.items() if name in read}

@@ -64,7 +64,9 @@ class SymmetricCount:
     def __post_init__(self) -> None:
         several, once, within = dict[int, DeltaPath](), dict[int, DeltaPath](), dict[int, DeltaPath]()
         paths = self.join.query.paths
-        for orbit_index, (orbit, taken) in enumerate(zip(self.symmetry.orbits, self.symmetry.taken, strict=True)):
+        for orbit_index, (orbit, taken) in enumerate(
+            zip(self.symmetry.orbits, self.symmetry.representatives, strict=True)
+        ):
             other_atoms = [atom for atom in orbit if atom != taken]
             path = _with_after(paths[taken], self.symmetry.after(orbit_index))
             (several if other_atoms else once)[taken] = path
@@ -122,10 +124,10 @@ class SymmetricCount:
 
     def _replace_by_changes(self, path: DeltaPath, atoms: Sequence[int]) -> DeltaPath:
         """Return the path, and its variants, with changes in place of these atoms."""
-        other_atoms = tuple(self._change_use(use) if use.atom in atoms else use for use in path.others)
+        other_atoms = tuple(self._change_use(use) if use.atom in atoms else use for use in path.other_atoms)
         return replace(
             path,
-            others=other_atoms,
+            other_atoms=other_atoms,
             variants=tuple(self._replace_by_changes(variant, atoms) for variant in path.variants),
         )
 
@@ -136,7 +138,7 @@ class SymmetricCount:
         return use._replace(key=key)
 
     def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
-        query = replace(self.join.query, paths=tuple(paths.values()), together=(), begun=(), symmetry=None)
+        query = replace(self.join.query, paths=tuple(paths.values()), shared_variables=(), continuations=(), symmetry=None)
         arrangements = {**self.join.arrangements, **self._changes}
         return _PartialJoin(IncrementalGenericJoin(query, arrangements, self.join.execution), tuple(paths))
 
@@ -149,7 +151,7 @@ def _with_after(path: DeltaPath, after: frozenset[int]) -> DeltaPath:
 def _links(path: DeltaPath, atoms: Sequence[int]) -> _Links:
     """Return the levels of a path's seed that hold its variables, and those of these atoms."""
     links = set()
-    for use in path.others:
+    for use in path.other_atoms:
         for column, name in zip(use.key.order, use.variables, strict=True):
             if use.atom in atoms and name in path.seed.variables:
                 links.add((path.seed.variables.index(name), path.seed.key.order.index(column)))

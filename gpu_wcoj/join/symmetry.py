@@ -21,7 +21,7 @@ class Symmetry:
 
     order: int
     orbits: tuple[tuple[int, ...], ...]
-    taken: tuple[int, ...]
+    representatives: tuple[int, ...]
 
     def after(self, orbit_index: int) -> frozenset[int]:
         """Return the atoms that the path of an orbit sees after the tick.
@@ -35,5 +35,5 @@ class Symmetry:
         ([2], [0, 1, 2, 5])
         """
         before = [atom for orbit in self.orbits[:orbit_index] for atom in orbit]
-        other_atoms = [atom for atom in self.orbits[orbit_index] if atom != self.taken[orbit_index]]
+        other_atoms = [atom for atom in self.orbits[orbit_index] if atom != self.representatives[orbit_index]]
         return frozenset([*before, *other_atoms[1:]])

@@ -17,7 +17,7 @@ from gpu_wcoj.join.alike import group_key
 from gpu_wcoj.join.costed import BudgetedJoin, binding_cost
 from gpu_wcoj.join.path import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.seeds import bind, seed_rows
+from gpu_wcoj.join.seeds import bind_seeds, seed_rows
 from gpu_wcoj.join.summing import AllowanceError, Summing
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import positions
@@ -26,7 +26,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 SAMPLE_ROWS = 128
 """Rows in the sample."""
 
-DRAWS = 16, SAMPLE_ROWS
+SAMPLE_SIZES = 16, SAMPLE_ROWS
 """Sizes of successive samples, in rows; a larger one follows if the first was cheap."""
 
 MAX_SAMPLE_COST = 1 << 21
@@ -34,10 +34,10 @@ MAX_SAMPLE_COST = 1 << 21
 
 It is also the least limit of a sample's cost."""
 
-FAR = 8.0
+DECISIVE_FACTOR = 8.0
 """Factor between an estimate and the relevant costs beyond which sampling stops."""
 
-SECOND = 0.05
+MAX_RESAMPLE_FRACTION = 0.05
 """Fraction of a path's cost that a larger sample may cost to find the cheapest path."""
 
 COMPARED_HASHES = 8 * SAMPLE_ROWS
@@ -59,8 +59,8 @@ def read_seed_variables(path: DeltaPath) -> frozenset[str]:
     ['b']
     """
     bound = set(path.seed.variables)
-    read = frozenset[str]().union(*(step.spoken for step in path.steps))
-    for use in path.others:
+    read = frozenset[str]().union(*(step.read_variables for step in path.steps))
+    for use in path.other_atoms:
         if not bound.issuperset(use.variables):
             read = read.union(use.variables)
     return read & bound
@@ -139,7 +139,7 @@ class _Traced(Summing):
 
 
 @dataclass(eq=False)
-class Trial:
+class CountEstimate:
     """The estimated cost of counting a path from many rows, by a sample.
 
     Attributes
@@ -183,7 +183,7 @@ class Trial:
         seeds = seed_rows(path, [batch, *([batch] * (len(path.seeds) - 1))], join, path.seed.variables[0])
         summing = _Traced(join, join.allowance, self.of_sets)
         try:
-            summing.over(bind(path, seeds, join), path.steps)
+            summing.sum_merged(bind_seeds(path, seeds, join), path.steps)
         except AllowanceError:
             return False
         share = different / len(some) * self.n_rows / len(self.batches[0])
@@ -197,21 +197,21 @@ class Trial:
 
     def is_expensive(self, draws: int) -> bool:
         """Return whether, after `draws` rows, a full sample would cost much of the path's cost."""
-        return self.join.allowance.cost(self.join) * DRAWS[-1] > SECOND * self.cost * draws
+        return self.join.allowance.cost(self.join) * SAMPLE_SIZES[-1] > MAX_RESAMPLE_FRACTION * self.cost * draws
 
 
-def tried(trial: Trial, least: float, most: float) -> float:
+def estimate_cost(trial: CountEstimate, least: float, most: float) -> float:
     """Estimate the cost of counting a path.
 
     The estimate is rougher if it is far below `least` or far above `most`.
     """
-    for draws in DRAWS:
-        if not trial.draw(draws) or trial.cost * FAR < least or trial.cost > most * FAR:
+    for draws in SAMPLE_SIZES:
+        if not trial.draw(draws) or trial.cost * DECISIVE_FACTOR < least or trial.cost > most * DECISIVE_FACTOR:
             break
     return trial.cost
 
 
-def compare_costs(trials: Mapping[int, Trial], worth: float, only_cheapest: bool) -> dict[int, float]:
+def compare_costs(trials: Mapping[int, CountEstimate], worth: float, only_cheapest: bool) -> dict[int, float]:
     """Estimate the costs of counting along each of these paths.
 
     Estimates are rougher for paths that are far more expensive than another. If binding a path's seeds costs more than
@@ -228,7 +228,7 @@ def compare_costs(trials: Mapping[int, Trial], worth: float, only_cheapest: bool
     seed_costs = {path_index: trial.seed_cost for path_index, trial in trials.items()}
     costs: dict[int, float] = {}
     left = sorted(trials, key=seed_costs.__getitem__)
-    for draws in DRAWS:
+    for draws in SAMPLE_SIZES:
         more = []
         for path_id in left:
             if min(costs.values(), default=float("inf")) < seed_costs[path_id]:
@@ -236,14 +236,14 @@ def compare_costs(trials: Mapping[int, Trial], worth: float, only_cheapest: bool
             if trials[path_id].draw(draws):
                 more.append(path_id)
             costs[path_id] = trials[path_id].cost
-        max_cost = FAR * min(worth, *costs.values())
+        max_cost = DECISIVE_FACTOR * min(worth, *costs.values())
         left = [path_index for path_index in more if costs[path_index] <= max_cost]
         if only_cheapest:
             left = [path_index for path_index in left if not trials[path_index].is_expensive(draws)]
             left = left if len(left) > 1 else []
     for path_id in sorted(trials.keys() - costs.keys(), key=seed_costs.__getitem__):
         if seed_costs[path_id] < min(costs.values()):  # larger samples have raised the other estimates
-            trials[path_id].draw(DRAWS[0])
+            trials[path_id].draw(SAMPLE_SIZES[0])
             costs[path_id] = trials[path_id].cost
         else:
             costs[path_id] = seed_costs[path_id]

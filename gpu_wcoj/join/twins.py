@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.join.magnitudes import exact_dot, largest
+from gpu_wcoj.join.magnitudes import exact_dot, largest_magnitudes
 from gpu_wcoj.join.path import Step
 from gpu_wcoj.join.prefixes import Prefixes
 
@@ -33,12 +33,12 @@ def compare_twins(first: Step, second: Step) -> str | None:
         return None
     if set(first.atoms).intersection(second.atoms):
         return None
-    links = [condition for condition in second.conditions if condition.other == first.variable]
+    links = [condition for condition in second.conditions if condition.operand == first.variable]
     if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
         return None
-    first_conditions = {(condition.op, condition.other, condition.textual) for condition in first.conditions}
+    first_conditions = {(condition.op, condition.operand, condition.textual) for condition in first.conditions}
     second_conditions = {
-        (condition.op, condition.other, condition.textual) for condition in second.conditions if condition != links[0]
+        (condition.op, condition.operand, condition.textual) for condition in second.conditions if condition != links[0]
     }
     return links[0].op if first_conditions == second_conditions and first.is_plain else None
 
@@ -53,8 +53,8 @@ def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, first: Step, second:
         return None
     backend = join.backend
     values, _ = join.count_bounded(prefixes, (first,))
-    max_values = largest(backend, values)[0]
-    heaviest = 1 if prefixes.weights is None else max(1, largest(backend, prefixes.weights)[0])
+    max_values = largest_magnitudes(backend, values)[0]
+    heaviest = 1 if prefixes.weights is None else max(1, largest_magnitudes(backend, prefixes.weights)[0])
     if max_values * max_values * heaviest * len(prefixes) >= 1 << 62:
         return None
     pairs = values * (values - 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpu_wcoj.planner.body import Body, BodyAtom, Shape
-from gpu_wcoj.planner.draft import KnownRelations
+from gpu_wcoj.planner.draft import CatalogReader
 from gpu_wcoj.planner.facts import Facts
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.terms import Atom, Variable
@@ -40,7 +40,7 @@ class Side:
     atom: BodyAtom
 
     @classmethod
-    def of(cls, atom: BodyAtom, joined: str, kept_names: Sequence[str]) -> Side:
+    def from_atom(cls, atom: BodyAtom, joined: str, kept_names: Sequence[str]) -> Side:
         """Return the side for an atom of a body that shares one variable with the other side."""
         column_of = dict(zip(atom.variables, atom.columns, strict=True))
         columns = tuple(sorted(atom.columns))
@@ -107,7 +107,7 @@ class Auxiliary:
         rule = Rule(Atom(self.name, tuple(map(Variable, head))), tuple(positive))
         return Body(rule, tuple(head), tuple(atoms), ())
 
-    def facts(self, catalog: KnownRelations) -> Facts | None:
+    def facts(self, catalog: CatalogReader) -> Facts | None:
         """Estimate its rows, or return None if a side has no statistics.
 
         The joined column is assumed to be a key of one side.

@@ -221,8 +221,8 @@ def normalise(
     equated = {
         name
         for condition in conditions
-        if condition.op == "=" and not {condition.variable, condition.other}.issubset(calculated)
-        for name in (condition.variable, condition.other)
+        if condition.op == "=" and not {condition.variable, condition.operand}.issubset(calculated)
+        for name in (condition.variable, condition.operand)
     }
     for computed in rule.computed:
         if computed.call.takes_nulls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.join.path import Branch, Step, independent
+from gpu_wcoj.join.path import Branch, Step, split_independent
 
 
 def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
@@ -19,11 +19,11 @@ def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[B
     x y v u w (1, 3)
     """
     for begin in range(len(steps)):
-        parts = independent(steps[begin:])
+        parts = split_independent(steps[begin:])
         yield from _bracketing(steps[:begin], parts, ())
         if len(parts) == 1:
             for end in range(len(steps) - 1, begin + 1, -1):
-                parts = independent(steps[begin:end])
+                parts = split_independent(steps[begin:end])
                 if len(parts) > 1:
                     yield from _bracketing(steps[:begin], parts, steps[end:])
                     break

@@ -103,7 +103,7 @@ def calculation_of(
         drops,
         scales=tuple(map(_scale_of, of_arguments)) if "decimal" in (*families, result.family) else (),
         scale=_scale_of(result),
-        most=result.code_range[1] if result.family == "decimal" else 0,
+        max_code=result.code_range[1] if result.family == "decimal" else 0,
         per_day=of_arguments[0].per_day if call.op in ("year", "month", "day") else 1,
         keeps_zero_sign=name in signed,
     )
@@ -132,7 +132,7 @@ def formula_of(
     formula = translation.formula(computed.call, result)
     arguments = tuple(translation.arguments)
     made = Calculation(
-        name, "formula", arguments, ("integer",) * len(arguments), result.family, formula=formula, shown=computed.call,
+        name, "formula", arguments, ("integer",) * len(arguments), result.family, formula=formula, text=computed.call,
         keeps_zero_sign=name in signed,
     )  # fmt: skip
     flag = nulls.flags.get(name) or nulls.dropped.get(name)
@@ -270,7 +270,7 @@ class _Translation:
             return formula
         made = Calculation(
             "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(expected),
-            most=_MOST,
+            max_code=_MOST,
         )  # fmt: skip
         return Formula("call", (formula,), calculation=made)
 
@@ -320,7 +320,14 @@ def comparable(
         if all(calculation.variable != finer for calculation in calculations):
             calculations.append(
                 Calculation(
-                    finer, "scale", (names[i],), (kind.family,), "decimal", scales=(scale,), scale=finest, most=_MOST
+                    finer,
+                    "scale",
+                    (names[i],),
+                    (kind.family,),
+                    "decimal",
+                    scales=(scale,),
+                    scale=finest,
+                    max_code=_MOST,
                 )
             )
         names[i] = finer

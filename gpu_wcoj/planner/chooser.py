@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gpu_wcoj.join.path import Calculation, Condition, names_of
+from gpu_wcoj.join.path import Calculation, Condition, check_variables
 from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.costs import Estimator
-from gpu_wcoj.planner.draft import NOTHING, KnownRelations, Order, Strategy
+from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader, Order, Strategy
 from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.inverses import inverse_of
 from gpu_wcoj.planner.symmetry import Image
-from gpu_wcoj.planner.worked import Worked
+from gpu_wcoj.planner.worked import SharedCosts
 
 CLEARLY = 0.7
 """Cost ratio: the best order replaces the default one if it costs less than this share of it."""
@@ -27,12 +27,12 @@ An order is offered only if listing the rows of a changed row costs at least thi
 ratio of the variant.
 """
 
-MOST_ATOMS = 24
+MAX_ATOMS = 24
 """Bodies with more atoms than this keep the default order."""
 
 
 @dataclass(eq=False)
-class Like:
+class ImageEstimates:
     """Estimates for a seed that is the image of another seed under an automorphism.
 
     Attributes
@@ -90,10 +90,10 @@ class Chooser:
 
     body: Body
     seed: int
-    known: KnownRelations = NOTHING
+    known: CatalogReader = EMPTY_CATALOG
     strategy: Strategy = "auto"
-    like: Like | None = None
-    worked: Worked | None = None
+    like: ImageEstimates | None = None
+    worked: SharedCosts | None = None
     candidates: int = 0
     bits: Bits = field(init=False)
     rest: list[str] = field(init=False)
@@ -107,7 +107,7 @@ class Chooser:
         self.bits = bits.of_change(self.seed, self.body.atom(self.seed).variables)
         self.rest = [name for name in self.body.variables if name not in self.bits.row]
         self.is_known = self.estimator.is_known if self.like is None else self.like.first.is_known
-        self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MOST_ATOMS
+        self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MAX_ATOMS
 
     def choose(self, hint: Sequence[str] = (), only_best: bool = False) -> tuple[Order, ...]:
         """Return the chosen order and, unless `only_best`, variants that may suit some rows better.
@@ -122,7 +122,7 @@ class Chooser:
         chosen = self._in_turn(hinted) if hinted else self._most_constrained
         if not hinted and self._may_compare and self._is_clearly_dearer(chosen):
             chosen = self.best
-        if only_best or hinted or len(self.body.atoms) > MOST_ATOMS:
+        if only_best or hinted or len(self.body.atoms) > MAX_ATOMS:
             return (chosen,)
         variants = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if variants and self.is_known:
@@ -337,12 +337,12 @@ def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> 
     """Return the calculated variables that bound variables determine."""
     determined = set(bound)
     for calculation in calculations:
-        if determined.issuperset(names_of(calculation)):
+        if determined.issuperset(check_variables(calculation)):
             determined.add(calculation.variable)
     return determined.difference(bound)
 
 
 def _is_fixed(condition: Condition, name: str, names: Collection[str]) -> bool:
     """Return True if the condition equates the variable with one of these."""
-    sides = (condition.variable, condition.other)
+    sides = (condition.variable, condition.operand)
     return condition.op == "=" and name in sides and any(side in names for side in sides)

@@ -19,16 +19,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.join.path import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, check_variables
 from gpu_wcoj.planner.bits import Bits
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.bushy import CHANGES, Bracketing
 from gpu_wcoj.planner.charges import ALONE, LOOKUP, PREFIX, PROBE, PROPOSAL, WIDTH, copying
-from gpu_wcoj.planner.draft import KnownRelations, Order
+from gpu_wcoj.planner.draft import CatalogReader, Order
 from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
 from gpu_wcoj.planner.shares import share_of
 from gpu_wcoj.planner.turns import in_turn, step_of
-from gpu_wcoj.planner.worked import Worked
+from gpu_wcoj.planner.worked import SharedCosts
 
 SURELY = 1 + 1e-9
 """Safety factor against float rounding when a cost is compared with a bound."""
@@ -70,9 +70,9 @@ class Estimator:
     values: Mapping[str, float]
     compared: Sequence[tuple[Condition, frozenset[str], float]]
     spoken: frozenset[str]
-    known: KnownRelations
+    known: CatalogReader
     is_known: bool
-    worked: Worked
+    worked: SharedCosts
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -86,9 +86,9 @@ class Estimator:
         cls,
         body: Body,
         seed: int,
-        catalog: KnownRelations,
+        catalog: CatalogReader,
         bits: Bits | None = None,
-        shared_costs: Worked | None = None,
+        shared_costs: SharedCosts | None = None,
     ) -> Estimator:
         """Create the estimator of a body in which atom `seed` changes, negative for a negated one.
 
@@ -111,10 +111,10 @@ class Estimator:
         bits = Bits.of_body(body).of_change(seed, row_atom.variables) if bits is None else bits
         if seed < 0 or body.calculations:
             shared_costs = None
-        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs or Worked(bits))
+        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs or SharedCosts(bits))
 
     @classmethod
-    def of_path(cls, path: DeltaPath, catalog: KnownRelations) -> Estimator:
+    def of_path(cls, path: DeltaPath, catalog: CatalogReader) -> Estimator:
         """Create the estimator of a planned path."""
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
@@ -122,10 +122,12 @@ class Estimator:
         solved = {
             calculation.variable for calculation in path.calculations if calculation.is_inverse
         }  # what they solve is checked later
-        conditions = [check for check in checks if isinstance(check, Condition) and solved.isdisjoint(names_of(check))]
-        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.others})
-        absent = [names_of(negated) for negated in path.absent]
-        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, Worked(bits))
+        conditions = [
+            check for check in checks if isinstance(check, Condition) and solved.isdisjoint(check_variables(check))
+        ]
+        bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.other_atoms})
+        absent = [check_variables(negated) for negated in path.absent]
+        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, SharedCosts(bits))
 
     @classmethod
     def _of(
@@ -135,8 +137,8 @@ class Estimator:
         conditions: Sequence[Condition],
         calculations: Sequence[Calculation],
         absent: Iterable[Collection[str]],
-        catalog: KnownRelations,
-        shared_costs: Worked,
+        catalog: CatalogReader,
+        shared_costs: SharedCosts,
     ) -> Estimator:
         joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
         is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
@@ -148,13 +150,13 @@ class Estimator:
                     values[name] = max(values.get(name, 1.0), catalog.values(atom, name) or 1.0)
         behind: dict[str, frozenset[str]] = {}
         for calculation in calculations:
-            behind[calculation.variable] = _behind(names_of(calculation), behind)
+            behind[calculation.variable] = _behind(check_variables(calculation), behind)
         compared = [
-            (condition, _behind(names_of(condition), behind), share_of(condition, atoms, values, catalog))
+            (condition, _behind(check_variables(condition), behind), share_of(condition, atoms, values, catalog))
             for condition in (conditions if is_known else ())
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
-        spoken = frozenset[str]().union(*map(names_of, checks), *absent)
+        spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
         return cls(bits, values, compared, spoken, catalog, is_known, shared_costs)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
@@ -210,7 +212,9 @@ class Estimator:
         bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
         bracketed = None
         if branches:
-            bracketed = Bracketing(steps, branches, [self.bits.mask(step.spoken) for step in steps], self._among)
+            bracketed = Bracketing(
+                steps, branches, [self.bits.mask(step.read_variables) for step in steps], self._among
+            )
         for n_done, (step, hanging) in enumerate(zip(steps, self._hanging(steps), strict=True), 1):
             if listing * counting > max_product:
                 return TOO_DEAR
@@ -337,7 +341,9 @@ class Estimator:
         due: dict[str, list[tuple[int, bool, float]]] = {}
         for condition, names, share in self.compared:
             for name in names if names <= self.bits.bit.keys() else ():
-                clips = condition.op != "!=" and not condition.textual and name in (condition.variable, condition.other)
+                clips = (
+                    condition.op != "!=" and not condition.textual and name in (condition.variable, condition.operand)
+                )
                 due.setdefault(name, []).append((self.bits.mask(names) & ~self.bits.bit[name], clips, share))
         return due
 
@@ -372,7 +378,7 @@ class Estimator:
         return n_bindings
 
 
-def foreseen(path: DeltaPath, catalog: KnownRelations) -> Foreseen | None:
+def foreseen(path: DeltaPath, catalog: CatalogReader) -> Foreseen | None:
     """Return the estimates of a planned path; None if a relation of it has no statistics.
 
     Examples

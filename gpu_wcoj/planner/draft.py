@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
-from gpu_wcoj.join.beginning import Begun
+from gpu_wcoj.join.beginning import Continuation
 from gpu_wcoj.join.path import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
@@ -32,7 +32,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 """Names of the strategies."""
 
 
-class KnownRelations(Protocol):
+class CatalogReader(Protocol):
     """Statistics that passes read; see `gpu_wcoj.planner.known.Known`."""
 
     def rows(self, relation: str) -> float | None:
@@ -47,13 +47,13 @@ class KnownRelations(Protocol):
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
         """Return an even sample of an atom's rows, one array row a variable, or None."""
 
-    def expecting(self, facts: Mapping[str, Facts]) -> KnownRelations:
+    def expecting(self, facts: Mapping[str, Facts]) -> CatalogReader:
         """Return these statistics, with estimates of relations that do not exist yet."""
         ...
 
 
 @dataclass(frozen=True)
-class Nothing:
+class EmptyCatalog:
     """Statistics of nothing."""
 
     def rows(self, relation: str) -> float | None:  # as `KnownRelations` has it
@@ -68,12 +68,12 @@ class Nothing:
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
         """Return None."""
 
-    def expecting(self, facts: Mapping[str, Facts]) -> Nothing:  # noqa: ARG002  # as `KnownRelations` has it
+    def expecting(self, facts: Mapping[str, Facts]) -> EmptyCatalog:  # noqa: ARG002  # as `KnownRelations` has it
         """Return itself."""
         return self
 
 
-NOTHING = Nothing()
+EMPTY_CATALOG = EmptyCatalog()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class Setting:
     bag: bool = False
     strategy: Strategy = "auto"
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    known: KnownRelations = NOTHING
+    known: CatalogReader = EMPTY_CATALOG
     best: Mapping[str, int] = field(default_factory=dict)
     recursive: Collection[str] = ()
     auxiliaries: Collection[Auxiliary] | None = None
@@ -197,14 +197,14 @@ class RuleDraft:
             for order, *variants in self.orders:
                 lines.append(f"  {order}")
                 lines += [f"    or {', '.join(variant.variables)}" for variant in variants]
-        continuations = () if self.query is None else self.query.begun
+        continuations = () if self.query is None else self.query.continuations
         for path, way in zip_longest(self.paths, continuations):
             lines += _shown(path)
             lines += [] if way is None else _shown_begun(way)
         if self.query is not None:
             lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
-            if self.query.together:
-                lines.append(f"  joined with others, which keep {', '.join(self.query.together)}")
+            if self.query.shared_variables:
+                lines.append(f"  joined with others, which keep {', '.join(self.query.shared_variables)}")
             lines += [] if self.query.symmetry is None else [f"  {_shown_symmetry(self.query.symmetry)}"]
         return "\n".join(lines)
 
@@ -236,9 +236,9 @@ class Draft:
 
     def over(self, change: Callable[[RuleDraft], RuleDraft]) -> Draft:
         """Return the draft with every rule changed; itself if no rule differs."""
-        return self.of(map(change, self.rules))
+        return self.with_rules(map(change, self.rules))
 
-    def of(self, rules: Iterable[RuleDraft]) -> Draft:
+    def with_rules(self, rules: Iterable[RuleDraft]) -> Draft:
         """Return the draft with these rules; itself if they are the same."""
         changed = tuple(rules)
         is_same = len(changed) == len(self.rules) and all(map(operator.is_, changed, self.rules))
@@ -250,7 +250,7 @@ def _shown(path: DeltaPath) -> list[str]:
     lines = [f"  change of {path.seed.atom}, {seeds}" + _after(path.seed_conditions, path.seed_checks)]
     if path.sort_first:
         lines[0] += f", sorted by {', '.join(path.sort_first)}"
-    by_number = {use.atom: use for use in path.others}
+    by_number = {use.atom: use for use in path.other_atoms}
     begins = {branch.begin for branch in path.branches}
     inside = {i for branch in path.branches for i in range(branch.begin, branch.end)}
     for step_index, step in enumerate(path.steps):
@@ -261,23 +261,28 @@ def _shown(path: DeltaPath) -> list[str]:
 
 def _shown_symmetry(symmetry: Symmetry) -> str:
     orbits = (" ".join(map(str, orbit)) for orbit in symmetry.orbits if len(orbit) > 1)
-    return f"counted by paths {', '.join(map(str, symmetry.taken))}, the images {' and '.join(orbits)} as one"
+    return f"counted by paths {', '.join(map(str, symmetry.representatives))}, the images {' and '.join(orbits)} as one"
 
 
-def _shown_begun(way: Begun) -> list[str]:
+def _shown_begun(way: Continuation) -> list[str]:
     """Format the way a path continues from the rows of a common prefix."""
-    by_number = {use.atom: use for use in way.rest.others}
-    lines = [f"    or begin as {_begins_as(way)}" + _after(way.rest.seed_conditions, way.rest.seed_checks)]
-    bound = [use for use in way.rest.others if set(use.variables) <= set(way.rest.seed.variables)]
+    by_number = {use.atom: use for use in way.remaining_path.other_atoms}
+    lines = [
+        f"    or begin as {_begins_as(way)}"
+        + _after(way.remaining_path.seed_conditions, way.remaining_path.seed_checks)
+    ]
+    bound = [
+        use for use in way.remaining_path.other_atoms if set(use.variables) <= set(way.remaining_path.seed.variables)
+    ]
     lines += [f"      check {use.atom} by {use.key}" for use in bound]
-    return lines + [f"      {_step(step, by_number)}" for step in way.rest.steps]
+    return lines + [f"      {_step(step, by_number)}" for step in way.remaining_path.steps]
 
 
-def _begins_as(way: Begun) -> str:
+def _begins_as(way: Continuation) -> str:
     """Format the path that a common prefix is taken from, and the variables it binds."""
     beginning = way.beginning
-    above = "" if beginning.begun is None else f" which begins as {_begins_as(beginning.begun)}"
-    return f"path {beginning.number} of {beginning.head}, rule {beginning.rule}: {', '.join(way.names)}{above}"
+    above = "" if beginning.continuation is None else f" which begins as {_begins_as(beginning.continuation)}"
+    return f"path {beginning.path_index} of {beginning.head}, rule {beginning.rule}: {', '.join(way.names)}{above}"
 
 
 def _step(step: Step, uses: Mapping[int, AtomUse]) -> str:

@@ -91,7 +91,7 @@ class Exchanges:
     plan: LookupPlan
 
     @classmethod
-    def of(
+    def plan_rule(
         cls,
         rule: Rule,
         rows: Mapping[str, float] | None = None,

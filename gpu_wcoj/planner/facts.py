@@ -58,7 +58,7 @@ class Facts:
     _values: dict[Columns, float] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
-    def whole(self) -> Facts:
+    def completed(self) -> Facts:
         """These statistics, completed by the estimates of `rest`."""
         if self.rest is None:
             return self
@@ -89,7 +89,7 @@ class Facts:
             return 1.0
         counts = self.distinct
         if key not in counts:
-            counts = self.whole.distinct
+            counts = self.completed.distinct
         if key in counts:
             return max(1.0, min(counts[key], self.rows))
         single = {column: counts.get((column,), sqrt(max(self.rows, 1.0))) for column in key}
@@ -108,7 +108,7 @@ class Facts:
             return self.values([other])
         degrees = self.met
         if (key, other) not in degrees:
-            degrees = self.whole.met
+            degrees = self.completed.met
         if (key, other) in degrees:
             return max(1.0, degrees[key, other])
         mean = self._mean(key, other)
@@ -122,11 +122,11 @@ class Facts:
     def _mean(self, columns: Columns, column: int) -> float:
         return self.values([*columns, column]) / self.values(columns)
 
-    def kept(self, atom: BodyAtom) -> float:
+    def selectivity(self, atom: BodyAtom) -> float:
         """Return the share of rows that the atom's constants, repetitions and comparisons leave."""
         if not (atom.constants or atom.equal or atom.compared):
             return 1.0
-        sample = self.sample if self.sample is not None else self.whole.sample
+        sample = self.sample if self.sample is not None else self.completed.sample
         hits = None if sample is None else _hits(atom, sample)
         if sample is not None and (hits or sample.shape[1] >= self.rows):
             return float((hits or 0) / max(sample.shape[1], 1))
@@ -139,7 +139,7 @@ class Facts:
 
     def selected(self, share: float) -> Facts:
         """Return the statistics of a random share of the rows."""
-        complete, rows = self.whole, self.rows * share
+        complete, rows = self.completed, self.rows * share
         return Facts(
             rows,
             {key: min(rows, left(count, self.rows, share)) for key, count in complete.distinct.items()},

@@ -62,7 +62,7 @@ class _Gauge:
     def counted_afresh(self, circuit: Circuit) -> Collection[int]:
         """Return the phases of the last tick that were evaluated by full recomputation."""
         head = circuit.heads[self.head]
-        return [recount.phase for recount in head.recounting.last] if isinstance(head, Head) else ()
+        return [recount.phase for recount in head.recounting.recounted] if isinstance(head, Head) else ()
 
     def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
         """Yield the values that each path proposed in the last tick, for its automorphic paths too."""
@@ -114,14 +114,14 @@ class _LoopGauge:
             for path_index, steps in work[join_index].items():
                 n_proposed = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
                 if n_proposed:
-                    yield (join.rule.head, join.rule.number, ASKED if join.is_asked else path_index), n_proposed
+                    yield (join.rule.head, join.rule.index, ASKED if join.is_inverse else path_index), n_proposed
 
     def expected(self, _: Circuit) -> float:
         """Return the expected number of proposed values."""
         total = 0.0
         for join in self.loop.joins:
             for path_index, rows in enumerate(join.seeds):
-                place = join.rule.head, join.rule.number, ASKED if join.is_asked else path_index
+                place = join.rule.head, join.rule.index, ASKED if join.is_inverse else path_index
                 total += rows * self.rates.get(place, 0.0)
         return total
 
@@ -269,9 +269,9 @@ def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
     rates: dict[Place, float] = {}
     for rule in loop.plan.rules:
         paths = plan.estimates.get(rule.head)
-        for path_index, levels in enumerate(paths[rule.number] if paths else ()):
-            rates[rule.head, rule.number, path_index] = sum(level.proposed for level in levels[1:])
+        for path_index, levels in enumerate(paths[rule.index] if paths else ()):
+            rates[rule.head, rule.index, path_index] = sum(level.proposed for level in levels[1:])
         derivation_levels = plan.asked.get(rule.head)
         if derivation_levels:
-            rates[rule.head, rule.number, ASKED] = sum(level.proposed for level in derivation_levels[rule.number][1:])
+            rates[rule.head, rule.index, ASKED] = sum(level.proposed for level in derivation_levels[rule.index][1:])
     return rates

@@ -42,8 +42,8 @@ def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | N
 def _equal_to(name: str, conditions: Sequence[Condition], bound: Collection[str]) -> str | int | None:
     """Return a bound variable or code that conditions equate with a variable, or None."""
     for condition in conditions:
-        if condition.op == "=" and name in (condition.variable, condition.other):
-            operand = condition.other if condition.variable == name else condition.variable
+        if condition.op == "=" and name in (condition.variable, condition.operand):
+            operand = condition.operand if condition.variable == name else condition.variable
             if isinstance(operand, int) or operand in bound:
                 return operand
     return None

@@ -80,7 +80,7 @@ class Table:
         min_values = max((count for part, count in self.distinct.items() if set(part) <= set(key)), default=1.0)
         return max(min_values, max_values, 1.0)
 
-    def found(self, columns: Collection[int]) -> float:
+    def rows_per_value(self, columns: Collection[int]) -> float:
         """Return the mean number of rows that agree with one value of these columns."""
         return (ASSUMED_ROWS if self.rows is None else self.rows) / self.values(columns)
 

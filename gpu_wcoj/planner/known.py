@@ -20,8 +20,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.expected import Levels
 from gpu_wcoj.planner.facts import Columns, Facts, facts_of
-from gpu_wcoj.planner.sampling import KEPT_ROWS, sampled
-from gpu_wcoj.planner.statistics import columns_at, measured
+from gpu_wcoj.planner.sampling import KEPT_ROWS, sample_statistics
+from gpu_wcoj.planner.statistics import columns_at, measure
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 FORMAT = 1
@@ -33,7 +33,7 @@ Selection = tuple[object, ...]
 """Constants, repetitions and comparisons of an atom or of an arrangement."""
 
 
-class Known:
+class Catalog:
     """Statistics of relations, each collected on first use.
 
     Parameters
@@ -77,7 +77,7 @@ class Known:
         return iter(self._relations)
 
     @classmethod
-    def from_sizes(cls, sizes: Mapping[str, float], keys: Mapping[str, Sequence[int]] | None = None) -> Known:
+    def from_sizes(cls, sizes: Mapping[str, float], keys: Mapping[str, Sequence[int]] | None = None) -> Catalog:
         """Create statistics from sizes; a column has the square root of the rows, a key all."""
         single: dict[str, dict[Columns, float]] = {
             name: {(column,): float(sizes[name]) for column in columns} for name, columns in (keys or {}).items()
@@ -85,7 +85,7 @@ class Known:
         return cls({name: partial(Facts, float(rows), single.get(name, {})) for name, rows in sizes.items()})
 
     @classmethod
-    def of_rows(cls, changes: Mapping[str, InputChange], backend: Backend) -> Known:
+    def of_rows(cls, changes: Mapping[str, InputChange], backend: Backend) -> Catalog:
         """Create statistics from rows of a first tick, exact for small relations.
 
         Examples
@@ -99,13 +99,16 @@ class Known:
         >>> known.values(edge, "b")
         3.0
         """
-        looks = {name: partial(sampled, change.columns, change.weights, backend) for name, change in changes.items()}
+        looks = {
+            name: partial(sample_statistics, change.columns, change.weights, backend)
+            for name, change in changes.items()
+        }
         return cls(looks, sizes={name: float(len(change.columns[0])) for name, change in changes.items()})
 
     @classmethod
     def of_circuit(
         cls, circuit: Circuit, widths: Mapping[str, int] | None = None, arity: Mapping[str, int] | None = None
-    ) -> Known:
+    ) -> Catalog:
         """Create statistics from a circuit's state: exact in arrangement orders, else estimated.
 
         Parameters
@@ -128,7 +131,7 @@ class Known:
                     selected[name, _selection(key)] = partial(_of_selection, index, _selection(key))
         return cls(relations, selected, {name: float(len(index)) for name, index in indices.items()}, arity)
 
-    def expecting(self, facts: Mapping[str, Facts]) -> Known:
+    def expecting(self, facts: Mapping[str, Facts]) -> Catalog:
         """Return these statistics, with estimates of relations that do not exist yet.
 
         Examples
@@ -138,13 +141,13 @@ class Known:
         (10000.0, 500.0)
         """
         expected = {name: partial(_same, estimate) for name, estimate in facts.items()}
-        copy = Known(self._relations | expected, self._selected, self._sizes, self.arity)
+        copy = Catalog(self._relations | expected, self._selected, self._sizes, self.arity)
         copy._found.update(self._found)
         copy._tries.update(self._tries)
         return copy
 
     @classmethod
-    def from_json(cls, data: Any) -> Known:
+    def from_json(cls, data: Any) -> Catalog:
         """Create statistics from the output of `to_json`.
 
         Raises
@@ -164,7 +167,7 @@ class Known:
         """Return the sizes and numbers of distinct values of whole relations, without any value."""
         relations: dict[str, Any] = {}
         for name in self._relations:
-            facts = self._facts(name).whole
+            facts = self._facts(name).completed
             relations[name] = {
                 "rows": facts.rows,
                 "distinct": [[list(columns), count] for columns, count in sorted(facts.distinct.items())],
@@ -175,7 +178,7 @@ class Known:
         return {"format": FORMAT, "relations": relations}
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Known:
+    def read(cls, folder: str | os.PathLike[str]) -> Catalog:
         """Read the statistics from a folder's ``statistics.json``.
 
         Raises
@@ -262,7 +265,7 @@ class Known:
                 return None
             else:
                 all_facts = self._facts(atom.relation)
-                share = all_facts.kept(atom)
+                share = all_facts.selectivity(atom)
                 facts = all_facts if share == 1 else all_facts.selected(share)
             self._found[place] = facts
         return facts
@@ -299,7 +302,7 @@ def _grown(index: RelationIndex, columns: int) -> Facts:
     facts, width = _of_index(index), _width(index)
 
     def rest() -> Facts:
-        complete = facts.whole
+        complete = facts.completed
         return Facts(complete.rows, complete.distinct, complete.met)
 
     single: dict[Columns, float] = {(column,): 1.0 for column in range(width, width + columns)}
@@ -338,7 +341,7 @@ def _of_selection(index: RelationIndex, selection: Selection) -> Facts:
 
 def _counted(index: RelationIndex, key: ArrangementKey, width: int) -> tuple[Sequence[float], Sequence[float]]:
     """Return distinct prefixes and degrees of an arrangement's levels, without a rank."""
-    statistics = measured(index.arrangements[key])
+    statistics = measure(index.arrangements[key])
     return [float(count) for count in statistics.distinct[:width]], [
         level.met for level in statistics.degrees[: width - 1]
     ]
@@ -361,7 +364,7 @@ def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:
     if not batches:
         return Facts(0.0)
     columns, order = batches[0].columns()[:width], key.order[:width]
-    sample_facts = sampled(columns, None, index.backend)
+    sample_facts = sample_statistics(columns, None, index.backend)
     distinct: dict[Columns, float] = {
         tuple(sorted(order[place] for place in places)): count for places, count in sample_facts.distinct.items()
     }

@@ -47,13 +47,13 @@ def loop_plan(
     rules = []
     for head, head_rules in bodies.items():
         for rule_index, (body, query) in enumerate(head_rules):
-            asking = asked_query(head, body, setting, existing, best.get(head))
+            asking = derivation_query(head, body, setting, existing, best.get(head))
             existing.update(asking.paths[0].keys)
-            rules.append(LoopRule.of(head, rule_index, query, asking, widths))
+            rules.append(LoopRule.from_queries(head, rule_index, query, asking, widths))
     return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
 
 
-def lowered_loop(
+def lower_loop(
     planned: LoopPlan,
     relations: Mapping[str, RelationIndex],
     histories: Mapping[str, RankedIndex],
@@ -78,7 +78,7 @@ def lowered_loop(
     return loop_heads(Loop(planned, ranked, best, outside, execution))
 
 
-def asked_query(
+def derivation_query(
     head: str,
     body: Body,
     setting: Setting,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.circuit.circuit import Circuit, Derived
+from gpu_wcoj.circuit.circuit import AnyHead, Circuit
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
@@ -15,7 +15,7 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
-from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.circuit.groups import GroupingPlan
     from gpu_wcoj.circuit.recursion.ranked import RankedIndex
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
-    from gpu_wcoj.join.begun import Beginnings
+    from gpu_wcoj.join.begun import CommonPrefixes
     from gpu_wcoj.join.common import CommonJoin
     from gpu_wcoj.planner.auxiliary import Auxiliary
 
@@ -91,7 +91,7 @@ class Plan:
             return self.queries[head][rule].paths[path_index]
         rules = (loop_rule for loop in self.loops for loop_rule in loop.rules)
         return next(
-            loop_rule.asking.paths[0] for loop_rule in rules if (loop_rule.head, loop_rule.number) == (head, rule)
+            loop_rule.inverse.paths[0] for loop_rule in rules if (loop_rule.head, loop_rule.index) == (head, rule)
         )
 
     def places(self) -> list[Place]:
@@ -102,9 +102,9 @@ class Plan:
             for rule, query in enumerate(head_queries)
             for path_index in range(len(query.paths))
         ]
-        return places + [(loop_rule.head, loop_rule.number, ASKED) for loop in self.loops for loop_rule in loop.rules]
+        return places + [(loop_rule.head, loop_rule.index, ASKED) for loop in self.loops for loop_rule in loop.rules]
 
-    def expecting(self, catalog: KnownRelations) -> Plan:
+    def expecting(self, catalog: CatalogReader) -> Plan:
         """Return this plan with estimates by other statistics."""
         estimates = {
             name: tuple(tuple(_estimate(path, catalog) for path in query.paths) for query in head_queries)
@@ -127,7 +127,7 @@ def plan(
     encode: Encode,
     bag: bool,
     kinds: Kinds = INTEGERS,
-    catalog: KnownRelations = NOTHING,
+    catalog: CatalogReader = EMPTY_CATALOG,
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
@@ -230,7 +230,7 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
     return extended
 
 
-def _demands(rules: Rules, heads: Mapping[str, Derived]) -> tuple[dict[str, str], ...]:
+def _demands(rules: Rules, heads: Mapping[str, AnyHead]) -> tuple[dict[str, str], ...]:
     """Return the heads of keys and their inputs, grouped by mutual dependence, in order."""
     if not rules.demands:
         return ()
@@ -247,20 +247,20 @@ def _taking(query: DeltaQuery, expected: Sequence[Sequence[Expected]]) -> DeltaQ
         return query
     cost = [sum(level.proposed for level in levels[1:]) for levels in expected]
     taken = tuple(min(orbit, key=cost.__getitem__) for orbit in query.symmetry.orbits)
-    return replace(query, symmetry=replace(query.symmetry, taken=taken))
+    return replace(query, symmetry=replace(query.symmetry, representatives=taken))
 
 
 def _derivation_estimates(
-    loops: Sequence[LoopPlan], catalog: KnownRelations
+    loops: Sequence[LoopPlan], catalog: CatalogReader
 ) -> dict[str, tuple[tuple[Expected, ...], ...]]:
     """Return the estimates of the derivation paths of loops; see `Plan.asked`."""
     estimates: dict[str, tuple[tuple[Expected, ...], ...]] = {}
     for loop_rule in (looped_rule for loop in loops for looped_rule in loop.rules):
-        estimates[loop_rule.head] = (*estimates.get(loop_rule.head, ()), _estimate(loop_rule.asking.paths[0], catalog))
+        estimates[loop_rule.head] = (*estimates.get(loop_rule.head, ()), _estimate(loop_rule.inverse.paths[0], catalog))
     return estimates
 
 
-def _estimate(path: DeltaPath, catalog: KnownRelations) -> tuple[Expected, ...]:
+def _estimate(path: DeltaPath, catalog: CatalogReader) -> tuple[Expected, ...]:
     from gpu_wcoj.planner.costs import foreseen
 
     estimate = foreseen(path, catalog)
@@ -317,9 +317,9 @@ def lower(
         else:
             shared_keys = to_loops.get(name, ())
             relations[name] = RankedIndex(name, width, ranked[name], loop_keys, shared_keys, backend, policy, threads)
-    heads: dict[str, Derived] = {}
+    heads: dict[str, AnyHead] = {}
     common: dict[tuple[object, ...], CommonJoin] = {}
-    beginnings: Beginnings | None = None
+    beginnings: CommonPrefixes | None = None
     added = {auxiliary.name: auxiliary for auxiliary in planned.auxiliaries}
     for name in planned.order:
         if name in loop_of:
@@ -339,9 +339,9 @@ def lower(
 
                         heads[f"{outer}#set"] = PositiveHead(f"{outer}#set", relations[outer], index)
                     (seen[outer],) = heads[f"{outer}#set"].state
-                from gpu_wcoj.planner.loops import lowered_loop
+                from gpu_wcoj.planner.loops import lower_loop
 
-                loop_heads = lowered_loop(loop_of[name], seen, histories, execution)
+                loop_heads = lower_loop(loop_of[name], seen, histories, execution)
                 heads.update({head.name: head for head in loop_heads})
             continue
         if name in planned.groupings:
@@ -356,28 +356,28 @@ def lower(
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
             arrangements = {key: relations[key.relation].read(key) for key in query.keys}
-            if query.together:
+            if query.shared_variables:
                 from gpu_wcoj.join.common import CommonJoin, SharedJoin  # rarely needed
 
-                shared = common.setdefault((query.paths, query.together), CommonJoin())
+                shared = common.setdefault((query.paths, query.shared_variables), CommonJoin())
                 joins.append(SharedJoin(query, arrangements, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, arrangements, execution))
-            if query.begun:
-                from gpu_wcoj.join.begun import Beginnings  # rarely needed
+            if query.continuations:
+                from gpu_wcoj.join.begun import CommonPrefixes  # rarely needed
 
                 if beginnings is None:
-                    beginnings = Beginnings(
+                    beginnings = CommonPrefixes(
                         execution, lambda key: relations[key.relation].read(key), frozenset(outputs)
                     )
-                joins[-1].begun = beginnings.users(name, joins[-1])
+                joins[-1].prefix_users = beginnings.users(name, joins[-1])
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         if name in added:
             from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # rarely needed
 
             joined = [relations[relation] for relation in added[name].relations]
-            heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, read=joined)
+            heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
         else:
             heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
         if beginnings is not None and heads[name].state:

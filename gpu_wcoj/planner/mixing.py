@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
-from gpu_wcoj.planner.draft import NOTHING, KnownRelations
+from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
-from gpu_wcoj.planner.renaming import renamed
+from gpu_wcoj.planner.renaming import rename_path
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.rules import LoopPlan
 
 
-def mixed(present: Plan, planned: Plan, places: Collection[Place], catalog: KnownRelations = NOTHING) -> Plan:
+def mix_plans(present: Plan, planned: Plan, places: Collection[Place], catalog: CatalogReader = EMPTY_CATALOG) -> Plan:
     """Return the present plan with the wanted paths of the other plan.
 
     Seeds come from the arrangements that the paths then need.
@@ -49,7 +49,7 @@ def mixed(present: Plan, planned: Plan, places: Collection[Place], catalog: Know
 
 
 def _share_prefixes(
-    queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: KnownRelations
+    queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: CatalogReader
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
     from gpu_wcoj.planner.passes.beginnings import with_shared_prefixes  # not needed to import the package
@@ -65,15 +65,15 @@ def _mixed_loop(
     """Return a loop over these queries, with the wanted derivation paths of the other plan."""
     rules = []
     for present_rule, planned_rule in zip(old.rules, new.rules, strict=True):
-        query = queries[present_rule.head][present_rule.number]
+        query = queries[present_rule.head][present_rule.index]
         asking = (
-            planned_rule.asking if (present_rule.head, present_rule.number, ASKED) in places else present_rule.asking
+            planned_rule.inverse if (present_rule.head, present_rule.index, ASKED) in places else present_rule.inverse
         )
-        is_same = query is present_rule.query and asking is present_rule.asking
+        is_same = query is present_rule.query and asking is present_rule.inverse
         rules.append(
             present_rule
             if is_same
-            else type(present_rule).of(present_rule.head, present_rule.number, query, asking, old.widths)
+            else type(present_rule).from_queries(present_rule.head, present_rule.index, query, asking, old.widths)
         )
     return replace(old, rules=tuple(rules))
 
@@ -82,7 +82,7 @@ def _mixed(old: DeltaQuery, new: DeltaQuery, path_indices: Collection[int]) -> D
     if not path_indices:
         return old
     paths = [
-        (renamed(new.paths[path_index], old.paths) or path) if path_index in path_indices else path
+        (rename_path(new.paths[path_index], old.paths) or path) if path_index in path_indices else path
         for path_index, path in enumerate(old.paths)
     ]
     needed = list(dict.fromkeys(key for path in paths for key in path.keys))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath
 
 
-def renamed(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | None:
+def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | None:
     """Return the path in the variables of other paths of the same rule, or None.
 
     The result is None if the path calculates something that none of the others calculates.
@@ -49,7 +49,7 @@ def renamed(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | N
 
 def _uses(path: DeltaPath) -> Iterator[AtomUse]:
     """Yield the atoms, the changed one first."""
-    yield from (path.seed, *path.others)
+    yield from (path.seed, *path.other_atoms)
 
 
 def _checks(path: DeltaPath) -> Iterator[Check]:
@@ -78,7 +78,7 @@ def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
         return atom_use._replace(variables=tuple(names.get(name, name) for name in atom_use.variables))
 
     def condition(original: Condition) -> Condition:
-        return replace(original, variable=names[original.variable], other=term(original.other))
+        return replace(original, variable=names[original.variable], operand=term(original.operand))
 
     def check(original: Check) -> Check:
         if isinstance(original, Condition):
@@ -90,7 +90,7 @@ def _renamed(path: DeltaPath, names: Mapping[str, str]) -> DeltaPath:
     return replace(
         path,
         seeds=tuple(map(use, path.seeds)),
-        others=tuple(map(use, path.others)),
+        other_atoms=tuple(map(use, path.other_atoms)),
         seed_conditions=tuple(map(condition, path.seed_conditions)),
         steps=tuple(
             replace(

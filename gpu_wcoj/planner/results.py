@@ -8,7 +8,7 @@ from decimal import Decimal
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.constant import is_spelled
 from gpu_wcoj.query.terms import CHECKED, COMPARING, NULL_AWARE, Call, Constant, Expression, Variable
-from gpu_wcoj.schema import INT64, MOST_DIGITS, DataType, decimal_of
+from gpu_wcoj.schema import INT64, MAX_DIGITS, DataType, decimal_of
 
 BOOL = DataType("bool")
 DOUBLE = DataType("double")
@@ -136,7 +136,7 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         if kind is None or is_spelled(expression):
             continue
         if common is None or common.family == kind.family:
-            common = kind if common is None else common.common(kind, is_worked_out=True)
+            common = kind if common is None else common.common(kind, is_computed=True)
         elif {common.family, kind.family} == {"integer", "decimal"} and call.op != "case":
             common = kind if kind.family == "decimal" else common
         else:
@@ -171,9 +171,9 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
         for value in constants:
             exact = Decimal(value) if isinstance(value, int) else value
             assert isinstance(exact, (float, Decimal))
-            common = common.common(decimal_kind(exact), is_worked_out=True)
+            common = common.common(decimal_kind(exact), is_computed=True)
     elif common.family == "integer" and any(isinstance(value, Decimal) for value in constants):
-        return type_of_constants([*constants, 10 ** (MOST_DIGITS - max(map(_n_behind, constants))) - 1])
+        return type_of_constants([*constants, 10 ** (MAX_DIGITS - max(map(_n_behind, constants))) - 1])
     elif common.family == "integer" and any(isinstance(value, float) for value in constants):
         raise TypeMismatchError.with_parts(
             f"'{call}' in '{rule}' mixes an integer and a float",
@@ -264,9 +264,9 @@ def decimal_kind(value: float | Decimal) -> DataType:
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale)
-    if precision > MOST_DIGITS:
+    if precision > MAX_DIGITS:
         raise TypeMismatchError.with_parts(
-            f"the constant {value} has {precision} digits, and decimals have at most {MOST_DIGITS}",
+            f"the constant {value} has {precision} digits, and decimals have at most {MAX_DIGITS}",
             subject="the constant",
             got=value,
             remedy="Write fewer digits, or calculate with doubles: double(x).",
@@ -310,7 +310,7 @@ def type_of_constants(values: Sequence[object]) -> DataType:
         return DOUBLE
     scales = [kind.digits[1] for kind in kinds]
     wholes = [len(str(abs(int(value)))) for value in values if isinstance(value, (int, Decimal))]
-    return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MOST_DIGITS else DOUBLE
+    return decimal_of(max(wholes) + max(scales), max(scales)) if max(wholes) + max(scales) <= MAX_DIGITS else DOUBLE
 
 
 def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType:
@@ -324,10 +324,10 @@ def _decimal_of(call: Call, types: Sequence[DataType], rule: object) -> DataType
             remedy=f"Write {instead}.",
         )
     if call.op == "*":
-        if sum(scales) > MOST_DIGITS:
+        if sum(scales) > MAX_DIGITS:
             raise TypeMismatchError.with_parts(
                 f"'{call}' in '{rule}' has {sum(scales)} digits behind the point, and decimals have at most "
-                f"{MOST_DIGITS} in all",
+                f"{MAX_DIGITS} in all",
                 subject=str(call),
                 got=sum(scales),
                 remedy="Calculate with doubles: double(x).",
@@ -422,5 +422,5 @@ def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> Da
     if op == "mean":
         return DOUBLE
     if kind is not None and kind.family == "decimal":
-        return decimal_of(MOST_DIGITS, kind.digits[1])
+        return decimal_of(MAX_DIGITS, kind.digits[1])
     return None if kind is None else INT64 if kind.family == "integer" else DOUBLE

@@ -41,7 +41,7 @@ BLOCK_ROWS = 1 << 14
 """Rows that are hashed at a time, so that they stay in the processor's cache."""
 
 
-def sampled(columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend) -> Facts:
+def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend) -> Facts:
     """Estimate the rows of positive weight. O(rows + columns^2); one device wait a column.
 
     Parameters

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.draft import KnownRelations
+from gpu_wcoj.planner.draft import CatalogReader
 from gpu_wcoj.trace.arrangement import COMPARE
 
 RANGE = 0.5
@@ -22,7 +22,7 @@ TRIED, TRIED_APART = 1 << 11, 1 << 8
 
 
 def share_of(
-    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], catalog: KnownRelations
+    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], catalog: CatalogReader
 ) -> float:
     """Return the share of rows that a condition leaves.
 
@@ -46,7 +46,7 @@ def share_of(
     >>> share_of(Condition("a", "<", "d", textual=True), [r, s], {}, known)
     0.5
     """
-    name, op, operand = condition.variable, condition.op, condition.other
+    name, op, operand = condition.variable, condition.op, condition.operand
     names = (name, operand) if isinstance(operand, str) else (name,)
     if op in ("=", "!="):
         return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
@@ -68,7 +68,7 @@ def share_of(
 
 
 def _sample_rows(
-    names: Sequence[str], atoms: Sequence[BodyAtom], catalog: KnownRelations, max_rows: int
+    names: Sequence[str], atoms: Sequence[BodyAtom], catalog: CatalogReader, max_rows: int
 ) -> Int64Array | None:
     """Return sample rows of an atom with these variables, one array row a variable, or None."""
     for atom in atoms:

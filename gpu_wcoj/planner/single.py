@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.chooser import Chooser
-from gpu_wcoj.planner.draft import NOTHING, Draft, KnownRelations, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.passes import PASSES, run_passes
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import arrangements_of, with_checks
@@ -19,7 +19,7 @@ from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
 def delta_query(
-    body: Body, catalog: KnownRelations = NOTHING, strategy: Strategy = "auto", bag: bool = True
+    body: Body, catalog: CatalogReader = EMPTY_CATALOG, strategy: Strategy = "auto", bag: bool = True
 ) -> DeltaQuery:
     """Return one delta path per atom of a body, negated ones first.
 
@@ -41,7 +41,7 @@ def delta_query(
 def path_from(
     body: Body,
     seed: int,
-    catalog: KnownRelations = NOTHING,
+    catalog: CatalogReader = EMPTY_CATALOG,
     existing: Collection[ArrangementKey] = (),
     strategy: Strategy = "auto",
     hint: Sequence[str] = (),

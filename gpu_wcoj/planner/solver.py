@@ -399,7 +399,7 @@ class _Solver:
 
     def _rows_per_lookup(self, table: Table, equal: Sequence[tuple[int, Column]]) -> float:
         """Return the mean rows of a lookup, if the side with fewer values is contained in the other."""
-        rows = table.found(()) if table.rows is None else table.rows
+        rows = table.rows_per_value(()) if table.rows is None else table.rows
         max_values = table.values([column for column, _ in equal])
         for name in {bound_column[0] for _, bound_column in equal}:
             columns = [bound_column[1] for _, bound_column in equal if bound_column[0] == name]

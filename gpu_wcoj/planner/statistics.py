@@ -87,7 +87,7 @@ class TrieStatistics:
         return self.distinct[-1]
 
 
-def measured(arrangement: Arrangement) -> TrieStatistics:
+def measure(arrangement: Arrangement) -> TrieStatistics:
     """Return the statistics of the committed state, cached until it changes.
 
     Examples

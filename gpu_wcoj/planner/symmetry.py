@@ -17,9 +17,9 @@ from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.query.terms import MIRRORED
 
-MOST_ATOMS = 16
+MAX_ATOMS = 16
 """Larger bodies, in atoms, are not searched."""
-MOST_TRIED = 500
+MAX_PLACEMENTS = 500
 """Maximum number of atom placements in a search over all renamings."""
 
 Orbits = tuple[tuple[int, ...], ...]
@@ -112,7 +112,7 @@ def symmetry_of(body: Body) -> Renaming | None:
     >>> found("h(a) :- e(a, b), e(a, c), f(b, d), f(c, d), b < c.")
     """
     n = len(body.atoms)
-    if body.negated or body.calculations or body.never or not 1 < n <= MOST_ATOMS:
+    if body.negated or body.calculations or body.never or not 1 < n <= MAX_ATOMS:
         return None
     kinds: dict[Hashable, int] = {}
     kind_of = [kinds.setdefault(_kind(atom), len(kinds)) for atom in body.atoms]
@@ -121,7 +121,7 @@ def symmetry_of(body: Body) -> Renaming | None:
     fewest = sum(-(-times // 3) for times in Counter(kind_of).values())
     said = _said(body.conditions, {})
     best: Renaming | None = None
-    for images, names in islice(_renamings(body.atoms, kind_of), MOST_TRIED):
+    for images, names in islice(_renamings(body.atoms, kind_of), MAX_PLACEMENTS):
         cycles = _cycles(images)
         period = lcm(*map(len, cycles))
         for order in (3, 2):
@@ -142,7 +142,7 @@ def _renamings(atoms: tuple[BodyAtom, ...], kind_of: list[int]) -> Iterator[tupl
         [candidate for candidate in reversed(range(len(atoms))) if kind_of[candidate] == kind] for kind in kind_of
     ]
     waiting: list[tuple[tuple[int, ...], dict[str, str]]] = [((), {})]
-    while waiting and n_tried < MOST_TRIED:
+    while waiting and n_tried < MAX_PLACEMENTS:
         images, names = waiting.pop()
         n_placed = len(images)
         if n_placed == len(atoms):
@@ -177,7 +177,9 @@ def _said(conditions: tuple[Condition, ...], names: Mapping[str, str]) -> frozen
     keys: set[Hashable] = set()
     for condition in conditions:
         left, op = names.get(condition.variable, condition.variable), condition.op
-        right = names.get(condition.other, condition.other) if isinstance(condition.other, str) else condition.other
+        right = (
+            names.get(condition.operand, condition.operand) if isinstance(condition.operand, str) else condition.operand
+        )
         if isinstance(right, str) and right < left:
             left, op, right = right, MIRRORED[op], left
         keys.add((left, op, right, condition.textual, condition.family))

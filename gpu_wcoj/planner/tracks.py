@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from gpu_wcoj.join.path import Absent, AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.join.path import Absent, AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, check_variables
 from gpu_wcoj.query.terms import MIRRORED
 
 Word = tuple[object, ...]
@@ -100,7 +100,7 @@ class Track:
         if (kind, levels) in self._found:
             return self._found[kind, levels]
         matches: dict[Met, int] = {}
-        for use in self.path.others:
+        for use in self.path.other_atoms:
             both = zip(use.key.order, use.variables, strict=True)
             placed = [(column, self.place.get(name, -levels - 1)) for column, name in both]
             bound = sorted((column, place) for column, place in placed if place >= -levels)
@@ -133,7 +133,7 @@ class Track:
             steps = self._together(levels, atoms, said)
         return replace(
             path,
-            others=tuple(use for use in path.others if use.atom in atoms),
+            other_atoms=tuple(use for use in path.other_atoms if use.atom in atoms),
             seed_conditions=tuple(condition for condition in path.seed_conditions if self._said(condition) in said),
             steps=tuple(steps),
             variants=(),
@@ -141,7 +141,9 @@ class Track:
             seed_checks=tuple(check for check in path.seed_checks if self._said(check) in said),
         )
 
-    def rest(self, levels: int, finished: Collection[int], said: Collection[Word], order: Iterable[int]) -> DeltaPath:
+    def remaining_path(
+        self, levels: int, finished: Collection[int], said: Collection[Word], order: Iterable[int]
+    ) -> DeltaPath:
         """Return the remaining path after so many levels.
 
         Parameters
@@ -164,7 +166,7 @@ class Track:
                 steps[-1] = replace(steps[-1], checks=(*steps[-1].checks, *step.checks))
         return DeltaPath(
             (AtomUse(path.seed.atom, path.seed.key, tuple(name_of[place] for place in order)),),
-            tuple(use for use in path.others if use.atom not in finished),
+            tuple(use for use in path.other_atoms if use.atom not in finished),
             tuple(early),
             tuple(steps),
             seed_checks=tuple(late),
@@ -174,11 +176,11 @@ class Track:
     def is_seen(self, levels: int) -> bool:
         """Return True if every bound variable is read later, so that a count goes row by row, too."""
         path, steps = self.path, self.path.steps
-        variables = {use.atom: use.variables for use in path.others}
+        variables = {use.atom: use.variables for use in path.other_atoms}
         bound = set(path.seed.variables)
         for i, step in enumerate(steps[: self.ends[levels]]):
             seen = {name for later in steps[i:] for atom_index in later.atoms for name in variables[atom_index]}
-            if not seen.union(*(later.spoken for later in steps[i:])).issuperset(bound):
+            if not seen.union(*(later.read_variables for later in steps[i:])).issuperset(bound):
                 return False
             bound.add(step.variable)
         return True
@@ -220,7 +222,7 @@ class Track:
             if original.is_lookup:
                 steps[-1] = replace(steps[-1], checks=(*steps[-1].checks, *step.checks))
             else:
-                holding = (use.atom for use in self.path.others if step.variable in use.variables)
+                holding = (use.atom for use in self.path.other_atoms if step.variable in use.variables)
                 steps.append(replace(step, atoms=tuple(atom_index for atom_index in holding if atom_index in atoms)))
         return steps
 
@@ -234,12 +236,12 @@ class Track:
 
     def _said(self, check: Check) -> Word | None:
         """Return the signature of a check; None for calculations and checks that use one."""
-        if isinstance(check, Calculation) or not all(name in self.place for name in names_of(check)):
+        if isinstance(check, Calculation) or not all(name in self.place for name in check_variables(check)):
             return None
         if isinstance(check, Absent):
             terms = tuple(zip(check.use.key.order, map(self._term, check.terms), strict=True))
             return (*check.use.key.selection, tuple(sorted(terms)), check.use.atom < self.path.seed.atom)
-        left, op, right = self._term(check.variable), check.op, self._term(check.other)
+        left, op, right = self._term(check.variable), check.op, self._term(check.operand)
         if left > right:
             left, op, right = right, MIRRORED[op], left
         return left, op, right, check.textual, check.family

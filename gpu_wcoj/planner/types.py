@@ -205,7 +205,7 @@ class Types:
             while self._derive_once(is_last):
                 pass
         for rule, left, right in self._compared:
-            kinds = [self.of(*left), self.of(*right)]
+            kinds = [self.type_of(*left), self.type_of(*right)]
             typed = [kind for kind in kinds if kind is not None]
             families = {kind.family for kind in typed}
             if len(families) == 2 and families != {"integer", "decimal"}:
@@ -220,7 +220,7 @@ class Types:
         changed = False
         for rule, homes, computed, place in self._calculated:
             variables = computed.call.variables
-            kinds = [self.of(*homes[term.name]) if term.name in homes else None for term in variables]
+            kinds = [self.type_of(*homes[term.name]) if term.name in homes else None for term in variables]
             cached = self._results.get((place, is_last))
             if cached is None or cached[0] != kinds:
                 kind_by_variable = dict(zip(variables, kinds, strict=True))
@@ -228,7 +228,7 @@ class Types:
                 self._results[place, is_last] = cached
             changed |= self._show(place, cached[1])
         for grouping in self._rules.groupings:
-            value = None if grouping.op == "count" else self.of(grouping.source, grouping.keys)
+            value = None if grouping.op == "count" else self.type_of(grouping.source, grouping.keys)
             place = (grouping.relation, grouping.keys)
             name = partial(self._where, grouping.relation)
             changed |= self._show(place, aggregate_of(grouping.op, value, name))
@@ -258,7 +258,7 @@ class Types:
         >>> {name: kind and kind.name for name, kind in Types(rules).kinds(rules.rules[0]).items()}
         {'y': 'int64', 'x': None}
         """
-        return {name: self.of(*place) for name, place in self._homes[rule].items()}
+        return {name: self.type_of(*place) for name, place in self._homes[rule].items()}
 
     def keeps_zero_signs(self, relation: str, column: int) -> bool:
         """Return True if the column's values are only passed on, or calculated with.
@@ -308,19 +308,19 @@ class Types:
         copy._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
         return copy
 
-    def of(self, relation: str, column: int) -> DataType | None:
+    def type_of(self, relation: str, column: int) -> DataType | None:
         """Return the common type of a column's class; None while unknown."""
         common: DataType | None = None
         root = self._root((relation, column))
         for kind in self._seen.get(root, {}).values():
             common = kind if common is None else common.common(kind)
         for kind in self._worked_out.get(root, {}).values():
-            common = kind if common is None else common.common(kind, is_worked_out=True)
+            common = kind if common is None else common.common(kind, is_computed=True)
         return common
 
     def assumed(self, relation: str, column: int) -> DataType | None:
         """Return the type of a column; if unknown, that of the constants in its class."""
-        kind, root = self.of(relation, column), self._root((relation, column))
+        kind, root = self.type_of(relation, column), self._root((relation, column))
         if kind is not None:
             return kind
         values = [value for place in self._said.get(root, ()) for _, value in self._constants[place]]
@@ -330,9 +330,9 @@ class Types:
 
     def snapshot(self) -> dict[Place, DataType | None]:
         """Return the type of every column."""
-        return {place: self.of(*place) for place in self._parent}
+        return {place: self.type_of(*place) for place in self._parent}
 
-    def shown(self) -> list[tuple[str, int, DataType]]:
+    def bound_types(self) -> list[tuple[str, int, DataType]]:
         """Return the types from inputs and declarations; binding them again gives the same types."""
         return [(*place, kind) for seen in self._seen.values() for place, kind in seen.items()]
 
@@ -386,7 +386,7 @@ class Types:
         return f"joins {there}" if "#" in rule else f"the rule '{rule}' compares it with {there},"
 
     def _check_constants(self, root: Place, shown_place: Place, name: str | None) -> None:
-        common = self.of(*root)
+        common = self.type_of(*root)
         assert common is not None
         for place in self._said.get(root, ()):
             for rule, value in self._constants[place]:
@@ -400,14 +400,14 @@ class Types:
                     )
 
     def _label(self, place: Place, name: str | None = None) -> str:
-        from gpu_wcoj.query.told import column_told  # rarely needed
+        from gpu_wcoj.query.told import describe_column  # rarely needed
 
-        return column_told(self._rules, *place, name)
+        return describe_column(self._rules, *place, name)
 
     def _where(self, relation: str) -> str:
-        from gpu_wcoj.query.told import where
+        from gpu_wcoj.query.told import describe_place
 
-        return where(self._rules, relation, "of")
+        return describe_place(self._rules, relation, "of")
 
     def _root(self, place: Place) -> Place:
         self._parent.setdefault(place, place)

@@ -8,7 +8,7 @@ from gpu_wcoj.planner.bits import Bits
 
 
 @dataclass(eq=False)
-class Worked:
+class SharedCosts:
     """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.costs.Estimator`.
 
     It serves all changes of positive atoms of a body without calculations: the changed row may bind a calculated

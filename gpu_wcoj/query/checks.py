@@ -112,7 +112,7 @@ def _named(rules: Rules) -> set[str]:
     }
 
 
-def check_given(rules: Rules, required: Iterable[str], available: Collection[str], remedy: str) -> None:
+def check_required(rules: Rules, required: Iterable[str], available: Collection[str], remedy: str) -> None:
     """Raise for the first relation of `required` that is not available.
 
     Parameters

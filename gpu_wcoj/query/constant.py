@@ -107,7 +107,7 @@ def evaluate(call: Call, arguments: Sequence[Constant]) -> Constant:
         from gpu_wcoj.dictionary import Dictionary  # imported only by programs that use it
 
         dictionary = Dictionary("string")
-        (is_match,) = dictionary.matching(*(dictionary.codes_of([value]) for value in values))
+        (is_match,) = dictionary.match(*(dictionary.codes_of([value]) for value in values))
         if is_match is None:
             raise CalculationError(f"'{call_text}'", "has a pattern that RE2 does not read")
         return Constant(is_match)
@@ -194,7 +194,7 @@ def _compute(op: str, values: Sequence[Any]) -> int | float | Decimal:
     return quotient if op == "/" else left - right * quotient  # type: ignore[no-any-return]  # a number
 
 
-def called(op: str, *arguments: Expression) -> Expression:
+def simplified_call(op: str, *arguments: Expression) -> Expression:
     """Return a simplified call of a null-aware function, or of a function nested in one.
 
     Examples
@@ -281,7 +281,7 @@ def fold_constants(value: Expression) -> Expression:
         return value
     arguments = [fold_constants(argument) for argument in value.arguments]
     if value.takes_nulls or all(isinstance(argument, Constant) for argument in arguments):
-        return called(value.op, *arguments)
+        return simplified_call(value.op, *arguments)
     return replace(value, arguments=tuple(arguments))
 
 
@@ -305,7 +305,7 @@ def negated(condition: Expression) -> Expression:
         return NULL if condition == NULL else Constant(condition == FALSE)
     if isinstance(condition, Call):
         if condition.op in ("all", "any"):
-            return called("any" if condition.op == "all" else "all", *map(negated, condition.arguments))
+            return simplified_call("any" if condition.op == "all" else "all", *map(negated, condition.arguments))
         if condition.op in COMPARING:
             if condition.op == "eq" and condition.arguments[1] == FALSE:
                 return condition.arguments[0]

@@ -39,7 +39,7 @@ MAX_ZEROS = 6
 """Most counts and sums in one rule: the rule is written once for each choice of those that are 0."""
 
 
-def core(rules: Rules) -> Rules:
+def desugar(rules: Rules) -> Rules:
     """Return the core form of a checked program; a program in core form is returned unchanged.
 
     Examples
@@ -117,13 +117,13 @@ class _Core:
                 facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
-        from gpu_wcoj.query.stored import stored  # imported only by programs that use it
+        from gpu_wcoj.query.stored import serialize  # imported only by programs that use it
 
         return replace(
             self.source,
             rules=tuple(self.rules),
             declarations=(*self.source.declarations, *self.declarations(named, facts)),
-            text=stored(self.source),
+            text=serialize(self.source),
             groupings=tuple(self.groupings),
             extremes=tuple(self.extremes.values()),
             directives=(),

@@ -14,11 +14,11 @@ from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
+    ARGUMENT_COUNTS,
     CONSTRAINTS,
     ESCAPES,
     FUNCTIONS,
     NULL,
-    TAKEN,
     Aggregate,
     Atom,
     Call,
@@ -203,7 +203,7 @@ class _Reader:
         inner = list(_trees(node))
         call = Call(str(name), tuple(self.expression(argument, depth + 1) for argument in inner), _span(node))
         n_arguments = len(call.arguments)
-        min_arguments, max_arguments = TAKEN.get(call.op, (1, 1))
+        min_arguments, max_arguments = ARGUMENT_COUNTS.get(call.op, (1, 1))
         if call.op in FUNCTIONS and not min_arguments <= n_arguments <= max_arguments:
             raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}: got {n_arguments} arguments", name)
         if call.op == "match" and isinstance(call.arguments[0], Constant):

@@ -27,7 +27,7 @@ _VERTEX = re.compile(r"!?\s*\(\s*\w*\s*\)")
 _SQL_IN_PARENTHESES = re.compile(r"(?:\(\s*)+(?:select|with|from)(?!\w)", re.IGNORECASE)
 
 
-def known_language(name: str) -> Language:
+def check_language(name: str) -> Language:
     """Return the language of that name.
 
     Raises

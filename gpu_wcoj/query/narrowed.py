@@ -18,7 +18,7 @@ from gpu_wcoj.query.stratified import guarded
 from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Variable, is_total, variables_of
 
 
-def narrowed(rules: Rules) -> Rules:
+def narrow_inputs(rules: Rules) -> Rules:
     """Return an equivalent program for bags, with joins over narrowed inputs.
 
     Examples

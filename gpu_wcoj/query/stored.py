@@ -25,7 +25,7 @@ _OWN_KIND = "own_kind"
 """JSON key of a dataclass field that is itself named ``kind``; `_KIND` holds the class name."""
 
 
-def stored(rules: Rules) -> str:
+def serialize(rules: Rules) -> str:
     """Return a text of `rules` for `made_again`: their source text if they have one.
 
     Examples
@@ -48,7 +48,7 @@ def _is_spelled(rules: Rules) -> bool:
     return all(declaration.is_binding or not any(declaration.types) for declaration in rules.declarations)
 
 
-def made_again(text: str) -> Rules:
+def deserialize(text: str) -> Rules:
     """Return the rules of a text made by `stored`."""
     if not text.startswith("{"):  # no Datalog text begins with it
         return parse(text)

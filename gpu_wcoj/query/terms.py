@@ -170,7 +170,7 @@ OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "l
 """Functions that compare, and the function that is true exactly if the first is false."""
 NULL_AWARE = frozenset((*COMPARING, "all", "any", "among", "isnull", "istrue", "case"))
 """Functions of SQL's three-valued logic: they take nulls, and return null if the result is unknown."""
-TAKEN = {
+ARGUMENT_COUNTS = {
     "cat": (2, 100), "substr": (3, 3), "like": (2, 3), "match": (2, 2), "contains": (2, 2),
     "quotient": (2, 2), "rest": (2, 2),
     **dict.fromkeys(COMPARING, (2, 2)), "all": (1, MAX_ARGUMENTS), "any": (1, MAX_ARGUMENTS),

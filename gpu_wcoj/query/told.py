@@ -8,7 +8,7 @@ _ROW_HELPERS = ("in", "facts", "set", "cut")
 """Names after the ``#`` of helpers that hold rows of a single relation."""
 
 
-def served(rules: Rules, relation: str) -> str | None:
+def served_relation(rules: Rules, relation: str) -> str | None:
     """Return the relation of the text that a relation or helper serves, or None.
 
     A helper serves the only relation of the text that reads it, directly or through other helpers.
@@ -49,7 +49,7 @@ def served(rules: Rules, relation: str) -> str | None:
     return heads.pop() if len(heads) == 1 else None
 
 
-def where(rules: Rules, relation: str, preposition: str) -> str:
+def describe_place(rules: Rules, relation: str, preposition: str) -> str:
     """Return a phrase for a relation in a message: its name, or the purpose of a helper.
 
     Examples
@@ -60,14 +60,14 @@ def where(rules: Rules, relation: str, preposition: str) -> str:
     >>> where(rules, "h", "of"), where(rules, "agg#1", "of")
     ("of 'h'", "for 'h'")
     """
-    name = served(rules, relation)
+    name = served_relation(rules, relation)
     if name is None:
         return "in the query"
     is_helper = name != relation and not relation.startswith(f"{name}#")
     return f"for '{name}'" if is_helper else f"{preposition} '{name}'"
 
 
-def aggregated(relation: str, op: str) -> str:
+def describe_aggregate(relation: str, op: str) -> str:
     """Return the user-facing operation of a grouping; helpers that count only remove duplicates.
 
     Examples
@@ -79,7 +79,7 @@ def aggregated(relation: str, op: str) -> str:
     return op if not helper or name in (op, "agg", "avg") else "distinct rows"
 
 
-def column_told(rules: Rules, relation: str, column: int, name: str | None = None) -> str:
+def describe_column(rules: Rules, relation: str, column: int, name: str | None = None) -> str:
     """Return the user-facing name of a column or calculated variable.
 
     A calculated variable has the relation name ``number#variable``.
@@ -100,9 +100,9 @@ def column_told(rules: Rules, relation: str, column: int, name: str | None = Non
     prefix, calculated = relation.partition("#")[::2]
     if prefix.isdecimal():
         return f"the calculated '{calculated}'"
-    served_name = served(rules, relation)
+    served_name = served_relation(rules, relation)
     if served_name in (relation, prefix):
         return f"relation '{served_name}', column {column if name is None else name}"
     results = {(grouping.relation, grouping.keys): grouping.op for grouping in rules.groupings}
     op = results.get((relation, column))
-    return f"{'a value' if op is None else f'the {op}'} {where(rules, relation, 'of')}"
+    return f"{'a value' if op is None else f'the {op}'} {describe_place(rules, relation, 'of')}"

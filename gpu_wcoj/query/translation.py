@@ -25,7 +25,7 @@ class Reading:
     """
 
     rules: Rules
-    given: Mapping[str, Sequence[tuple[object, ...]]] = field(default_factory=dict)
+    facts: Mapping[str, Sequence[tuple[object, ...]]] = field(default_factory=dict)
 
 
 def read(
@@ -61,9 +61,9 @@ def read(
         return Reading(parse(text, source=source))
     if language == "sql":
         from gpu_wcoj.query import sql
-        from gpu_wcoj.query.narrowed import narrowed
+        from gpu_wcoj.query.narrowed import narrow_inputs
 
-        return Reading(narrowed(sql.parse(text, tables or {}, dialect=dialect, source=source)))
+        return Reading(narrow_inputs(sql.parse(text, tables or {}, dialect=dialect, source=source)))
     if language == "edn":
         from gpu_wcoj.query import edn
 
@@ -77,7 +77,7 @@ def read(
                 f"':find' asks for a {query.shape}, which is one row of all that there are.\n"
                 "  Ask for all of them: leave out the '.', or the brackets; or ask a gpu_wcoj.datoms.Database."
             )
-        return Reading(replace(query.rules, outputs=(query.output,)), query.given)
+        return Reading(replace(query.rules, outputs=(query.output,)), query.input_rows)
     raise UsageError.invalid_value(
         "language", language, "'datalog', 'sql' or 'edn' for a program", "Use gpu_wcoj.find or gpu_wcoj.view."
     )

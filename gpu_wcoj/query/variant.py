@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.binding import definitions, keys_of, needed, standing
-from gpu_wcoj.query.constant import called, evaluate, holds
+from gpu_wcoj.query.constant import evaluate, holds, simplified_call
 from gpu_wcoj.query.rules import Computed, Rule
 from gpu_wcoj.query.terms import (
     NULL,
@@ -250,7 +250,7 @@ class Variant:
             self._nested(argument) if isinstance(argument, Call) else self._term(argument)
             for argument in call.arguments
         )
-        return called(call.op, *arguments)
+        return simplified_call(call.op, *arguments)
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
         if call not in self.term_of:

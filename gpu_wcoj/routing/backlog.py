@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.circuit import Circuit, Held
+from gpu_wcoj.circuit.circuit import Circuit, CircuitState
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -58,7 +58,7 @@ def _pending(index: RelationIndex) -> Change:
     return tuple(batch for batch in index.arrangements[index.canonical].pending if batch.n_rows)
 
 
-def taken_in(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> Held:
+def merge_backlog(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> CircuitState:
     """Return the circuit's state after one merge of the backlog, without a join.
 
     The circuit itself is left with nothing pending and the state that it had, or, if anything is raised, to be

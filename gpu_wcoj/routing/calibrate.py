@@ -24,13 +24,13 @@ from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.incoming import Incoming
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.options import processors
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Atom, Variable
 from gpu_wcoj.routing.costs import ALWAYS, CostModel, SideCosts, proposed_by
-from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.routing.sides import Replica, Replicas
 
 N_ROWS: Final = 1_000_000
 """Edges of the graph."""
@@ -154,27 +154,27 @@ def calibrate(
     return Calibration(_fitted(samples, build_per_row), tuple(samples))
 
 
-def _lowering(backend: Backend, rules: Rules) -> Lowering:
+def _lowering(backend: Backend, rules: Rules) -> Compiler:
     arity = {atom.relation: len(atom.terms) for rule in rules.rules for atom in (rule.head, *rule.atoms)}
     dictionaries = (Dictionary("string"), Dictionary("binary"))
 
     def execution() -> Execution:
         return Execution(backend, False, threads=processors())
 
-    return Lowering(rules, arity, (), rules.heads, False, dictionaries, execution, None)
+    return Compiler(rules, arity, (), rules.heads, False, dictionaries, execution, None)
 
 
-def _loaded(lowering: Lowering, edges: Int64Array) -> Sides:
+def _loaded(lowering: Compiler, edges: Int64Array) -> Replicas:
     columns = tuple(Column.of_integers(np.ascontiguousarray(column)) for column in edges.T)
     rows = Incoming(("src", "dst"), columns, None, False)
     lowered = lowering.compile_for({"edge": rows}, None, Types(lowering.rules), {})
-    sides = Sides.of(lowered)
+    sides = Replicas.from_compiled(lowered)
     circuit = sides.primary.circuit
     change = InputChange([circuit.backend.asarray(column.codes) for column in columns], None, False)
     circuit.evaluate({"edge": change}, None)
     circuit_state = circuit.prepare()
     circuit.install(circuit_state)
-    return Sides(Side(lowered, circuit_state))
+    return Replicas(Replica(lowered, circuit_state))
 
 
 def _edges(random: np.random.Generator, n: int, n_rows: int) -> Int64Array:
@@ -194,8 +194,8 @@ def _change(random: np.random.Generator, edges: Int64Array, size: int) -> tuple[
 
 
 def _ticked(
-    sides: Sides, on_twin: bool, change: tuple[Int64Array, Int64Array]
-) -> tuple[Sides, tuple[float, float, float]]:
+    sides: Replicas, on_twin: bool, change: tuple[Int64Array, Int64Array]
+) -> tuple[Replicas, tuple[float, float, float]]:
     """Run one tick; return its seconds, the other side's seconds, and the proposed values."""
     assert sides.twin is not None
     side = sides.twin if on_twin else sides.primary
@@ -211,7 +211,7 @@ def _ticked(
     with_tick = sides.after(side, circuit_state)
     circuit.install(circuit_state)
     if with_tick.twin is None:  # so large a tick that nobody would take it in
-        with_tick = Sides(with_tick.primary, sides.twin.told(circuit))
+        with_tick = Replicas(with_tick.primary, sides.twin.with_backlog(circuit))
     start_take_in = time.perf_counter()
     with_tick = with_tick.up_to_date()
     for replica in with_tick:

@@ -207,7 +207,7 @@ class Forecast:
         self.plan, self.rates, self.correction = plan, rates, 1.0
         self.values_per_row = 1.0 + (sum(rates.values()) / len(rates) if rates else 0.0)
 
-    def of(self, rows: Mapping[str, int]) -> Workload:
+    def expected_work(self, rows: Mapping[str, int]) -> Workload:
         """Return the work that a tick of so many changed rows per relation is expected to bring."""
         return Workload(sum(rows.values()), self._expected(rows) * self.correction)
 

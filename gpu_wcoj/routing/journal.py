@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog
-from gpu_wcoj.routing.sides import Sides
+from gpu_wcoj.routing.sides import Replicas
 
 FLOOR_ROWS = 1 << 16
 """Changes of fewer rows than this are always stored as changes."""
@@ -30,7 +30,7 @@ class Journal:
     circuit: Circuit | None
     changes: Backlog | None = NO_BACKLOG
 
-    def after(self, sides: Sides, ran: Circuit) -> Journal:
+    def after(self, sides: Replicas, ran: Circuit) -> Journal:
         """Return the journal with the pending changes of the circuit `ran` of a tick."""
         if self.changes is None:
             return self

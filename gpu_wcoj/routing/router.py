@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpu_wcoj.amounts import part_of, shown_bytes
+from gpu_wcoj.amounts import format_bytes, part_of
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.routing.backlog import MAX_BACKLOG_TICKS
 from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel, Workload
-from gpu_wcoj.routing.sides import Side, Sides
+from gpu_wcoj.routing.sides import Replica, Replicas
 
 BACKLOG_SHARE = 0.125
 """Maximum size of a backlog as a share of the twin's memory; a larger one is merged before the next tick."""
@@ -47,7 +47,7 @@ class Route:
     source: str
 
     @classmethod
-    def of(cls, option: object, model: CostModel) -> Route:
+    def from_option(cls, option: object, model: CostModel) -> Route:
         """Return the route of a user's option.
 
         Raises
@@ -74,21 +74,21 @@ _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
 
 
 def router_of(
-    lowering: Lowering,
+    lowering: Compiler,
     primary: Backend,
     twin: BackendName | Backend | None,
     route: object,
     twin_memory: float | str | None,
 ) -> Router | None:
     """Return the router of a program with its state on `primary`; None without a twin."""
-    Route.of(route, ASSUMED)
+    Route.from_option(route, ASSUMED)
     there_is = _host_memory()
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
     if twin is None and primary.device is None:
         return None
     twin_backend = select_backend("cpu" if twin is None else twin)
     model = (_measured(primary, twin_backend) if route == "auto" else None) or ASSUMED
-    return Router(lowering, twin_backend, Route.of(route, model), model, memory)
+    return Router(lowering, twin_backend, Route.from_option(route, model), model, memory)
 
 
 def _host_memory() -> int:
@@ -111,7 +111,7 @@ class Router:
         Bytes that the twin may take, with what it has still to take in. A state that is larger has no twin.
     """
 
-    lowering: Lowering
+    lowering: Compiler
     backend: Backend
     route: Route
     model: CostModel
@@ -129,9 +129,9 @@ class Router:
             ticks = f"all ticks run on the CPU{at_rate}"
         else:
             ticks = f"ticks of fewer than {threshold:,} rows run on the CPU{at_rate}"
-        return f"{ticks} ({self.route.source}); the state there takes up to {shown_bytes(self.memory)}"
+        return f"{ticks} ({self.route.source}); the state there takes up to {format_bytes(self.memory)}"
 
-    def routed(self, sides: Sides, work: Workload) -> tuple[Sides, Side]:
+    def routed(self, sides: Replicas, work: Workload) -> tuple[Replicas, Replica]:
         """Return the sides, and the side for a tick of that work, which is ready for it."""
         fits = self._fits(sides)
         sides = self._tended(sides) if fits else sides.without_twin()
@@ -150,7 +150,7 @@ class Router:
             sides = sides.with_twin_up_to_date()
         return sides, _chosen(sides, to_twin)
 
-    def reading(self, sides: Sides, is_stored: bool) -> tuple[Sides, Side]:
+    def reading(self, sides: Replicas, is_stored: bool) -> tuple[Replicas, Replica]:
         """Return the sides, and an up-to-date side to read a relation from.
 
         A relation that is joined afresh is worth the device, unless no tick is to run there.
@@ -165,7 +165,7 @@ class Router:
             return self.model.saving(work) > 0
         return work.rows < self.route.threshold
 
-    def _tended(self, sides: Sides) -> Sides:
+    def _tended(self, sides: Replicas) -> Replicas:
         """Return the sides after merging backlogs that are too large."""
         if sides.twin is None:
             return sides
@@ -174,17 +174,17 @@ class Router:
                 return sides.up_to_date()
         return sides
 
-    def _fits(self, sides: Sides) -> bool:
+    def _fits(self, sides: Replicas) -> bool:
         """Return True if the twin, or a twin to be built, keeps within its memory."""
         if sides.twin is not None:
             return sides.twin.nbytes <= self.memory
         return sides.primary.nbytes <= BUILD_SHARE * self.memory
 
-    def _is_ready(self, sides: Sides, to_twin: bool) -> bool:
+    def _is_ready(self, sides: Replicas, to_twin: bool) -> bool:
         side = sides.twin if to_twin else sides.primary
         return side is not None and not side.backlog
 
-    def _seconds_to_ready(self, sides: Sides, to_twin: bool) -> float:
+    def _seconds_to_ready(self, sides: Replicas, to_twin: bool) -> float:
         if not to_twin:
             return self.model.device.take_in(sides.primary.backlog.n_rows)
         if sides.twin is None:
@@ -192,7 +192,7 @@ class Router:
         return self.model.cpu.take_in(sides.twin.backlog.n_rows)
 
 
-def _chosen(sides: Sides, to_twin: bool) -> Side:
+def _chosen(sides: Replicas, to_twin: bool) -> Replica:
     if not to_twin:
         return sides.primary
     assert sides.twin is not None

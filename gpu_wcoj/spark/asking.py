@@ -11,11 +11,11 @@ from pyspark.sql.types import DecimalType
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
 from gpu_wcoj.incoming import column_order
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.languages import BAGS, Language, known_language, language_of
+from gpu_wcoj.query.languages import BAGS, Language, check_language, language_of
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.translation import read
-from gpu_wcoj.schema import MOST_DIGITS
+from gpu_wcoj.schema import MAX_DIGITS
 from gpu_wcoj.spark.types import arrow_type
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def rules_of(
     """
     if isinstance(program, Rules):
         return program, bool(bag)
-    detected = language_of(program) if language is None else known_language(language)
+    detected = language_of(program) if language is None else check_language(language)
     if detected == "datalog":
         return program, bool(bag)
     if detected == "motif":
@@ -47,7 +47,7 @@ def rules_of(
             "a motif as a program over DataFrames", remedy="Call gpu_wcoj.find(motif, edges=frame)."
         )
     reading = read(program, detected, tables=tables, dialect=dialect)
-    if reading.given:
+    if reading.facts:
         raise UsageError.unsupported(
             "an EDN query with arguments over DataFrames", remedy="Leave out ':in', or call gpu_wcoj.view."
         )
@@ -58,7 +58,7 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
     """Return whether the language refers to columns by name, so that compiling needs the tables."""
     if isinstance(program, Rules):
         return False
-    return (language_of(program) if language is None else known_language(language)) in ("sql", "edn")
+    return (language_of(program) if language is None else check_language(language)) in ("sql", "edn")
 
 
 def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[str, str | None]:
@@ -118,7 +118,7 @@ def unread_columns(
                     raise UnsupportedTypeError(f"relation '{relation}', column '{name}': {error}") from None
                 leaving[position] = name
             else:
-                is_wide = isinstance(kind, DecimalType) and kind.precision > MOST_DIGITS
+                is_wide = isinstance(kind, DecimalType) and kind.precision > MAX_DIGITS
                 if is_wide and position in unread and len(unread) < len(columns):
                     leaving[position] = name
         if leaving:

@@ -156,7 +156,7 @@ def _view(
     memory: str,
     **options: Any,
 ) -> View | CellView:
-    from gpu_wcoj.query.checks import check_given
+    from gpu_wcoj.query.checks import check_required
     from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.upkeep import maintain
 
@@ -166,7 +166,7 @@ def _view(
         for name in relations:
             if name not in rules.inputs:
                 raise UnknownRelationError(name, rules.inputs, "relations that the program reads")
-        check_given(rules, rules.inputs, relations, "Give --source {0}=PATH or --table {0}=PATH.")
+        check_required(rules, rules.inputs, relations, "Give --source {0}=PATH or --table {0}=PATH.")
         names = {declaration.relation: declaration.columns for declaration in rules.declarations}
     session = _session(master, memory)
     frames: dict[str, list[DataFrame]] = {}

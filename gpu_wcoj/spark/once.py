@@ -18,7 +18,7 @@ from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.incoming import read_change
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.checks import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
@@ -230,7 +230,7 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
             raise UsageError.unsupported(
                 f"the DataFrame of '{name}' in join, count and explain", "it is a stream", "Use maintain for streams."
             )
-    check_given(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
+    check_required(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
 
 
 def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.schema import MOST_DIGITS
+from gpu_wcoj.schema import MAX_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     if arrow is None:
         raise UnsupportedTypeError(
             f"type '{kind.simpleString()}' is not supported: expected integers, booleans, float, double, date, "
-            f"timestamp, timestamp_ntz, string, binary or decimals of up to {MOST_DIGITS} digits.\n"
+            f"timestamp, timestamp_ntz, string, binary or decimals of up to {MAX_DIGITS} digits.\n"
             "  Cast the column, or leave it out."
         )
     return arrow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.checks import check_given
+from gpu_wcoj.query.checks import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.rules import Rules
@@ -166,7 +166,7 @@ def maintain(
     for name in sources:
         if name not in inputs:
             raise UnknownRelationError(name, inputs, "relations that the program reads")
-    check_given(planned.rules, inputs, sources, "Give a DataFrame for it.")
+    check_required(planned.rules, inputs, sources, "Give a DataFrame for it.")
     readings = {name: reading(name) for name in inputs}
     for option in (changes, columns, key, order_by):
         if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):

@@ -11,7 +11,7 @@ from gpu_wcoj.streams.place import NOTHING, Place, places_of
 from gpu_wcoj.zset.zset import ZSet
 
 
-def aggregated(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
+def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
     """Return the aggregator's rows for all groups of rows that agree in the key columns.
 
     Raises

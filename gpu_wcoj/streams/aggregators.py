@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.options import positive
+from gpu_wcoj.options import validate_positive
 from gpu_wcoj.schema import INT64
 from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
 from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
@@ -106,7 +106,7 @@ class TopK(Aggregator):
     """
 
     def __init__(self, k: int, by: Sequence[ColumnName | tuple[ColumnName, Literal["asc", "desc"]]]) -> None:
-        self.k = positive("k", k, 1)
+        self.k = validate_positive("k", k, 1)
         listed = [column if isinstance(column, tuple) else (column, "asc") for column in by]
         for _, direction in listed:
             if direction not in ("asc", "desc"):
@@ -153,7 +153,7 @@ class Apply(Aggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        groups = _settled_order(groups)
+        groups = _sort_groups(groups)
         starts = groups.place.backend.to_host(groups.starts)
         made = self.function(*input_arrays(groups.rows), starts)
         return per_group(groups, *columns_from(groups.place, made, self.names, len(starts), self.function))
@@ -175,13 +175,13 @@ class ApplyRows(Aggregator):
 
     def of(self, groups: Groups) -> ZSet:
         """See `Aggregator.of`."""
-        groups = _settled_order(groups)
+        groups = _sort_groups(groups)
         rows = [row for row, _ in groups.rows.rows()]
         ends = [*groups.place.backend.to_host(groups.starts).tolist(), len(rows)]
         made = [self.function(rows[begin:end]) for begin, end in pairwise(ends)]
         return per_group(groups, *rows_from(groups.place, made, self.names, self.function))
 
 
-def _settled_order(groups: Groups) -> Groups:
+def _sort_groups(groups: Groups) -> Groups:
     """Return the groups with rows sorted by their values."""
     return Groups(groups.place, groups.place.taken(groups.rows, in_order(groups, [])), groups.keys, groups.starts)

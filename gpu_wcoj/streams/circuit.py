@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, entry_point
-from gpu_wcoj.options import positive
+from gpu_wcoj.options import validate_positive
 from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.consolidate import Consolidate
@@ -19,7 +19,7 @@ from gpu_wcoj.streams.place import Place
 from gpu_wcoj.streams.scope import Scope
 from gpu_wcoj.streams.stream import Stream
 from gpu_wcoj.streams.time import Time
-from gpu_wcoj.turns import NotCopied, Turns
+from gpu_wcoj.turns import NotCopied, StateLock
 from gpu_wcoj.zset.arrays import within_memory
 
 ITERATIONS = 100_000
@@ -59,7 +59,7 @@ class Circuit(NotCopied, Scope):
         self._children: list[Subcircuit] = []
         self._tick = 0
         self._runs = False
-        self._turns = Turns("the circuit")
+        self._turns = StateLock("the circuit")
 
     def __repr__(self) -> str:
         return f"Circuit({len(self.nodes)} nodes, {len(self._children)} subcircuits, tick {self._tick})"
@@ -102,7 +102,7 @@ class Circuit(NotCopied, Scope):
             A function of the time of an iteration that returns whether it is the last of the tick, instead of the
             fixpoint.
         """
-        child = Subcircuit(self, name, positive("iterations", iterations, ITERATIONS), until)
+        child = Subcircuit(self, name, validate_positive("iterations", iterations, ITERATIONS), until)
         self._children.append(child)
         return child
 

@@ -124,7 +124,7 @@ class PlannedRule:
                     f"{arity} as in '{rule}'",
                 )
             for position, column in enumerate(rows.columns):
-                is_same_type = column.type == self.types.of(name, position)
+                is_same_type = column.type == self.types.type_of(name, position)
                 fits &= is_same_type and (column.stored_valid is None or self.shapes[name].nullable[position])
         return self if fits else self._planned_for(rows_by_name)
 
@@ -142,11 +142,13 @@ class PlannedRule:
                 if any(body_term == term and nullable[atom.relation][i] for i, body_term in enumerate(atom.terms)):
                     nullable[rule.head.relation][position] = True
         shapes = {
-            name: Shape(name, tuple(flags), tuple(_family(types.of(name, position)) for position in range(len(flags))))
+            name: Shape(
+                name, tuple(flags), tuple(_family(types.type_of(name, position)) for position in range(len(flags)))
+            )
             for name, flags in nullable.items()
         }
         same = shapes == self.shapes and all(
-            types.of(name, position) == self.types.of(name, position)
+            types.type_of(name, position) == self.types.type_of(name, position)
             for name in shapes
             for position in range(len(nullable[name]))
         )
@@ -165,7 +167,7 @@ class PlannedRule:
 
     def _encoded(self, relation: str, column: int, value: object) -> int:
         """Return the code of a constant of the rule."""
-        kind = self.types.of(relation, column)
+        kind = self.types.type_of(relation, column)
         if isinstance(value, int) and not isinstance(value, bool) and (kind is None or kind.family == "integer"):
             return value
         kind = kind or DataType("string" if isinstance(value, str) else "double")
@@ -194,7 +196,7 @@ class PlannedRule:
 
     def kind(self, name: str, column: int) -> DataType:
         """Return the type of a column."""
-        return self.types.of(name, column) or INT64
+        return self.types.type_of(name, column) or INT64
 
     def stored(self, name: str, rows: ZSet, now: int) -> PhaseRows:
         """Return rows of a stream as sorted stored columns."""
@@ -225,7 +227,7 @@ class PlannedRule:
             column = Column(
                 before.kind(name, position), stored[position], None, place.dictionary(self.kind(name, position))
             )
-            is_known = before.types.of(name, position) is not None
+            is_known = before.types.type_of(name, position) is not None
             made.append(place.converted(column, self.kind(name, position)).stored if is_known else stored[position])
             if new.nullable[position]:
                 flag = old.flag(position)

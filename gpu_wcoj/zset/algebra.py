@@ -58,7 +58,7 @@ def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Co
         return (), np.array([total] if total else [], np.int64)
     if total or not len(weights):
         return tuple(column.unshared() for column in columns), weights
-    return tuple(column.take(slice(0)) for column in columns), weights[:0]
+    return tuple(column.gather(slice(0)) for column in columns), weights[:0]
 
 
 def _keys(columns: Sequence[Column]) -> list[Int64Array]:
@@ -88,8 +88,8 @@ def _refuse_overflow(columns: Sequence[Column], keys: Sequence[Int64Array], weig
         raise WeightOverflowError(None, _row(columns, int(order[starts[first]])), exact)
 
 
-def _row(columns: Sequence[Column], at: int) -> tuple[Any, ...]:
-    return tuple(python_values(column.take(slice(at, at + 1)))[0] for column in columns)
+def _row(columns: Sequence[Column], row_index: int) -> tuple[Any, ...]:
+    return tuple(python_values(column.gather(slice(row_index, row_index + 1)))[0] for column in columns)
 
 
 def python_values(column: Column) -> list[Any]:
@@ -160,7 +160,7 @@ def minus(left: ZSet, right: ZSet) -> ZSet:
     weights = right.weights
     lowest = weights == _LOWEST
     if bool(lowest.any()):  # 2^63 does not fit int64, but a sum with it may: add it in two rows
-        twice = tuple(column.stacked(column.take(lowest)) for column in right.columns)
+        twice = tuple(column.stack(column.gather(lowest)) for column in right.columns)
         weights = np.concatenate([np.where(lowest, _LOWEST + 1, weights), np.full(int(lowest.sum()), -1)])
         right = type(right)(right.names, twice, weights, right.weight_name)
     return _combined(left, right, [left.weights, -weights])
@@ -183,7 +183,7 @@ def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
             turned = tuple(right.columns[right.names.index(name)] for name in left.names)
             right = type(right)(left.names, turned, right.weights, right.weight_name)
         aligned = _aligned(left, right)
-        names, columns = left.names, [left_column.stacked(right_column) for left_column, right_column in aligned]
+        names, columns = left.names, [left_column.stack(right_column) for left_column, right_column in aligned]
     return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
 
 
@@ -210,7 +210,7 @@ def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:
         if left_column.dictionary is not right_column.dictionary and left_column.dictionary is not None:
             # Use a new dictionary: those of the operands may be a program's, which only the program extends.
             fresh = left_column.dictionary.fresh()
-            left_column, right_column = left_column.recoded(fresh), right_column.recoded(fresh)
+            left_column, right_column = left_column.recode(fresh), right_column.recode(fresh)
         pairs.append((left_column, right_column))
     return pairs
 
@@ -401,5 +401,5 @@ def _position(zset: ZSet, column: str | int) -> int:
 
 
 def _taken(zset: ZSet, rows: BoolArray | slice) -> ZSet:
-    columns = tuple(column.take(rows) for column in zset.columns)
+    columns = tuple(column.gather(rows) for column in zset.columns)
     return type(zset)(zset.names, columns, zset.weights[rows], zset.weight_name)

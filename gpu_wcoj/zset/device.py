@@ -171,9 +171,11 @@ def _have_false(masks: Sequence[Any], backend: Backend) -> list[bool]:
     return [n < len(mask) for n, mask in zip(n_true, masks, strict=True)]
 
 
-def without_shared_memory(columns: Sequence[Column], weights: Any, given: Sequence[Any]) -> tuple[list[Column], Any]:
+def without_shared_memory(
+    columns: Sequence[Column], weights: Any, caller_arrays: Sequence[Any]
+) -> tuple[list[Column], Any]:
     """Copy the columns and weights whose memory belongs to arrays of the caller."""
-    addresses = {array.data.ptr for array in given}
+    addresses = {array.data.ptr for array in caller_arrays}
     owned = [
         Column(c.type, c.stored.copy(), c.stored_valid, c.dictionary) if c.stored.data.ptr in addresses else c
         for c in columns

@@ -18,7 +18,7 @@ CUT = "…"
 _NUMBERS = ("integer", "float32", "float64", "decimal")
 
 
-class Shown(NamedTuple):
+class TextColumn(NamedTuple):
     """A column as text: its name, its type, its cells, and its alignment (True: right)."""
 
     name: str
@@ -37,7 +37,7 @@ def html(zset: ZSet) -> str:
     return drawn_html(_title(zset), _shown_columns(zset))
 
 
-def drawn(title: str, columns: list[Shown]) -> str:
+def drawn(title: str, columns: list[TextColumn]) -> str:
     """Return columns as a box of text below a title."""
     if not columns:
         return title
@@ -52,7 +52,7 @@ def drawn(title: str, columns: list[Shown]) -> str:
     return "\n".join([title, top, names, kinds, middle, *rows, bottom])
 
 
-def drawn_html(title: str, columns: list[Shown]) -> str:
+def drawn_html(title: str, columns: list[TextColumn]) -> str:
     """Return columns as an HTML table below a title; all texts are escaped."""
     head = "".join(
         f"<th>{_html.escape(column.name)}<br><small>{_html.escape(column.kind)}</small></th>" for column in columns
@@ -64,7 +64,7 @@ def drawn_html(title: str, columns: list[Shown]) -> str:
     return f"<p>{_html.escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def laid_out(columns: list[Shown], weights: Shown | None, is_cut: bool) -> list[Shown]:
+def laid_out(columns: list[TextColumn], weights: TextColumn | None, is_cut: bool) -> list[TextColumn]:
     """Return the first and last columns if there are many, then the weights.
 
     Parameters
@@ -73,7 +73,7 @@ def laid_out(columns: list[Shown], weights: Shown | None, is_cut: bool) -> list[
         Whether rows were left out between the first half of those that are given and the second one.
     """
     if len(columns) > _MAX_COLUMNS:
-        gap = Shown(CUT, "", [CUT] * len(columns[0].cells), False)
+        gap = TextColumn(CUT, "", [CUT] * len(columns[0].cells), False)
         columns = [*columns[: _MAX_COLUMNS // 2], gap, *columns[-_MAX_COLUMNS // 2 :]]
     if weights is not None:
         columns = [*columns, weights]
@@ -88,24 +88,24 @@ def _title(zset: ZSet) -> str:
     return f"ZSet: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
 
 
-def _shown_columns(zset: ZSet) -> list[Shown]:
+def _shown_columns(zset: ZSet) -> list[TextColumn]:
     half = MAX_ROWS // 2
     cut = len(zset) > MAX_ROWS
     if cut:
         zset = _ends(zset, half)
     text_columns = [
-        Shown(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
+        TextColumn(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
     name = zset.shown_weight_name
-    weights = None if name is None else Shown(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
+    weights = None if name is None else TextColumn(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
     return laid_out(text_columns, weights, cut)
 
 
 def _ends(zset: ZSet, half: int) -> ZSet:
     """Return the first and the last rows; only these are fetched from a device."""
     first, final = slice(0, half), slice(len(zset) - half, len(zset))
-    columns = tuple(column.take(first).stacked(column.take(final)) for column in zset.columns)
+    columns = tuple(column.gather(first).stack(column.gather(final)) for column in zset.columns)
     weights = np.concatenate([on_host(zset.stored_weights[part]) for part in (first, final)])
     return type(zset)(zset.names, columns, weights, zset.weight_name)
 
@@ -135,7 +135,7 @@ def _width(text: str) -> int:
     )
 
 
-def _line(columns: list[Shown], widths: list[int], cells: list[str]) -> str:
+def _line(columns: list[TextColumn], widths: list[int], cells: list[str]) -> str:
     padded = []
     for column, width, cell in zip(columns, widths, cells, strict=True):
         space = " " * (width - _width(cell))

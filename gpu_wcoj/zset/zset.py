@@ -285,7 +285,7 @@ class ZSet:
             from gpu_wcoj.zset import device
 
             return tuple(device.recoded(column, target, self.backend) for column, target in pairs)
-        return tuple(column.recoded(target) for column, target in pairs)
+        return tuple(column.recode(target) for column, target in pairs)
 
     @property
     def shown_weight_name(self) -> str | None:

@@ -81,7 +81,7 @@ def edges(seed, n, sign=None):
     return pa.table({"c0": rows[:, 0], "c1": rows[:, 1], "weight": weights})
 
 
-def take(program, way, tick):
+def run_tick(program, way, tick):
     """The tick's changes, or counts, in a form that compares."""
     if way != "step_pieces":
         changes = getattr(program, way)({"e": tick})
@@ -94,7 +94,7 @@ def take(program, way, tick):
 def attempted(program, way, tick):
     """Return the result of `take` and the error that it raised, each or None."""
     try:
-        return take(program, way, tick), None
+        return run_tick(program, way, tick), None
     except (RuntimeError, KeyboardInterrupt, MemoryBudgetError) as raised:
         return None, raised
 
@@ -119,7 +119,7 @@ def check(text, options, way, error, backend, counting, first=0, every=1):
     ticks = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
     twin, program = (gw.Program(text, backend=backend, **{"threads": 1} | options) for _ in range(2))
     for tick_index, tick in enumerate(ticks):
-        expected = take(twin, way, tick)
+        expected = run_tick(twin, way, tick)
         before = full_state(program)
         fails_at = first
         while True:
@@ -260,13 +260,13 @@ def test_ticks_go_on_after_a_failure_as_if_it_had_not_been(kernels):
     for tick_index in range(40):
         tick = edges(tick_index, 8)
         counting.calls = 0
-        expected = take(twin, "step", tick)
+        expected = run_tick(twin, "step", tick)
         counting.calls, counting.fails_at = 0, int(random.integers(0, counting.calls))
         counting.error = KeyboardInterrupt()
         with pytest.raises(KeyboardInterrupt):
-            take(program, "step", tick)
+            run_tick(program, "step", tick)
         counting.fails_at = None
-        assert take(program, "step", tick) == expected
+        assert run_tick(program, "step", tick) == expected
     assert program.relation("h") == twin.relation("h")
 
 

@@ -109,7 +109,7 @@ def tick(random: np.random.Generator, widths: Mapping[str, int], state: dict[str
 
 def ranks(program: gw.Program) -> dict[str, list]:
     """Return the rows of loops with their ranks."""
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     heads = [] if sides is None else sides.ahead.circuit.heads.items()
     return {
         name: [head.relation.backend.to_host(column).tolist() for column in head.relation.rows()[0]]

@@ -8,26 +8,26 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.join import summing, whole
 from gpu_wcoj.join import tried as tried_module
-from gpu_wcoj.join.images import unlike
+from gpu_wcoj.join.images import distinct_paths
 from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import Trial, tried
+from gpu_wcoj.join.tried import CountEstimate, estimate_cost
 from tests.circuit.counted import PATH, TRIANGLE, heads_of, skewed
 
 
 @pytest.mark.parametrize(("matters", "most_rows"), [((0.0, 1e18), 128), ((1e18, 1e19), 16), ((0.0, 1e-9), 16)])
 def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matters(matters, most_rows, monkeypatch):
     drawn = []
-    over = summing.Summing.over
+    over = summing.Summing.sum_merged
     monkeypatch.setattr(
         summing.Summing, "over", lambda self, rows, steps: (drawn.append(len(rows)), over(self, rows, steps))[1]
     )
     program = gw.Program(PATH)
     program.load({"e": skewed()[0]})
     (join,) = heads_of(program)["h"].joins
-    generic = whole.WholeJoin(join, whole.Moment(0)).generic(0)
+    generic = whole.FullJoin(join, whole.Moment(0)).generic_join(0)
     path = join.query.paths[0]
     batch = max(join.arrangements[path.seed.key].before(0), key=len)
-    cost = tried(Trial(path, [batch] * len(path.seeds), len(batch), generic, True), *matters)
+    cost = estimate_cost(CountEstimate(path, [batch] * len(path.seeds), len(batch), generic, True), *matters)
     assert cost > 0
     assert max(drawn) <= most_rows + most_rows // 4
     assert (len(drawn) == 1) == (most_rows == 16)
@@ -37,9 +37,11 @@ def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matte
 def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_they_are_dear(
     second, rounds, monkeypatch
 ):
-    monkeypatch.setattr(tried_module, "SECOND", second)
+    monkeypatch.setattr(tried_module, "MAX_RESAMPLE_FRACTION", second)
     made = []
-    monkeypatch.setattr(tried_module._Traced, "over", lambda self, *given: made.append(1) or Summing.over(self, *given))
+    monkeypatch.setattr(
+        tried_module._Traced, "sum_merged", lambda self, *given: made.append(1) or Summing.sum_merged(self, *given)
+    )
     base, added = skewed()
     program = gw.Program(TRIANGLE)
     program.load({"e": base})
@@ -71,9 +73,9 @@ def test_of_paths_that_are_images_of_each_other_one_is_tried(body, n_unlike, mon
     program = gw.Program(f"{head} :- {body}. .output h")
     program.load({"e": base[:500], "f": [(x,) for x in range(100)]} if "f" in body else {"e": base[:500]})
     made = []
-    tried_paths = whole.WholeJoin.tried
+    tried_paths = whole.FullJoin.estimate_costs
     monkeypatch.setattr(
-        whole.WholeJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
+        whole.FullJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
     )
     assert program.count("h") == len(program.relation("h"))
     assert len(made) == (0 if n_unlike == 1 else n_unlike)
@@ -90,8 +92,8 @@ def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_mor
     program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c), k(c). .output h", threads=1)
     program.load({"u": u[:, None], "e": e.T, "f": f.T, "k": k[:, None]})
     (join,) = heads_of(program)["h"].joins
-    moment = whole.WholeJoin(join, whole.Moment(0))
-    costs = moment.tried(range(4), 1e9, 1e9)
+    moment = whole.FullJoin(join, whole.Moment(0))
+    costs = moment.estimate_costs(range(4), 1e9, 1e9)
     real = {path_index: moment.total(path_index)[1] for path_index in range(4)}
     assert real[min(costs, key=costs.__getitem__)] == min(real.values())
     assert program.count("h") == len(below)
@@ -104,14 +106,14 @@ def test_of_images_that_are_walked_differently_each_is_tried(order):
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
     program.load({"e": rows[::5]})
     (join,) = heads_of(program)["h"].joins
-    costs = whole.WholeJoin(join, whole.Moment(0)).tried(range(4))
-    assert min(costs[path_index] for path_index in unlike(join.query)) <= 1.01 * min(costs.values())
+    costs = whole.FullJoin(join, whole.Moment(0)).estimate_costs(range(4))
+    assert min(costs[path_index] for path_index in distinct_paths(join.query)) <= 1.01 * min(costs.values())
 
 
 def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
     program = gw.Program("h(a, b, c) :- e(a, b), e(b, c), e(c, a). .output h")
     program.load({"e": skewed()[0]})
-    monkeypatch.setattr(whole.WholeJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(whole.FullJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         program.count("h")
     monkeypatch.undo()
@@ -121,9 +123,9 @@ def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
 
 def test_what_a_count_costs_while_an_atom_is_empty_tells_nothing(monkeypatch):
     expected = []
-    total = whole.WholeJoin.total
+    total = whole.FullJoin.total
     monkeypatch.setattr(
-        whole.WholeJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
+        whole.FullJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
     )
     program = gw.Program("h(a, b, c) :- r(a, b), s(b, c). .output h", schema={"s": ["int64", "int64"]})
     rows = skewed()[0].tolist()
@@ -137,28 +139,30 @@ def test_what_a_count_costs_while_an_atom_is_empty_tells_nothing(monkeypatch):
 @pytest.mark.parametrize(("far", "rounds"), [(1.0, 1), (1e9, 2)])
 def test_of_paths_that_cost_far_more_than_another_few_rows_are_tried(far, rounds, monkeypatch):
     drawn: dict[str, list[int]] = {}
-    draw = tried_module.Trial.draw
+    draw = tried_module.CountEstimate.draw
 
     def noted(self, draws):
         drawn.setdefault("".join(self.path.seed.variables), []).append(draws)
         return draw(self, draws)
 
-    monkeypatch.setattr(tried_module.Trial, "draw", noted)
-    monkeypatch.setattr(tried_module, "SECOND", 1e9)  # however dear more of them are
-    monkeypatch.setattr(tried_module, "FAR", far)
+    monkeypatch.setattr(tried_module.CountEstimate, "draw", noted)
+    monkeypatch.setattr(tried_module, "MAX_RESAMPLE_FRACTION", 1e9)  # however dear more of them are
+    monkeypatch.setattr(tried_module, "DECISIVE_FACTOR", far)
     base, _ = skewed()
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(b, c), e(c, d), a != d. .output h")
     program.load({"e": base})
     counted = program.count("h")
-    assert drawn == {seed: list(tried_module.DRAWS[:rounds]) for seed in ("ab", "bc", "cd")}
+    assert drawn == {seed: list(tried_module.SAMPLE_SIZES[:rounds]) for seed in ("ab", "bc", "cd")}
     assert counted == len(program.relation("h"))
 
 
 def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkeypatch):
     drawn = set()
-    draw = tried_module.Trial.draw
+    draw = tried_module.CountEstimate.draw
     monkeypatch.setattr(
-        tried_module.Trial, "draw", lambda self, draws: (drawn.add(self.path.seed.variables), draw(self, draws))[1]
+        tried_module.CountEstimate,
+        "draw",
+        lambda self, draws: (drawn.add(self.path.seed.variables), draw(self, draws))[1],
     )
     base, _ = skewed()
     program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c). .output h")
@@ -170,7 +174,7 @@ def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkey
 @pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
 def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
     started = []
-    monkeypatch.setattr(whole, "THREAD", per_thread)
+    monkeypatch.setattr(whole, "THREAD_COST", per_thread)
     in_order = whole.in_order
     monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1])
     program, single_threaded = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)

@@ -14,7 +14,7 @@ from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.kernels.cuda import finding
 from tests.cuda.process import run, with_cupy
 
-HAS_DEVICE = finding.devices_of_driver() > 0
+HAS_DEVICE = finding.count_driver_devices() > 0
 without_device = pytest.mark.skipif(HAS_DEVICE, reason="there is a GPU here")
 
 
@@ -133,14 +133,14 @@ class TestFinding:
             found(count=CudaError("cudaErrorNoDevice: none"))
 
     def test_auto_warns_where_a_gpu_lies_idle(self, monkeypatch, caplog):
-        monkeypatch.setattr(finding, "devices_of_driver", lambda: 1)
+        monkeypatch.setattr(finding, "count_driver_devices", lambda: 1)
         monkeypatch.setattr(finding, "has_cupy", lambda: False)
-        backend._found_automatically.cache_clear()
+        backend._choose_automatically.cache_clear()
         try:
             with caplog.at_level(logging.INFO, "gpu_wcoj"):
                 assert select_backend("auto").name == "cpu"
         finally:
-            backend._found_automatically.cache_clear()
+            backend._choose_automatically.cache_clear()
         (record,) = caplog.records
         assert record.levelno == logging.WARNING
         assert "CuPy is not installed" in record.getMessage()

@@ -11,7 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.circuit import recount
-from gpu_wcoj.join.branch import MOST_DISTINCT
+from gpu_wcoj.join.branch import MAX_DISTINCT_FRACTION
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.answers import named
 from tests.explain.programs import PROGRAMS, changes_of, text_of
@@ -146,7 +146,7 @@ def walked(
             prefixes = [
                 dict(prefix) for prefix in {tuple((name, prefix[name]) for name in sees): 0 for prefix in before}
             ]
-            assert len(prefixes) <= MOST_DISTINCT * len(before)
+            assert len(prefixes) <= MAX_DISTINCT_FRACTION * len(before)
         variable = level["variable"]
         for use in level["uses"]:  # an atom knows what it has been descended by
             ordered = order_of(use)

@@ -10,7 +10,7 @@ from typing import Final
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query import edn, languages, motif
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.motif import compiling as motifs
 from gpu_wcoj.query.printed import as_datalog
@@ -44,14 +44,14 @@ def _datalog(text: str) -> None:
     rules = parse(text)
     assert parse(str(rules)) == rules
     assert parse(as_datalog(rules)) == rules
-    core(rules)
+    desugar(rules)
 
 
 def _printed(rules: Rules) -> None:
     """What came of a text is a program, which can be printed and read again."""
     try:
         again = parse(as_datalog(rules))
-        core(rules)
+        desugar(rules)
     except GpuWcojError as error:
         raise AssertionError(f"the rules are no program: {error}\n{rules}") from error
     assert len(again.rules) == len(rules.rules)
@@ -77,7 +77,7 @@ def _sql(text: str) -> None:
 
 def _edn(text: str) -> None:
     form = edn.read(text)
-    edn.plain(form)
+    edn.to_python(form)
     assert str(form)
 
 
@@ -105,7 +105,7 @@ def _motif(text: str) -> None:
     first, _, where = text.partition("\n")
     graph = motifs.Graph(("id", "name", "n"), ("src", "dst", "amount", "text"))
     semantics = motifs.SEMANTICS[len(text) % 3]
-    _printed(motifs.compiled(motif.parse(first), where=where or None, semantics=semantics, graph=graph).rules)
+    _printed(motifs.compile_motif(motif.parse(first), where=where or None, semantics=semantics, graph=graph).rules)
 
 
 def _language(text: str) -> None:

@@ -20,12 +20,12 @@ from gpu_wcoj.query.declared import declared_type
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.terms import (
     AGGREGATES,
+    ARGUMENT_COUNTS,
     COMPARISONS,
     CONSTRAINTS,
     ESCAPES,
     FUNCTIONS,
     NULL,
-    TAKEN,
     Aggregate,
     Atom,
     Call,
@@ -258,7 +258,7 @@ class _Reader:
                 return inner
             case "name" if token.text in FUNCTIONS and after.text == "(":
                 arguments = self.terms()
-                least, most = TAKEN.get(token.text, (1, 1))
+                least, most = ARGUMENT_COUNTS.get(token.text, (1, 1))
                 if not least <= len(arguments) <= most:
                     _mistake(self.text, token.at)
                 return Call(token.text, arguments)

@@ -9,10 +9,10 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, WeightOverflowError
 from gpu_wcoj.join import begun, seeds
-from gpu_wcoj.join.begun import Beginnings, SharedPrefix
+from gpu_wcoj.join.begun import CommonPrefixes, SharedPrefix
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES, beginnings
-from gpu_wcoj.planner.passes.beginnings import begun_alike
+from gpu_wcoj.planner.passes.beginnings import share_prefixes
 from tests.answers import named
 from tests.join.overlapping import overlapping_text
 from tests.join.twin import random_script
@@ -31,7 +31,7 @@ RULES = {
 @pytest.fixture
 def from_one_row(monkeypatch):
     """Few rows that change are shared as well, and whatever costs say."""
-    monkeypatch.setattr(begun, "FEWEST_CHANGED", 1)
+    monkeypatch.setattr(begun, "MIN_CHANGED_ROWS", 1)
     monkeypatch.setattr(beginnings, "_listing", lambda *_: (1e9, 0.0))
 
 
@@ -61,7 +61,7 @@ def sparse(n: int, seed: int) -> list[tuple[int, int]]:
     return [(random_.randrange(400), random_.randrange(400)) for _ in range(n)]
 
 
-def shared_of(program: gw.Program) -> Beginnings:
+def shared_of(program: gw.Program) -> CommonPrefixes:
     found = program._ledger.state.sides.ahead.circuit.beginnings
     assert found is not None
     return found
@@ -114,7 +114,7 @@ def test_shared_steps_are_counted_once(monkeypatch):
     spared = {
         (name, number, step.name)
         for name in names[1:]
-        for number, (path, way) in enumerate(zip(plan[name][0].paths, plan[name][0].begun, strict=True))
+        for number, (path, way) in enumerate(zip(plan[name][0].paths, plan[name][0].continuations, strict=True))
         if way is not None
         for step in path.steps[:1]
     }
@@ -143,7 +143,7 @@ def test_one_row_goes_alone(taken):
     taken[:] = 0, 0
     program.step({"e": [(100, 101), (101, 102), (100, 102)]})
     assert taken == [0, 0]
-    program.step({"e": edges(begun.FEWEST_CHANGED * 2, 5)})
+    program.step({"e": edges(begun.MIN_CHANGED_ROWS * 2, 5)})
     assert min(taken) > 0
 
 
@@ -258,7 +258,7 @@ def test_what_begins_alike_is_said():
 
 
 def test_the_pass_can_be_left_out(monkeypatch):
-    with_passes(monkeypatch, [one for one in PASSES if one is not begun_alike])
+    with_passes(monkeypatch, [one for one in PASSES if one is not share_prefixes])
     program = gw.Program(RULES["triangle"] + RULES["diamond"])
     program.step({"e": edges(600)})
     assert program._ledger.state.sides.ahead.circuit.beginnings is None

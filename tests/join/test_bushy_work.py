@@ -10,7 +10,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.join import branch
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.passes import PASSES, branched
+from gpu_wcoj.planner.passes import PASSES, make_bushy
 from tests.planner.plans import with_passes
 
 SNOWFLAKE = "h(k, a, b, x, u, y, v) :- f(k, a, b), d(a, x), g(x, u), p(u), e(b, y), i(y, v), q(v)."
@@ -48,7 +48,7 @@ def pairs_of(n_values=120):
 
 def done(text, rows, strategy, monkeypatch, *, bushy, changed="f", n=400):
     """The changes of a tick after most is loaded, what it proposed, and how many branches its plan has."""
-    with_passes(monkeypatch, [one for one in PASSES if bushy or one is not branched])
+    with_passes(monkeypatch, [one for one in PASSES if bushy or one is not make_bushy])
     program = gw.Program(text, backend="cpu", strategy=strategy, threads=1, replan=None)
     program.load({name: own[:-n] if name == changed else own for name, own in rows.items()})
     found = program.step({changed: rows[changed][-n:]})["h"]

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.join.calculate import calculated
+from gpu_wcoj.join.calculate import evaluate_calculation
 from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from tests.answers import named
@@ -44,7 +44,7 @@ def test_a_minus(backend):
 
 def _check(op, rows, columns, backend):
     calculation = Calculation("z", op, ("x", "y")[: len(columns)], ("integer",) * len(columns), "integer")
-    codes, failed = calculated(calculation, columns, backend.xp.ones(len(rows), bool), backend)
+    codes, failed = evaluate_calculation(calculation, columns, backend.xp.ones(len(rows), bool), backend)
     for row, found, lacks in zip(rows, backend.to_host(codes).tolist(), backend.to_host(failed).tolist(), strict=True):
         try:
             right = called(op, row)

@@ -35,7 +35,7 @@ class TestAtAnySize:
 
     @pytest.fixture(autouse=True)
     def at_any_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(last, "FROM", 1)
+        monkeypatch.setattr(last, "MIN_RANGE_PREFIXES", 1)
         monkeypatch.setattr(alike, "SORT_FROM", 2)
         monkeypatch.setattr(alike, "MIN_REDUCTION", 0)
 

@@ -13,7 +13,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.join import fresh
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import StoredRows, fresh_of
+from gpu_wcoj.join.fresh import StoredRows, find_new_rows
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
@@ -153,8 +153,8 @@ def test_rules(name, orders, backend):
         values = [range(6), range(-(2**62), 2**62, 2**60), range(40)][seed]
         question = Question(RULES[name], seed, values, 25)
         joins = question.joins(backend, 1, dead=seed == 1)
-        question.check(fresh_of(joins, 1, knowns(question, backend, orders)), backend)
-        assert all(column.shape == (0,) for column in fresh_of(joins, 0, knowns(question, backend, orders)))
+        question.check(find_new_rows(joins, 1, knowns(question, backend, orders)), backend)
+        assert all(column.shape == (0,) for column in find_new_rows(joins, 0, knowns(question, backend, orders)))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -174,16 +174,16 @@ def test_in_pieces(name, threads, backend, monkeypatch):
     for join in joins:
         join.execution.chunk_rows = 5
         join.execution.begin()
-    question.check(fresh_of(joins, 1, knowns(question, backend, "all")), backend)
+    question.check(find_new_rows(joins, 1, knowns(question, backend, "all")), backend)
 
 
 @pytest.mark.parametrize("name", ["linear", "not linear", "nothing but the change"])
 def test_one_rule(name, backend):
     question = Question(RULES[name], 3, range(9), 60)
     (join,) = question.joins(backend, 1, dead=False)
-    question.check(fresh_of([join], 1, {(0, 1): question.known_in((0, 1), backend, ranked=True)}), backend)
+    question.check(find_new_rows([join], 1, {(0, 1): question.known_in((0, 1), backend, ranked=True)}), backend)
     question.known = set()
-    question.check(fresh_of([join], 1, {(0, 1): []}), backend)
+    question.check(find_new_rows([join], 1, {(0, 1): []}), backend)
 
 
 def test_a_hub_takes_memory_for_what_is_new_only():
@@ -201,9 +201,9 @@ def test_a_hub_takes_memory_for_what_is_new_only():
         arrangement.commit()
         new = [column[:0] for column in edges] if use.relation == "e" else [np.arange(1000)]
         arrangement.receive_delta([PhaseRows([column[:0] for column in new], -1), PhaseRows(new, 1)])
-    fresh_of([join], 1, {(0,): []})
+    find_new_rows([join], 1, {(0,): []})
     tracemalloc.start()
-    (found,) = fresh_of([join], 1, {(0,): []})
+    (found,) = find_new_rows([join], 1, {(0,): []})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.tolist() == list(range(n))

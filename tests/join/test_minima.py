@@ -47,7 +47,7 @@ class TestSumOfMinima:
             for relation in {path.seed.key.relation for path in paths}:
                 minima |= sums_of_minima(paths, relation, *states)
             for number, variables in work_of(program).items():
-                n_slots = len(paths[number % len(paths)].others) * (2 + (sign < 0))
+                n_slots = len(paths[number % len(paths)].other_atoms) * (2 + (sign < 0))
                 for variable, counted in variables.items():  # changes joined with each other stand behind all paths
                     smallest = minima[number % len(paths)][variable]
                     # Within deletions the rows that go stand in one batch more, and cost up to twice the width.
@@ -56,7 +56,7 @@ class TestSumOfMinima:
                     assert looked_at(counted) <= most, place
                     assert counted[PROBES] <= n_slots * looked_at(counted) + 2 * len(change), place
                     checked += smallest > 0
-        assert checked >= (len(query.symmetry.taken) if stands_for_all else len(paths))
+        assert checked >= (len(query.symmetry.representatives) if stands_for_all else len(paths))
 
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     @pytest.mark.parametrize("name", NAMES)

@@ -124,7 +124,7 @@ def test_what_the_last_variable_is_compared_with_is_compared_with_what_it_is_kno
     found = split(steps, "ab")
     assert found is not None
     (turned,) = next(step for step in found.pinned if step.variable == "c").conditions
-    assert (turned.variable, turned.other) == ("c", "b")
+    assert (turned.variable, turned.operand) == ("c", "b")
     for b in range(3):
         for c in range(3):
             assert COMPARE[op](b, c) == COMPARE[turned.op](c, b)
@@ -140,9 +140,9 @@ def added(monkeypatch):
 
 @pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
 def test_codes_far_from_zero(shift, monkeypatch, added):
-    monkeypatch.setattr(summing, "FEWEST", 1)
-    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
-    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
+    monkeypatch.setattr(summing, "MIN_MERGED", 1)
+    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     state, change, _ = ticks(150)
     counts = []
     for moved in (0, shift):
@@ -155,10 +155,10 @@ def test_codes_far_from_zero(shift, monkeypatch, added):
 
 
 def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
-    monkeypatch.setattr(summing, "FEWEST", 1)
-    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
+    monkeypatch.setattr(summing, "MIN_MERGED", 1)
+    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
-    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
+    monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     state, change, _ = ticks(150)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
     ends = np.concatenate([np.arange(64) + least, np.arange(64) + (most - 63)])
@@ -175,10 +175,10 @@ def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
 @pytest.mark.parametrize("powers", [(0, 0), (20, 20), (27, 31), (30, 31), (0, 61)])
 def test_sums_beyond_int64_are_exact(powers, monkeypatch):
     """In a bag no row's weight leaves int64; their sum does."""
-    monkeypatch.setattr(summing, "FEWEST", 1)
-    monkeypatch.setattr(summing, "MANY", 1)
-    monkeypatch.setattr(summing, "MOST_LOOKS", 1e30)
-    monkeypatch.setattr(ranged, "MOST_VALUES", 1e30)
+    monkeypatch.setattr(summing, "MIN_MERGED", 1)
+    monkeypatch.setattr(summing, "MIN_SUMMED", 1)
+    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     text = "h(x, a, c, d) :- k(x, a), e(x, c), f(c, d), a < c. .output h"
     rows = [(x, a) for x in range(8) for a in range(8)]
     one, other = (gw.ZSet.from_rows([(row, 1 << power) for row in rows]) for power in powers)

@@ -55,7 +55,7 @@ def changes(chance: random.Random, inputs: tuple[str, ...], bag: bool, lacks: bo
 @pytest.mark.parametrize("name", TEXTS)
 def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, monkeypatch: pytest.MonkeyPatch):
     """After every tick; also with nulls, in pieces, on threads, planned anew, and where rows go that are not there."""
-    monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    monkeypatch.setattr(delta, "MIN_PAIRED_ROWS", 1)
     monkeypatch.setattr(delta, "MAX_CHANGED_FRACTION", float("inf"))
     text = TEXTS[name]
     for seed in range(12 if IS_LONG else 3):
@@ -78,7 +78,7 @@ def test_counts_are_those_of_the_rows(name: str, strategy: Strategy, bag: bool, 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(delta, "FEWEST_PAIRED", 1)
+    monkeypatch.setattr(delta, "MIN_PAIRED_ROWS", 1)
     monkeypatch.setattr(delta, "MAX_CHANGED_FRACTION", float("inf"))
     for number, text in enumerate((TEXTS["its vertices too"], TEXTS["diamond"], TEXTS["star"])):
         chance = random.Random(f"{text} {bag}")
@@ -170,7 +170,7 @@ def test_sums_that_leave_int64_are_exact(monkeypatch: pytest.MonkeyPatch):
 def test_rules_that_share_their_beginning_with_others_go_by_that():
     text = "t(a, b, c) :- e(a, b), e(b, c), e(c, a). k(a, b, c, d) :- e(a, b), e(b, c), e(c, a), f(c, d)."
     program = gw.Program(text, backend="cpu")
-    shares = any(query.begun for queries in program._planned().queries.values() for query in queries)
+    shares = any(query.continuations for queries in program._planned().queries.values() for query in queries)
     assert shares == (not symmetries(program))
 
 

@@ -57,7 +57,7 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
 
 def with_any_branches(monkeypatch: pytest.MonkeyPatch, chance: random.Random, *, orders: bool = False) -> None:
     """Let chance bracket the steps of every path, and always join branches back, whatever prefixes share."""
-    monkeypatch.setattr(branch, "MOST_DISTINCT", 1.0)
+    monkeypatch.setattr(branch, "MAX_DISTINCT_FRACTION", 1.0)
 
     def by_chance(draft: Draft) -> Draft:
         return draft.over(lambda one: replace(one, paths=tuple(bracketed(path) for path in one.paths)))

@@ -15,7 +15,7 @@ from gpu_wcoj.errors import UnknownRelationError
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.draft import Draft
-from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.passes import auxiliaries as passes
 from tests.kinds import QUICK_KINDS
@@ -143,7 +143,7 @@ def test_explain_foresees_what_will_be_kept(tmp_path):
     tables = {name: {"a": rows[:, 0], "b": rows[:, 1]} for name, rows in world().items()}
     program = gw.Program(TEXT, bag=True)
     program.load(tables)
-    Known.of_circuit(program._ledger.lowered.circuit).write(tmp_path)  # type: ignore[union-attr]
+    Catalog.of_circuit(program._ledger.lowered.circuit).write(tmp_path)  # type: ignore[union-attr]
     said = gw.Program(TEXT, bag=True).explain(statistics=tmp_path, bounds=True)
     assert f"{NAME}   (kept for the rules, which read it in place of city and lives)" in said
     program._ledger.keeps = False

@@ -134,7 +134,7 @@ def test_where_nothing_can_be_given_up_the_tick_is_undone(monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(replanning, "replanned", fail)
+        patched.setattr(replanning, "replan", fail)
         for _ in range(2):
             with pytest.raises(AuxiliaryError, match="kept for the rules, changes by more than"):
                 program.step(crowded(400))

@@ -79,8 +79,8 @@ def test_levels_of_a_change():
     rule = parse(query).rules[0]
     shapes = {"e": Shape("e", (False, False)), "t": Shape("t", (False,) * 3)}
     path = delta_query(normalise(rule, shapes, {}, lambda relation, column, value: 0)).paths[0]
-    sizes = [Size(path.seed.variables, 1), *(Size(use.variables, 1e6) for use in path.others)]
-    degrees = [Size(use.variables, 500, use.variables[:1]) for use in path.others]
+    sizes = [Size(path.seed.variables, 1), *(Size(use.variables, 1e6) for use in path.other_atoms)]
+    degrees = [Size(use.variables, 500, use.variables[:1]) for use in path.other_atoms]
     for known, wanted in ((sizes, [1, 1, 1000_000]), ([*sizes, *degrees], [1, 1, 500])):
         assert [round(bound(known, path.order[:depth]).rows) for depth in (1, 2, 3)] == wanted
 

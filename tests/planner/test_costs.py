@@ -18,10 +18,10 @@ from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.join.path import Condition
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.chooser import MOST_ATOMS, Chooser
+from gpu_wcoj.planner.chooser import MAX_ATOMS, Chooser
 from gpu_wcoj.planner.costs import Estimator, foreseen
 from gpu_wcoj.planner.expected import TOO_DEAR
-from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.passes.arrangements import path_along
 from gpu_wcoj.planner.passes.checks import with_checks
 from gpu_wcoj.planner.passes.examples import draft_program
@@ -53,11 +53,11 @@ def test_shares_are_those_of_the_rows(kind, n):
     rows = {"r": skewed(random, n), "s": skewed(random, n)}
     program = Program("h(a) :- r(a, b), s(b, a).", backend=Kind(kind).backend())
     program.load({name: pa.table({"c0": one[0], "c1": one[1]}) for name, one in rows.items()})
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     assert sides is not None
     changes = {name: InputChange(list(one), None, True) for name, one in rows.items()}
     (a, b), (c, _) = rows["r"], rows["s"]
-    for known in (Known.of_rows(changes, CPU), Known.of_circuit(sides.ahead.circuit)):
+    for known in (Catalog.of_rows(changes, CPU), Catalog.of_circuit(sides.ahead.circuit)):
         for op, compare in OPERATORS.items():
             for one, truth in (
                 (Condition("a", op, 90), compare(a, 90).mean()),
@@ -68,9 +68,9 @@ def test_shares_are_those_of_the_rows(kind, n):
 
 
 def test_what_is_not_known_is_half():
-    assert share_of(Condition("a", "<", "b"), [R, S], {}, Known.from_sizes({"r": 10, "s": 10})) == 0.5
-    assert share_of(Condition("a", "<", 5), [R, S], {}, Known({})) == 0.5
-    assert share_of(Condition("a", "=", 5), [R, S], {"a": 8.0}, Known({})) == 1 / 8
+    assert share_of(Condition("a", "<", "b"), [R, S], {}, Catalog.from_sizes({"r": 10, "s": 10})) == 0.5
+    assert share_of(Condition("a", "<", 5), [R, S], {}, Catalog({})) == 0.5
+    assert share_of(Condition("a", "=", 5), [R, S], {"a": 8.0}, Catalog({})) == 1 / 8
 
 
 @pytest.mark.parametrize("strategy", ["auto", "binary", "wcoj"])
@@ -85,7 +85,7 @@ def test_orders_and_their_paths_are_foreseen_alike(strategy):
         }
         draft, known = (
             draft_program(query.text, [normalise_rules, push_down_predicates], strategy=strategy),
-            Known.of_rows(changes, CPU),
+            Catalog.of_rows(changes, CPU),
         )
         for rule in order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules:
             for order, *_ in rule.orders:
@@ -116,7 +116,7 @@ def known_by_chance(random, arities):
     """Return statistics of skewed relations of different sizes."""
     rows = {name: random.integers(50, 500) for name in sorted(arities)}
     columns = {name: [random.integers(0, 40, n) ** 2 // 40 for _ in range(arities[name])] for name, n in rows.items()}
-    return Known.of_rows({name: InputChange(one, None, True) for name, one in columns.items()}, CPU)
+    return Catalog.of_rows({name: InputChange(one, None, True) for name, one in columns.items()}, CPU)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "binary", "wcoj"])
@@ -178,7 +178,7 @@ def test_what_costs_more_than_is_asked_about_is_not_gone_through():
             name: InputChange(list(random.integers(0, 40, (arity, 300))), None, True)
             for name, arity in query.inputs.items()
         }
-        draft, known = draft_program(query.text, [normalise_rules, push_down_predicates]), Known.of_rows(changes, CPU)
+        draft, known = draft_program(query.text, [normalise_rules, push_down_predicates]), Catalog.of_rows(changes, CPU)
         for rule in order_variables(draft).rules:
             for order, *_ in rule.orders:
                 estimator = Estimator.of_body(rule.normalised, order.seed, known)
@@ -194,7 +194,7 @@ def test_what_costs_more_than_is_asked_about_is_not_gone_through():
 def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
     """Variables: those that atoms reach, two at every place; what a level costs: once, whichever atom changes."""
     n, seen = 30, Counter[str]()
-    owners = ((Chooser, "_preference"), (Estimator, "_intersection"), (Estimator, "_level"), (Known, "levels"))
+    owners = ((Chooser, "_preference"), (Estimator, "_intersection"), (Estimator, "_level"), (Catalog, "levels"))
     made = {name: getattr(owner, name) for owner, name in owners}
 
     def counted(name):
@@ -209,10 +209,10 @@ def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
     draft = draft_program(chain(n), [normalise_rules], sizes={"e": 1000})
     order_variables(draft)
     assert 0 < seen["_preference"] <= 2 * n**2
-    short = draft_program(chain(MOST_ATOMS), [normalise_rules], sizes={"e": 1000})
+    short = draft_program(chain(MAX_ATOMS), [normalise_rules], sizes={"e": 1000})
     seen.clear()
     order_variables(short)
-    assert all(0 < seen[name] <= 8 * MOST_ATOMS for name in ("_intersection", "_level", "levels"))
+    assert all(0 < seen[name] <= 8 * MAX_ATOMS for name in ("_intersection", "_level", "levels"))
 
 
 def chain(n: int) -> str:
@@ -243,7 +243,7 @@ def test_a_clique_of_a_skewed_graph_is_intersected():
     edges = datasets.undirected(datasets.rmat(scale=14, edges=200_000, seed=1))
     changes = {"e": InputChange([edges[:, 0].copy(), edges[:, 1].copy()], None, True)}
     draft = draft_program("h(a, b, c, d) :- e(a, b), e(a, c), e(a, d), e(b, c), e(b, d), e(c, d).", [normalise_rules])
-    known = Known.of_rows(changes, CPU)
+    known = Catalog.of_rows(changes, CPU)
     (rule,) = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules
     assert all(order.is_together for orders in rule.orders for order in orders)
 
@@ -266,7 +266,7 @@ def test_a_comparison_is_measured_on_the_row_that_changes(atoms):
     rows = {"all": pairs + few, "few": few, "d": [(a, b) for a in range(40) for b in range(3)]}
     changes = {name: InputChange(list(np.array(own).T.copy()), None, True) for name, own in rows.items()}
     draft = draft_program(f"h(a, b, c) :- {atoms}, a < b, d(b, c), d(a, c).", [normalise_rules])
-    known = Known.of_rows(changes, CPU)
+    known = Catalog.of_rows(changes, CPU)
     (rule,) = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules
     left = {rule.normalised.atoms[seed].relation: one.levels[0].rows for seed, one in enumerate(rule.foreseen[:2])}
     assert left["few"] > 0.5  # as many pairs as that are in the other one
@@ -280,7 +280,7 @@ def test_a_selective_comparison_comes_first_and_alone():
     body = "e(a, b), e(b, c), e(c, d), e(d, a)"
     chosen = {}
     for text in (f"h(a, b, c, d) :- {body}.", f"h(a, b, c, d) :- {body}, c < 20."):
-        draft, known = draft_program(text, [normalise_rules, push_down_predicates]), Known.of_rows(changes, CPU)
+        draft, known = draft_program(text, [normalise_rules, push_down_predicates]), Catalog.of_rows(changes, CPU)
         rule = order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules[0]
         chosen[text[-3:-1]] = [order.variables for order in rule.orders[0]]
     assert chosen["a)"] == [("c", "d"), ("d", "c")]

@@ -124,13 +124,13 @@ def test_solver_join_and_recursion_agree(kind, seed):
         arities |= {name: arity + 1 for name, arity in loop.items()}
     before, phases = (random_sets if kind == "sets" else random_bags)(chance, arities)
     engine = paths_of_the_join(query, arities, before, phases, kind != "sets")
-    exchanges = Exchanges.of(solved)
+    exchanges = Exchanges.plan_rule(solved)
     graph, plan = exchanges.graph, exchanges.plan
     numbers = {table.name: number for number, table in enumerate(graph.tables)}
     assert [numbers[path.table] for path in plan.paths] == [path.seed.atom for path in query.paths]
     for path, steps in zip(plan.paths, query.paths, strict=True):
         marks = {numbers[lookup.table]: str(lookup).endswith("*") for lookup in path.lookups}
-        assert marks == {use.atom: use.atom < steps.seed.atom for use in steps.others}
+        assert marks == {use.atom: use.atom < steps.seed.atom for use in steps.other_atoms}
     for changes, answers in zip(phases, engine, strict=True):
         after = {name: plus(rows, changes[name]) for name, rows in before.items()}
         for path in plan.paths:
@@ -148,7 +148,7 @@ def head_columns(rule):
 
 
 def exchanges_of(text):
-    return Exchanges.of(parse(text).rules[0])
+    return Exchanges.plan_rule(parse(text).rules[0])
 
 
 @pytest.mark.parametrize("leaves", range(2, 7))
@@ -179,8 +179,8 @@ def test_what_has_to_move():
 def test_arrangements_that_are_there_are_taken():
     first = exchanges_of("s(a, b) :- e(a, b), f(a, c).")
     rule = parse("o(a, b) :- e(a, b), f(a, b).").rules[0]
-    assert Exchanges.of(rule).shared == ("a", "b")
-    again = Exchanges.of(rule, existing=first.plan.arrangements)
+    assert Exchanges.plan_rule(rule).shared == ("a", "b")
+    again = Exchanges.plan_rule(rule, existing=first.plan.arrangements)
     assert again.shared == ("a",)
     assert again.plan.made == ()
 
@@ -209,7 +209,7 @@ def test_the_join_and_the_recursion_see_what_the_solver_says(text, recursive):
     query = delta_query(normalise(rule, shapes, {}, lambda relation, column, value: 0))
     if recursive:
         query = ranked_query(query, {"e": 2})
-        assert any(use.variables[-1].startswith(RANK) for path in query.paths for use in path.others)
+        assert any(use.variables[-1].startswith(RANK) for path in query.paths for use in path.other_atoms)
     atoms = rule.atoms
     edges = [
         Edge(str(i), str(j), (atoms[i].terms.index(term),), (atoms[j].terms.index(term),))
@@ -222,7 +222,7 @@ def test_the_join_and_the_recursion_see_what_the_solver_says(text, recursive):
     for path, solved in zip(query.paths, plan.paths, strict=True):
         assert solved.table == str(path.seed.atom)
         sees = {lookup.table: lookup.sees for lookup in solved.lookups}
-        for use in path.others:
+        for use in path.other_atoms:
             seen = Seen()
             AtomIndex(use, seen).extender(0, path.seed.atom)
             assert seen.asked == [sees[str(use.atom)]]

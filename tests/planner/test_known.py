@@ -15,8 +15,8 @@ from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.facts import Facts
-from gpu_wcoj.planner.known import FILE, Known
-from gpu_wcoj.planner.sampling import EXACT_ROWS, sampled
+from gpu_wcoj.planner.known import FILE, Catalog
+from gpu_wcoj.planner.sampling import EXACT_ROWS, sample_statistics
 from tests.kinds import KINDS, needed
 
 CPU = select_backend("cpu")
@@ -77,7 +77,7 @@ def test_few_rows_are_counted_exactly(backend, seed):
     random = np.random.default_rng(seed)
     columns = [random.integers(-4, 5 + 3 * i, 200) for i in range(3)]
     weights = random.integers(-1, 3, 200)
-    found = sampled([backend.asarray(one) for one in columns], weights, backend)
+    found = sample_statistics([backend.asarray(one) for one in columns], weights, backend)
     rows = {
         row for row, weight in zip(zip(*(c.tolist() for c in columns), strict=True), weights, strict=True) if weight > 0
     }
@@ -95,7 +95,7 @@ def test_many_rows_are_estimated_closely(kind, seed):
     columns = skewed(kind, seed)
     assert len(columns[0]) > EXACT_ROWS
     rows, distinct, degrees = distinct_of(columns)
-    found = sampled(columns, None, CPU)
+    found = sample_statistics(columns, None, CPU)
     assert found.rows == pytest.approx(rows, rel=0.1)
     for column in (0, 1):
         assert found.values([column]) == pytest.approx(distinct[column], rel=0.2)
@@ -105,11 +105,11 @@ def test_many_rows_are_estimated_closely(kind, seed):
 def test_a_device_samples_as_the_host_does(backend):
     columns = skewed("rmat", 5, 70_000)
     weights = np.where(np.arange(70_000) % 3, 1, -1)
-    host = sampled(columns, weights, CPU)
-    there = sampled([backend.asarray(one) for one in columns], backend.asarray(weights), backend)
+    host = sample_statistics(columns, weights, CPU)
+    there = sample_statistics([backend.asarray(one) for one in columns], backend.asarray(weights), backend)
     assert (there.rows, there.distinct, there.met) == (host.rows, host.distinct, host.met)
     for mixed in (weights, backend.asarray(weights)):  # rows that are on the host stay there
-        found = sampled(columns, mixed, backend)
+        found = sample_statistics(columns, mixed, backend)
         assert (found.rows, found.distinct, found.met) == (host.rows, host.distinct, host.met)
 
 
@@ -119,7 +119,7 @@ def test_wide_rows_with_dependent_columns():
     key = random.permutation(n)
     city = random.integers(0, 2000, n)
     columns = [key, city, city // 100, random.integers(0, 50, n), np.zeros(n, np.int64)]
-    found = sampled(columns, None, CPU)
+    found = sample_statistics(columns, None, CPU)
     assert found.rows == pytest.approx(n)
     assert found.values([1, 2]) == pytest.approx(2000, rel=0.2)
     assert found.values([2]) == pytest.approx(20)
@@ -133,7 +133,7 @@ def test_wide_rows_with_dependent_columns():
 def test_levels_follow_any_order():
     random = np.random.default_rng(11)
     rows = np.unique(random.integers(0, [30, 40, 5], (3000, 3)), axis=0)
-    known = Known.of_rows({"r": InputChange(list(rows.T), None, True)}, CPU)
+    known = Catalog.of_rows({"r": InputChange(list(rows.T), None, True)}, CPU)
     atom = BodyAtom("r", (2, 0, 1), ("z", "x", "y"))
     for order in itertools.permutations("xyz"):
         found = known.levels(atom, order)
@@ -155,7 +155,7 @@ def test_selections_scale_what_is_known():
     n = 100_000
     kind = np.where(random.random(n) < 0.6, 1, random.integers(2, 2000, n))
     left, right = random.integers(0, 1000, n), random.integers(0, 1000, n)
-    known = Known.of_rows({"r": InputChange([left, right, kind], None, True)}, CPU)
+    known = Catalog.of_rows({"r": InputChange([left, right, kind], None, True)}, CPU)
 
     def levels(**selection):
         found = known.levels(BodyAtom("r", (0, 1), ("a", "b"), **selection), ["a", "b"])
@@ -176,7 +176,7 @@ def test_selections_scale_what_is_known():
 
 def test_few_rows_are_selected_exactly():
     columns = [np.array([1, 1, 2, 3]), np.array([1, 5, 2, 9])]
-    known = Known.of_rows({"r": InputChange(columns, None, True)}, CPU)
+    known = Catalog.of_rows({"r": InputChange(columns, None, True)}, CPU)
     for selection, rows in (({"constants": ((0, 1),)}, 2), ({"constants": ((0, 8),)}, 0), ({"equal": ((0, 1),)}, 2)):
         atom = BodyAtom("r", (1,) if "constants" in selection else (0,), ("x",), **selection)
         found = known.levels(atom, ["x"])
@@ -198,9 +198,9 @@ def test_a_circuit_tells_its_state(backend, bag):
         gone = set(sorted(rows)[::3])
         program.step({"e": [(row, 1) for row in sorted(new)] + [(row, -1) for row in gone], "f": [(1,), (2,)]})
         rows = (rows | new) - gone
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     assert sides is not None
-    known = Known.of_circuit(sides.ahead.circuit)
+    known = Catalog.of_circuit(sides.ahead.circuit)
     atom = BodyAtom("e", (0, 1), ("a", "b"))
     for order in ("ab", "ba"):
         columns = ["ab".index(name) for name in order]
@@ -227,10 +227,10 @@ def test_a_circuit_tells_its_state(backend, bag):
 def test_json_keeps_what_is_known_of_whole_relations(tmp_path):
     random = np.random.default_rng(9)
     rows = random.integers(0, 50, (3, 2000))
-    known = Known.of_rows({"r": InputChange(list(rows), None, True)}, CPU)
+    known = Catalog.of_rows({"r": InputChange(list(rows), None, True)}, CPU)
     path = known.write(tmp_path / "new")
     assert path.name == FILE
-    again = Known.read(tmp_path / "new")
+    again = Catalog.read(tmp_path / "new")
     atom = BodyAtom("r", (0, 1, 2), ("a", "b", "c"))
     assert list(again) == ["r"]
     for order in itertools.permutations("abc"):
@@ -247,16 +247,16 @@ def test_json_keeps_what_is_known_of_whole_relations(tmp_path):
 def test_what_is_no_statistics_is_refused(tmp_path, text):
     (tmp_path / FILE).write_text(text, encoding="utf-8")
     with pytest.raises(SchemaError, match="cannot be read"):
-        Known.read(tmp_path)
+        Catalog.read(tmp_path)
 
 
 def test_no_file_of_statistics(tmp_path):
     with pytest.raises(SchemaError, match=FILE):
-        Known.read(tmp_path)
+        Catalog.read(tmp_path)
 
 
 def test_sizes_alone_say_little():
-    known = Known.from_sizes({"r": 400})
+    known = Catalog.from_sizes({"r": 400})
     found = known.levels(BodyAtom("r", (0, 1), ("a", "b")), "ba")
     assert found is not None
     assert (found.distinct, found.met) == ((20, 400), (20,))

@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import STRATEGIES, Draft, Order
-from gpu_wcoj.planner.known import Known
+from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.passes import PASSES, Pass
 from gpu_wcoj.planner.passes.examples import draft_program
 from gpu_wcoj.query.datalog import parse
@@ -66,7 +66,7 @@ def test_golden_pairs_are_what_runs(name, number, monkeypatch):
         return seen[-1][1]
 
     def sized(draft: Draft) -> Draft:
-        return replace(draft, setting=replace(draft.setting, known=Known.from_sizes(sizes, keys)))
+        return replace(draft, setting=replace(draft.setting, known=Catalog.from_sizes(sizes, keys)))
 
     passes: list[Pass] = [sized, *(watched if one is BY_NAME[name] else one for one in PASSES)]
     with_passes(monkeypatch, passes)

@@ -36,7 +36,7 @@ def test_small_ticks_are_noticed_too(eager, monkeypatch):
 
 def test_a_stream_as_expected_is_left_alone(monkeypatch):
     looks = []
-    made = replanning_module.replanned
+    made = replanning_module.replan
 
     def count(*given: Any) -> Any:
         looks.append(1)
@@ -44,7 +44,7 @@ def test_a_stream_as_expected_is_left_alone(monkeypatch):
 
     monkeypatch.setattr(feedback, "FEWEST", 500)
     monkeypatch.setattr(feedback, "PER_ORDER", 0.0)
-    monkeypatch.setattr(replanning_module, "replanned", count)
+    monkeypatch.setattr(replanning_module, "replan", count)
     program = Program("t(a, b, c) :- e(a, b), e(b, c), e(a, c).")
     numbers = np.random.default_rng(0)
     program.step({"e": np.unique(numbers.integers(0, 300, (5000, 2)), axis=0)})

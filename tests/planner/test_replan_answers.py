@@ -12,7 +12,7 @@ import pytest
 
 from gpu_wcoj import Program
 from gpu_wcoj import replanning as replanning_module
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.lower import Plan
 from tests.answers import named
@@ -145,13 +145,13 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
         "h(a, b, c, 1) :- r(a, b), s(b, c), a != c, !u(c). g(c, b, a, d) :- r(c, b), s(b, a), c != a, !u(a), d = c + 1."
         " f(c, b, a) :- r(c, b), s(b, a), c != a, !u(a). k(b, a, c, e) :- r(b, a), s(a, c), b != c, !u(c), e = b + 1."
     )
-    planned, made = Lowering.plan, []
+    planned, made = Compiler.plan, []
 
-    def apart(self: Lowering, *given: Any) -> Plan:
+    def apart(self: Compiler, *given: Any) -> Plan:
         made.append(planned(replace(self, hints={"f": ["b"], "k": ["a"]}) if made else self, *given))
         return made[-1]
 
-    monkeypatch.setattr(Lowering, "plan", apart)
+    monkeypatch.setattr(Compiler, "plan", apart)
     every_tick(monkeypatch, lambda _, present, *__: dict.fromkeys(present.places(), 1.0))
     for seed in range(3):
         made.clear()
@@ -166,9 +166,9 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
 def test_any_plan_may_follow_any_other(monkeypatch, seed):
     """Every tick begins with an order by chance, in some of its paths by chance; by recomputation."""
     chance = random.Random(seed)
-    planned, made, turned = Lowering.plan, replanning_module.mixed, []
+    planned, made, turned = Compiler.plan, replanning_module.mix_plans, []
 
-    def any_order(self: Lowering, *given: Any) -> Plan:
+    def any_order(self: Compiler, *given: Any) -> Plan:
         hints: dict[str, list[str]] = {}
         for rule in self.rules.rules:
             names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
@@ -191,7 +191,7 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
         turned.append(found.queries != present.queries)
         return found
 
-    monkeypatch.setattr(Lowering, "plan", any_order)
+    monkeypatch.setattr(Compiler, "plan", any_order)
     monkeypatch.setattr(replanning_module, "mixed", mix)
     every_tick(monkeypatch, some)
     names = [name for name in sorted(PATTERNS) if PATTERNS[name].count(",") > 5]

@@ -99,7 +99,7 @@ def test_what_both_plans_arrange_is_shared(kind, bag):
     for _ in range(3):
         rows = [(tuple(row), int(numbers.integers(-1, 4))) for row in numbers.integers(0, 6, (80, 3)).tolist()]
         program.step({"r": rows, "s": [(1,), (2,)]})
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     assert sides is not None
     circuit, lowering = sides.primary.circuit, program._lowering
     n_built = []
@@ -130,11 +130,11 @@ def test_what_both_plans_arrange_is_shared(kind, bag):
 def _turned(plan: Plan, order: tuple[int, ...]) -> Plan:
     """The plan with arrangements of r in another order besides; for their rows only, they fit no path."""
     (query,) = plan.queries["k"]
-    keys = [use for path in query.paths for use in path.others if use.key.relation == "r"]
+    keys = [use for path in query.paths for use in path.other_atoms if use.key.relation == "r"]
     wanted = {use.key._replace(order=order) for use in keys if len(use.key.order) == 3}
     path = query.paths[0]
     extra = tuple(AtomUse(9, key, tuple("xyz")) for key in wanted)
-    turned = replace(query, paths=(replace(path, others=(*path.others, *extra)), *query.paths[1:]))
+    turned = replace(query, paths=(replace(path, other_atoms=(*path.other_atoms, *extra)), *query.paths[1:]))
     return replace(plan, queries={**plan.queries, "k": (turned,)})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.planner import statistics
-from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measured, statistics_of
+from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measure, statistics_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.kinds import KINDS, needed
@@ -69,7 +69,7 @@ def test_those_of_brute_force(backend, order, policy):
         chance = random.Random(f"{order} {policy} {seed}")
         arrangement = Arrangement(ArrangementKey("r", order), backend, policy)
         state = {}
-        assert measured(arrangement) == brute(state, order)
+        assert measure(arrangement) == brute(state, order)
         for tick in range(12):
             n_rows = chance.choice((120, 30, 3, 1)) if tick else 200
             change = random_tick(chance, state, len(order), n_rows, chance.choice((2, 5, 40)))
@@ -80,7 +80,7 @@ def test_those_of_brute_force(backend, order, policy):
             state = Counter(state)
             state.update(change)
             state = {row: weight for row, weight in state.items() if weight}
-            assert measured(arrangement) == brute(state, order), f"seed {seed}, tick {tick}: {arrangement}"
+            assert measure(arrangement) == brute(state, order), f"seed {seed}, tick {tick}: {arrangement}"
 
 
 def test_heavy_hitters_that_all_change(backend):
@@ -90,7 +90,7 @@ def test_heavy_hitters_that_all_change(backend):
     arrangement = Arrangement(ArrangementKey("r", (0, 1)), backend)
     arrangement.receive_delta([phase(backend, rows, 2)])
     arrangement.commit()
-    assert measured(arrangement).degrees[0].heaviest[0] == ((0,), 3)
+    assert measure(arrangement).degrees[0].heaviest[0] == ((0,), 3)
     change = {(i, j): -1 for i in range(n) for j in range(2)}
     batches = [arrangement.index(phase(backend, one, 2)) for one in (rows, change)]
     found = statistics_of(batches, 2)
@@ -104,8 +104,8 @@ def test_one_more_row_does_not_count_the_large_batch_again(backend, monkeypatch)
     rows = {(chance.randrange(300), i): 1 for i in range(5000)}
     arrangement.receive_delta([phase(backend, rows, 2)])
     arrangement.commit()
-    first = measured(arrangement)
-    assert measured(arrangement) is first
+    first = measure(arrangement)
+    assert measure(arrangement) is first
     looked_at = []
     for name in ("_moments", "_largest_positions"):
         inner = getattr(statistics, name)
@@ -119,5 +119,5 @@ def test_one_more_row_does_not_count_the_large_batch_again(backend, monkeypatch)
         rows[i, -1] = 1
         arrangement.receive_delta([phase(backend, {(i, -1): 1}, 2)])
         arrangement.commit()
-        assert measured(arrangement) == brute(rows, (0, 1))
+        assert measure(arrangement) == brute(rows, (0, 1))
     assert 0 < max(looked_at) <= 5

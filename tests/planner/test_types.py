@@ -11,7 +11,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.schema import DataType
 from tests.answers import named
@@ -37,10 +37,10 @@ def column(kind, *values):
 def types_of(text, **inputs):
     """The types of every head's columns, once the inputs have shown theirs."""
     rules = parse(text)
-    types = Types(core(rules))
+    types = Types(desugar(rules))
     for name, kinds in inputs.items():
         types.bind(name, [DataType(kind) for kind in kinds])
-    found = {name: [types.of(name, i) for i in range(rules.arity[name])] for name in rules.heads}
+    found = {name: [types.type_of(name, i) for i in range(rules.arity[name])] for name in rules.heads}
     return {name: [kind and kind.name for kind in kinds] for name, kinds in found.items()}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Rules
@@ -273,21 +273,21 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name):
     text, expected = (cleandoc(part) for part in GOLDEN[name])
-    assert str(core(parse(text))) == expected
+    assert str(desugar(parse(text))) == expected
 
 
 def test_what_is_in_core_form_stays():
     plain = parse("h(x) :- r(x, _), s(x, 5), x != 3, y = x. g(x) :- h(x), !s(x, 5).")
-    assert core(plain) is plain
+    assert desugar(plain) is plain
     for text, _ in GOLDEN.values():
-        once = core(parse(text))
-        assert core(once) is once
+        once = desugar(parse(text))
+        assert desugar(once) is once
 
 
 def test_the_text_stays_that_of_the_program():
     rules = parse("h(x + 1) :- r(x).")
-    assert core(rules).text == rules.text
-    assert core(Rules(rules.rules)).text == "h(x + 1) :- r(x)."
+    assert desugar(rules).text == rules.text
+    assert desugar(Rules(rules.rules)).text == "h(x + 1) :- r(x)."
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_the_text_stays_that_of_the_program():
 )
 def test_what_has_no_core_form(text, error, match):
     with pytest.raises(error, match=match):
-        core(parse(text))
+        desugar(parse(text))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_what_has_no_core_form(text, error, match):
     ],
 )
 def test_constants_are_worked_out(expression, value):
-    (facts,) = core(parse(f"h({expression}).")).facts
+    (facts,) = desugar(parse(f"h({expression}).")).facts
     assert facts.rows == ((value,),)
     assert type(facts.rows[0][0]) is type(value)
 
@@ -366,7 +366,7 @@ def test_the_core_form_means_what_the_text_means(name, bag):
             for name in rules.inputs
         }
         expected = fixpoint(written(text), given, bag)
-        lowered = core(rules)
+        lowered = desugar(rules)
         inputs = {name if name in lowered.inputs else f"{name}#in": rows for name, rows in given.items()}
         found = fixpoint(from_core(lowered), inputs, bag)
         assert {head: found[head] for head in expected} == expected
@@ -387,7 +387,7 @@ def test_inputs_that_are_declared_and_not_read():
 
 def test_inputs_that_only_rules_read_which_derive_nothing():
     text = "m(a) :- v(a), e(a, b), !e(_, a), 0 != 0. t(count()) :- z(x), 1 > 2."
-    lowered = core(parse(text))
+    lowered = desugar(parse(text))
     assert {"v", "e", "z"} <= set(lowered.inputs)
     program = gw.Program(text)
     program.step({"v": [(1,)], "e": [(1, 2)], "z": [("a",)]})

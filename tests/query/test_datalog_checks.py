@@ -13,7 +13,7 @@ from gpu_wcoj.errors import (
     UnsafeRuleError,
     UnsupportedError,
 )
-from gpu_wcoj.query.checks import check, check_given, unnamed_inputs
+from gpu_wcoj.query.checks import check, check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import SOUFFLE_FUNCTORS, Atom, Variable
@@ -274,8 +274,8 @@ def test_functors_of_souffle_are_refused_by_name_where_no_relation_is_called_so(
     for text in (f"h(x) :- r(x), {word}(x, 1).", f"h(x) :- r(x), !{word}(x).", f"h(n) :- n = count : {word}(_)."):
         rules = parse(text)
         with pytest.raises(UnknownRelationError, match=said):
-            check_given(rules, unnamed_inputs(rules), ["r"], "")
-        check_given(rules, unnamed_inputs(rules), ["r", word], "")
+            check_required(rules, unnamed_inputs(rules), ["r"], "")
+        check_required(rules, unnamed_inputs(rules), ["r", word], "")
     for text in (f"{word}(x) :- r(x).", f"{word}(1). h(x) :- {word}(x).", f".decl {word}(x) h(x) :- {word}(x)."):
         assert word not in unnamed_inputs(parse(text))
 

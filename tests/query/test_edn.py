@@ -35,7 +35,7 @@ ROAD_ROWS = [(1, 2, 1.5), (2, 3, 4.0), (3, 1, 0.5)]
 
 
 def fed(query: Query, roads: Iterable[tuple[Any, ...]] = ROAD_ROWS, weight: int = 1) -> dict[str, Any]:
-    found: dict[str, Any] = {name: [(row, 1) for row in rows] for name, rows in query.given.items() if weight > 0}
+    found: dict[str, Any] = {name: [(row, 1) for row in rows] for name, rows in query.input_rows.items() if weight > 0}
     for name, one in query.reads.items():
         found[name] = [
             ((entity, attribute, value), weight)
@@ -55,7 +55,9 @@ def rows_of(query: Query) -> set[tuple[Any, ...]]:
     changes = fed(query)
     held: dict[tuple[Any, ...], int] = {}
     for half in (0, 1):
-        part = {name: rows if name in query.given and not half else rows[half::2] for name, rows in changes.items()}
+        part = {
+            name: rows if name in query.input_rows and not half else rows[half::2] for name, rows in changes.items()
+        }
         for row, weight in program.step(part)[query.output].rows():
             held[row] = held.get(row, 0) + weight
     found = {row for row, weight in held.items() if weight}
@@ -256,7 +258,7 @@ def facts(text: str, *arguments: Any) -> set[tuple[Any, ...]]:
     """The answer of a query that reads only its arguments."""
     query = parse(text, {}, arguments=arguments)
     program = Program(query.rules, outputs=[query.output], backend=cpu_backend(False))
-    return {row for row, _ in program.step(query.given)[query.output].rows()}
+    return {row for row, _ in program.step(query.input_rows)[query.output].rows()}
 
 
 def test_sources_are_positional_or_named() -> None:

@@ -61,7 +61,7 @@ def agrees(text: str, seed: int) -> bool:
         present = (present | new) - gone
         changes = fed(query, dict.fromkeys(new, 1) | dict.fromkeys(gone, -1))
         if tick == 0:
-            changes |= {name: [(row, 1) for row in rows] for name, rows in query.given.items()}
+            changes |= {name: [(row, 1) for row in rows] for name, rows in query.input_rows.items()}
         for row, weight in program.step(changes)[query.output].rows():
             held[row] += weight
         expected = reference.answer(text, {"$": set(map(typed, present))})
@@ -88,7 +88,7 @@ def outcome(form: Form, present: set[Datom]) -> list[str] | str:
     except (EdnSyntaxError, SchemaError, UnsupportedError) as error:
         return type(error).__name__
     program = Program(query.rules, outputs=[query.output], backend=cpu_backend(False))
-    given = {name: [(row, 1) for row in rows] for name, rows in query.given.items()}
+    given = {name: [(row, 1) for row in rows] for name, rows in query.input_rows.items()}
     return sorted(map(repr, program.step(fed(query, dict.fromkeys(present, 1)) | given)[query.output].rows()))
 
 

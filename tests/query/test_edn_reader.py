@@ -11,7 +11,7 @@ import edn_format
 import pytest
 
 from gpu_wcoj.errors import EdnSyntaxError, UsageError
-from gpu_wcoj.query.edn.forms import Form, Symbol, plain, to_form
+from gpu_wcoj.query.edn.forms import Form, Symbol, to_form, to_python
 from gpu_wcoj.query.edn.reader import MAX_NESTING, MAX_TEXT_BYTES, read, read_all
 from tests.reference.edn import loads
 
@@ -111,7 +111,7 @@ def test_forms_know_where_they_stand() -> None:
 def test_plain_data_and_back() -> None:
     text = '[:find ?x :where [?x :age 5] [(< ?x 2.5)] (not [?x :name "Ada"]) #{1} {:a nil} true]'
     form = read(text)
-    found = plain(form)
+    found = to_python(form)
     assert found[:4] == [":find", "?x", ":where", ["?x", ":age", 5]]
     assert isinstance(found[1], Symbol)
     assert to_form([":find", "?x", ["?x", ":age", 5], ("not", ["?x"])]) == read("[:find ?x [?x :age 5] (not [?x])]")

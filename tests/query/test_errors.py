@@ -14,7 +14,7 @@ from gpu_wcoj.errors import (
     SqlSyntaxError,
 )
 from gpu_wcoj.query import motif
-from gpu_wcoj.query.motif import compiled
+from gpu_wcoj.query.motif import compile_motif
 from gpu_wcoj.query.translation import read
 
 TABLES = {"edges": {"src": "int64", "dst": "int64"}, "people": {"id": "int64", "name": "string"}}
@@ -67,7 +67,7 @@ def refused(language, text, source="<text>"):
 
 def _read(language, text, source):
     if language == "motif":
-        compiled(motif.parse(text, source=source))
+        compile_motif(motif.parse(text, source=source))
     else:
         read(text, language, tables=TABLES, source=source)
 

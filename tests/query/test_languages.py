@@ -8,7 +8,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import DatalogSyntaxError, UsageError
-from gpu_wcoj.query.languages import LANGUAGES, known_language, language_of, language_of_file
+from gpu_wcoj.query.languages import LANGUAGES, check_language, language_of, language_of_file
 
 TEXTS = {
     "datalog": (
@@ -75,9 +75,9 @@ def test_what_is_said_counts():
 
 
 def test_languages_by_name():
-    assert [known_language(language) for language in LANGUAGES] == list(LANGUAGES)
+    assert [check_language(language) for language in LANGUAGES] == list(LANGUAGES)
     with pytest.raises(UsageError, match=r"unknown language 'SQL': expected one of 'datalog', 'edn', 'motif', 'sql'"):
-        known_language("SQL")
+        check_language("SQL")
     with pytest.raises(UsageError, match="Did you mean 'datalog'"):
         gw.query("h(x) :- r(x).", language="datalogs", r=[(1,)])
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, UnsupportedError, UsageError
 from gpu_wcoj.query.checks import check
-from gpu_wcoj.query.motif import Graph, compiled, parse
+from gpu_wcoj.query.motif import Graph, compile_motif, parse
 from gpu_wcoj.query.motif.reading import MAX_EDGES, MAX_HOPS, MAX_NAME_LENGTH, MAX_TEXT_BYTES
 from gpu_wcoj.query.rules import Rule
 
@@ -57,7 +57,7 @@ def test_forms(text):
 def test_rules_of_forms_are_rules(text):
     for semantics in ("homomorphism", "edges-distinct", "nodes-distinct"):
         for graph in (Graph(), Graph(has_vertices=False)):
-            check(compiled(parse(text), semantics=semantics, graph=graph).rules)
+            check(compile_motif(parse(text), semantics=semantics, graph=graph).rules)
 
 
 def test_space_stands_anywhere():
@@ -216,7 +216,7 @@ CONDITIONS = {
 @pytest.mark.parametrize("text", CONDITIONS)
 def test_mistakes_in_conditions_are_shown(text):
     with pytest.raises(MotifSyntaxError, match=CONDITIONS[text]) as caught:
-        compiled(parse("(a)-[t]->(b)"), where=text)
+        compile_motif(parse("(a)-[t]->(b)"), where=text)
     assert "of <where>)" in str(caught.value)
 
 
@@ -237,7 +237,7 @@ def test_mistakes_in_conditions_are_shown(text):
 )
 def test_conditions_that_cannot_be_answered(text, message):
     with pytest.raises(GpuWcojError, match=message):
-        compiled(parse("(a)-[t]-(b)"), where=text)
+        compile_motif(parse("(a)-[t]-(b)"), where=text)
 
 
 def test_an_or_is_one_rule_with_a_filter():
@@ -259,7 +259,7 @@ def test_an_or_whose_sides_join_elements_is_split_up_to_a_limit():
 
 def _matching(where: str) -> list[Rule]:
     """The rules of the matches themselves."""
-    rules = compiled(parse("(a)-[t]->(b)"), where=where).rules.rules
+    rules = compile_motif(parse("(a)-[t]->(b)"), where=where).rules.rules
     return [rule for rule in rules if rule.head.relation == "motif"]
 
 
@@ -268,15 +268,15 @@ def _matching(where: str) -> list[Rule]:
 )
 def test_deep_conditions_neither_crash_nor_hang(text):
     try:
-        compiled(parse("(a)"), where=text)
+        compile_motif(parse("(a)"), where=text)
     except MotifSyntaxError as error:
         assert "nest more than 100 deep" in str(error)  # noqa: PT017  # groups and double negation need no depth
     with pytest.raises(MotifSyntaxError, match="nest more than 100 deep"):
-        compiled(parse("(a)"), where="a.x" + " + 1" * 5000 + " = 1")
+        compile_motif(parse("(a)"), where="a.x" + " + 1" * 5000 + " = 1")
 
 
 def test_what_is_asked_of_one_element_restricts_its_relation():
-    rules = compiled(
+    rules = compile_motif(
         parse("(a)-[t]->(b); (b)-[]->(c); !(c)-[]->(a)"),
         where="t.amount > 900 AND a.country IN ('CH', 'LI') AND a.age < c.age",
     ).rules
@@ -297,7 +297,7 @@ def test_what_is_asked_of_one_element_restricts_its_relation():
 
 
 def test_ids_are_a_relation_and_the_ends_of_edges_are_vertices():
-    found = compiled(parse("(a)-[]->(b); !(c)-[]->(a)"), ids=["a"], graph=Graph(has_vertices=False))
+    found = compile_motif(parse("(a)-[]->(b); !(c)-[]->(a)"), ids=["a"], graph=Graph(has_vertices=False))
     assert str(found.rules) == (
         ".decl edges(src, dst)\n"
         "ends#(id) :- edges(id, _).\n"
@@ -309,6 +309,6 @@ def test_ids_are_a_relation_and_the_ends_of_edges_are_vertices():
     )
     assert found.vertices == ()
     with pytest.raises(UsageError, match="ids= names an unknown vertex 'z'"):
-        compiled(parse("(a)"), ids=["z"])
+        compile_motif(parse("(a)"), ids=["z"])
     with pytest.raises(UsageError, match="unknown semantics 'iso'"):
-        compiled(parse("(a)"), semantics="iso")  # type: ignore[arg-type]
+        compile_motif(parse("(a)"), semantics="iso")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.narrowed import narrowed
+from gpu_wcoj.query.narrowed import narrow_inputs
 
 RULES = (
     "h(x, v) :- r(x, y, _, _), s(y, v, _).",
@@ -35,7 +35,7 @@ def rows_of(chance: random.Random, width: int, n: int) -> list[tuple[int | None,
 def test_answers_are_the_same_at_every_tick(text):
     chance = random.Random(text)
     rules = parse(f"{text} .output h")
-    cut = narrowed(rules)
+    cut = narrow_inputs(rules)
     programs = [gw.Program(program, bag=True, backend="cpu") for program in (rules, cut)]
     held: dict[str, list[tuple[int | None, ...]]] = {"r": [], "s": []}
     seen = 0
@@ -56,7 +56,7 @@ def test_answers_are_the_same_at_every_tick(text):
 
 def test_what_is_cut_down():
     text = 'h(x, v) :- r(x, y, _, "a"), s(y, v, d), t(v, d), year(d) = 2000, like(y, "a%") = true, d < "2000-06-01".'
-    assert str(narrowed(parse(text))).splitlines() == [
+    assert str(narrow_inputs(parse(text))).splitlines() == [
         'r#cut1(c0, c1) :- r(c0, c1, _, "a"), like(c1, "a%") = true.',
         's#cut2(c0, c1, c2) :- s(c0, c1, c2), year(c2) = 2000, c2 < "2000-06-01".',
         "h(x, v) :- r#cut1(x, y), s#cut2(y, v, d), t(v, d).",
@@ -76,11 +76,11 @@ def test_what_is_cut_down():
 )
 def test_what_is_not(text):
     rules = parse(text)
-    assert narrowed(rules) == rules
+    assert narrow_inputs(rules) == rules
 
 
 def test_equal_needs_share_a_helper():
-    rules = narrowed(parse("h(x, z) :- r(x, y, _), r(y, z, _)."))
+    rules = narrow_inputs(parse("h(x, z) :- r(x, y, _), r(y, z, _)."))
     assert [str(rule) for rule in rules.rules] == [
         "r#cut1(c0, c1) :- r(c0, c1, _).",
         "h(x, z) :- r#cut1(x, y), r#cut1(y, z).",

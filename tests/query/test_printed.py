@@ -10,7 +10,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import NAME_LENGTH, parse
 from gpu_wcoj.query.printed import as_datalog
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
@@ -43,7 +43,7 @@ def test_programs_in_core_form_answer_alike(bag):
     for seed in range(120):
         chance = random.Random(f"printed core {seed}")
         text = chance_text(chance)
-        lowered = core(parse(text))
+        lowered = desugar(parse(text))
         printed = as_datalog(lowered)
         helpers += "#" in str(lowered)
         assert "#" not in printed

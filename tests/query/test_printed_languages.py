@@ -10,7 +10,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query import edn, motif, sql
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.motif.compiling import SEMANTICS, Graph, compiled
+from gpu_wcoj.query.motif.compiling import SEMANTICS, Graph, compile_motif
 from gpu_wcoj.query.printed import as_datalog
 from tests.long import IS_LONG
 from tests.query.sql_conditions import FEATURES
@@ -129,7 +129,7 @@ def test_queries_in_edn(text):
     query = edn.parse(text, sources, arguments=[RULES] if "%" in text else [])
     chance = random.Random(text)
     ticks = list(scripts(chance, {"edges": [range(4), range(4)], "names": [range(4), ["x", "y"]]}))
-    ticks[0] |= {name: list(rows) for name, rows in query.given.items()}
+    ticks[0] |= {name: list(rows) for name, rows in query.input_rows.items()}
     assert_equal_answers(query.rules, ticks, bag=False)
 
 
@@ -137,7 +137,7 @@ def test_queries_in_edn(text):
 @pytest.mark.parametrize(("text", "where"), MOTIFS)
 def test_motifs(text, where, semantics):
     graph = Graph(("id", "n", "text"), ("src", "dst", "w"))
-    found = compiled(motif.parse(text), where=where, semantics=semantics, graph=graph)
+    found = compile_motif(motif.parse(text), where=where, semantics=semantics, graph=graph)
     chance = random.Random(text)
     kinds = {
         "vertices": {"_row": range(99), "id": range(4), "n": [1, 2, None], "text": ["x", "y", None]},

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.narrowed import narrowed
+from gpu_wcoj.query.narrowed import narrow_inputs
 from gpu_wcoj.query.sql import parse
 from tests.long import IS_LONG
 from tests.query.sql_judge import Case, Judge, UnfitError, disagreement
@@ -198,7 +198,7 @@ def _unmarked(rows: Counter[tuple[object, ...]]) -> Iterator[tuple[object, ...]]
 def test_helpers_of_inputs_take_filters(judge: Judge):
     for seed, case, right in fit_cases(judge, "narrowed"):
         rules = parse(case.text, {table.name: table.names for table in case.tables})
-        program = gw.Program(narrowed(rules), bag=True, backend="cpu", threads=1)
+        program = gw.Program(narrow_inputs(rules), bag=True, backend="cpu", threads=1)
         for tick in case.script:
             tables = {table.name: table for table in case.tables}
             program.step({

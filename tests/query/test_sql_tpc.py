@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.narrowed import narrowed
+from gpu_wcoj.query.narrowed import narrow_inputs
 from gpu_wcoj.query.sql import parse
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
@@ -245,7 +245,7 @@ def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
         table: {column: str(kind) for column, (kind, _) in columns.items()} for table, (_, columns) in TABLES.items()
     }
     rules = parse(sql, known)
-    program = gw.Program(narrowed(rules), bag=True, backend="cpu", threads=1)
+    program = gw.Program(narrow_inputs(rules), bag=True, backend="cpu", threads=1)
     read = [name for name in TABLES if name in program.inputs]
     state = {table: [drawn(table, at, chance) for at in range(TABLES[table][0])] for table in read}
     changes = {table: (list(rows), [1] * len(rows)) for table, rows in state.items()}

@@ -9,30 +9,30 @@ from decimal import Decimal
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.stored import made_again, stored
+from gpu_wcoj.query.stored import deserialize, serialize
 from gpu_wcoj.query.terms import Atom, Constant, Variable
 from tests.reference.chance import chance_text
 
 
 def test_a_text_in_datalog_is_its_own():
     text = "h(x) :- r(x). // as written"
-    assert stored(parse(text)) == text
-    assert made_again(text) == parse(text)
+    assert serialize(parse(text)) == text
+    assert deserialize(text) == parse(text)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_programs_in_core_form(seed):
     source = parse(chance_text(random.Random(f"stored {seed}")))
     spelled = Rules(source.rules, source.declarations, source.outputs)
-    assert stored(spelled) == str(spelled)
-    lowered = core(spelled)
+    assert serialize(spelled) == str(spelled)
+    lowered = desugar(spelled)
     if lowered is not spelled:
         bare = Rules(lowered.rules, groupings=lowered.groupings, extremes=lowered.extremes, facts=lowered.facts)
-        assert made_again(stored(bare)) == bare
-        assert made_again(lowered.text) == spelled
+        assert deserialize(serialize(bare)) == bare
+        assert deserialize(lowered.text) == spelled
 
 
 def test_every_constant():
@@ -42,7 +42,7 @@ def test_every_constant():
     rules = Rules(
         (Rule(Atom("h#1", (Variable("x?"),)), (Atom("my table", (*terms[:-1], Variable("x?"))),)),), (declared,)
     )
-    again = made_again(stored(rules))
+    again = deserialize(serialize(rules))
     assert again == rules
     assert [str(term) for term in again.rules[0].atoms[0].terms] == [
         str(term) for term in rules.rules[0].atoms[0].terms
@@ -54,7 +54,7 @@ def test_lines_that_name_files():
     named = Directive("input", "once#1", (("filename", "a.csv"),))
     rules = Rules((Rule(Atom("h", (x,)), (Atom("once#1", (x,)),)),), (Declaration("once#1", ("x",), (None,)),))
     rules = replace(rules, directives=(named,))
-    assert made_again(stored(rules)) == rules
+    assert deserialize(serialize(rules)) == rules
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,13 @@ def on_cells(layout: str, program: str, spark: SparkSession, folder: Path) -> Da
 
 def to_cells(layout: str, is_exchanged: bool, spark: SparkSession, folder: Path) -> DataFrame:
     """Normalised and routed, with heavy values, and perhaps exchanged; no function of Python's."""
-    from gpu_wcoj.spark.cells.routing import exchanged as sent
-    from gpu_wcoj.spark.cells.routing import routed
+    from gpu_wcoj.spark.cells.routing import exchange_rows as sent
+    from gpu_wcoj.spark.cells.routing import route_rows
 
     rows = normalised(CASES["debezium"], spark, folder)
     heavy = {0: {"b": [7, 9]}} if layout == "hypercube" else None
     with opened(layout, TWO_STAGES, rows, folder, heavy) as run:
-        there = routed(run.rows({"edge": rows}), run.plan, run.columns, 0)
+        there = route_rows(run.rows({"edge": rows}), run.plan, run.columns, 0)
         return sent(there, 4) if is_exchanged else there
 
 

@@ -17,7 +17,7 @@ from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.recursion.ranked import RankedIndex
 from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.lowering import Lowering
+from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.planner import feedback, single
 from gpu_wcoj.planner.chooser import Chooser
 from gpu_wcoj.planner.draft import Order
@@ -54,10 +54,10 @@ TRIED = TURNING | (ALL if IS_LONG else {})
 @pytest.fixture
 def turned(monkeypatch):
     """Replan every tick with random orders in some random paths; yield the changed places."""
-    chance, planned, made = random.Random("turned"), Lowering.plan, replanning_module.mixed
+    chance, planned, made = random.Random("turned"), Compiler.plan, replanning_module.mix_plans
     places: dict[str, set[Place]] = {"delta": set(), "asked": set()}
 
-    def any_order(self: Lowering, *given: Any) -> Plan:
+    def any_order(self: Compiler, *given: Any) -> Plan:
         hints: dict[str, list[str]] = {}
         for rule in self.rules.rules:
             names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
@@ -74,7 +74,7 @@ def turned(monkeypatch):
             if plan.path(place) != present.path(place):
                 places["asked" if place[2] == ASKED else "delta"].add(place)
         rules = [rule for loop in plan.loops for rule in loop.rules]
-        assert all(rule.query is plan.queries[rule.head][rule.number] for rule in rules)
+        assert all(rule.query is plan.queries[rule.head][rule.index] for rule in rules)
         return plan
 
     def hurry(self: feedback.Feedback, *_: Any) -> None:
@@ -90,7 +90,7 @@ def turned(monkeypatch):
             return super().choose(hint or names)
 
     monkeypatch.setattr(single, "Chooser", AnyOrder)
-    monkeypatch.setattr(Lowering, "plan", any_order)
+    monkeypatch.setattr(Compiler, "plan", any_order)
     monkeypatch.setattr(replanning_module, "_cheaper", some)
     monkeypatch.setattr(replanning_module, "mixed", mix)
     monkeypatch.setattr(replanning_module, "SORTING", 0.0)
@@ -101,7 +101,7 @@ def turned(monkeypatch):
 
 def with_ranks(program: Program) -> dict[str, Any]:
     """Return all rows of heads in loops with ranks; for heads of best values, their histories."""
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     if sides is None:
         return {}
     circuit = sides.primary.circuit
@@ -192,7 +192,7 @@ def skewed(n_ticks: int, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 def proposed(program: Program) -> dict[str, int]:
     """Values that the last tick looked at, ranks left out, per kind of path."""
-    sides = program._ledger.settled()
+    sides = program._ledger.settle()
     assert sides is not None
     total = {"delta": 0, "asked": 0}
     for head in sides.primary.circuit.heads.values():
@@ -200,7 +200,7 @@ def proposed(program: Program) -> dict[str, int]:
         for position, rule_join in enumerate(head.loop.joins):
             for steps in program.last_tick.work[head.name][position].values():
                 proposals = sum(int(counted[PROPOSALS]) for name, counted in steps.items() if not name.startswith("#"))
-                total["asked" if rule_join.is_asked else "delta"] += proposals
+                total["asked" if rule_join.is_inverse else "delta"] += proposals
     return total
 
 

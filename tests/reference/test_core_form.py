@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from tests.long import IS_LONG
 from tests.reference.chance import INPUTS, chance_text
@@ -23,7 +23,7 @@ def test_what_chance_writes(block, bag):
         negative = seed % 3 > 0
         text = chance_text(chance, negative)
         values = (0, 1, 2, 3, -2, 7) if negative else (0, 1, 2, 3, 4, 7)
-        program, rules = written(text), core(parse(text))
+        program, rules = written(text), desugar(parse(text))
         for _ in range(2):
             given = {
                 name: {

@@ -103,7 +103,7 @@ class TestForecast:
         assert program._ledger.forecast.correction == before
 
     def test_a_relation_that_nothing_is_known_of_counts_one_value_a_row(self):
-        assert Forecast().of({"e": 3, "f": 4}) == Workload(7, 7.0)
+        assert Forecast().expected_work({"e": 3, "f": 4}) == Workload(7, 7.0)
 
 
 class TestStore:

@@ -9,7 +9,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import MemoryBudgetError
-from tests.circuit.test_failures import PROGRAMS, CountingKernels, Interrupt, attempted, edges, take
+from tests.circuit.test_failures import PROGRAMS, CountingKernels, Interrupt, attempted, edges, run_tick
 from tests.long import IS_LONG
 from tests.routing.conftest import Pair, pair_of
 
@@ -64,7 +64,7 @@ def test_a_tick_that_fails_at_any_kernel_call_of_either_side_leaves_no_trace(nam
     failed_on = [0, 0]
     for number, tick in enumerate(TICKS):
         sides(lambda _, number=number: ON_TWIN[number])
-        expected = take(alone, "step", tick)
+        expected = run_tick(alone, "step", tick)
         before = seen(program)
         found = None
         for side in (0, 1):
@@ -81,10 +81,10 @@ def test_a_tick_that_fails_at_any_kernel_call_of_either_side_leaves_no_trace(nam
                     fails_at += 1 if IS_LONG else 2  # ordinarily every second call
                 elif side == 0 and ON_TWIN[number]:
                     program._ledger.state = before[0]  # to let the calls of the other side fail too
-                    program._ledger.settled()
+                    program._ledger.settle()
                     found = None
         if found is None:
-            found = take(program, "step", tick)
+            found = run_tick(program, "step", tick)
         assert found == expected, f"tick {number}"
     assert min(failed_on) > (20 if IS_LONG else 10)
     for name in (*program.inputs, *program.heads):
@@ -170,7 +170,7 @@ def test_an_interrupt_at_any_line_leaves_both_sides_before_or_after_and_never_be
                 program.step({"e": TICKS[5]})
         except KeyboardInterrupt:
             completed.append(interrupt.where)
-        program._ledger.settled()
+        program._ledger.settle()
         if seen(program) == before:
             completed.pop()
             sides(lambda _: last)

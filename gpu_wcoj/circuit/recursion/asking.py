@@ -43,7 +43,9 @@ class DerivationQuery:
         self._seeds = [Arrangement(rule.inverse_ranked.paths[0].seed.key, backend) for rule in rules]
         self.joins = [
             RuleJoin(
-                rule, IncrementalGenericJoin(rule.inverse_ranked, {**before, seed.key: seed}, execution), is_asked=True
+                rule,
+                IncrementalGenericJoin(rule.inverse_ranked, {**before, seed.key: seed}, execution),
+                is_inverse=True,
             )
             for rule, seed in zip(rules, self._seeds, strict=True)
         ]

@@ -23,7 +23,7 @@ class RuleJoin:
 
     rule: LoopRule
     join: IncrementalGenericJoin
-    is_asked: bool = False
+    is_inverse: bool = False
     seeds: list[int] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -33,14 +33,16 @@ class LoopRule:
     """
 
     head: str
-    number: int
+    index: int
     query: DeltaQuery
     ranked: DeltaQuery
     inverse_ranked: DeltaQuery
-    asking: DeltaQuery
+    inverse: DeltaQuery
 
     @classmethod
-    def of(cls, head: str, index: int, query: DeltaQuery, inverse: DeltaQuery, widths: Mapping[str, int]) -> LoopRule:
+    def from_queries(
+        cls, head: str, index: int, query: DeltaQuery, inverse: DeltaQuery, widths: Mapping[str, int]
+    ) -> LoopRule:
         """Create the rule from its queries over rows without ranks; `widths` as in `LoopPlan`."""
         return cls(head, index, query, ranked_query(query, widths), ranked_query(inverse, widths), inverse)
 
@@ -129,7 +131,7 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
     """
     in_loop: dict[int, str] = {}
     for path in query.paths:
-        for use in (path.seed, *path.others):
+        for use in (path.seed, *path.other_atoms):
             if use.key.relation in widths:
                 in_loop[use.atom] = f"{RANK}{use.atom}"
 
@@ -139,11 +141,11 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
         return AtomUse(use.atom, with_rank(use.key, widths), (*use.variables, in_loop[use.atom]))
 
     def rank_path(path: DeltaPath) -> DeltaPath:
-        rank_steps = tuple(Step(in_loop[use.atom], (use.atom,)) for use in path.others if use.atom in in_loop)
+        rank_steps = tuple(Step(in_loop[use.atom], (use.atom,)) for use in path.other_atoms if use.atom in in_loop)
         return replace(
             path,
             seeds=tuple(map(rank_use, path.seeds)),
-            others=tuple(map(rank_use, path.others)),
+            other_atoms=tuple(map(rank_use, path.other_atoms)),
             steps=(*path.steps, *rank_steps),
             variants=tuple(map(rank_path, path.variants)),
         )

@@ -16,7 +16,7 @@ from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
 from gpu_wcoj.circuit.recursion.rules import LoopPlan, without_rank
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import fresh_of
+from gpu_wcoj.join.fresh import find_new_rows
 from gpu_wcoj.join.index import THREADED_ROWS
 from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -155,7 +155,7 @@ class SemiNaiveRun:
         """Return the keys of the loop's relations that a path probes beside its seeds."""
         if path.seed.key.relation not in self._heads:
             return []
-        return [use.key for use in path.others if use.key.relation in self._heads]
+        return [use.key for use in path.other_atoms if use.key.relation in self._heads]
 
     def _seeded(self, path: DeltaPath) -> DeltaPath:
         """Return the path with seeds in all orders in which new rows are available."""
@@ -178,7 +178,7 @@ class SemiNaiveRun:
             joins.setdefault(rule_join.rule.head, []).append(rule_join.join)
         new_rows: dict[str, list[Int64Array]] = {}
         for name, head_joins in joins.items():
-            columns = self._improved(name, fresh_of(head_joins, INSERTIONS, self._rows_so_far(self._heads[name])))
+            columns = self._improved(name, find_new_rows(head_joins, INSERTIONS, self._rows_so_far(self._heads[name])))
             if len(columns[0]):
                 new_rows[name] = columns
         return new_rows

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.kernels.cuda.finding import description
+from gpu_wcoj.kernels.cuda.finding import describe_device
 from gpu_wcoj.kernels.cuda.memory import Pool
 from gpu_wcoj.kernels.cuda.sources import source_text
 
@@ -50,7 +50,7 @@ class CupyDevice:
         self.xp: Any = cupy
         self.pool = pool
         self.index = int(cupy.cuda.runtime.getDevice())
-        self.description = description(cupy)
+        self.description = describe_device(cupy)
         self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
         # CuPy's error is a subclass; RMM raises MemoryError itself.
         self.out_of_memory: type[BaseException] = MemoryError

@@ -25,7 +25,7 @@ _MIN_CAPABILITY = {12: 70, 13: 75}
 The kernels need Volta (7.0), and CUDA 13 supports nothing below Turing (7.5)."""
 
 
-def devices_of_driver() -> int:
+def count_driver_devices() -> int:
     """Return the number of GPUs that NVIDIA's driver shows; 0 without a driver. Loads no CuPy."""
     name = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}.get(sys.platform)
     if name is None:
@@ -97,7 +97,7 @@ def import_cupy() -> Any:
     return cupy
 
 
-def description(cupy: Any) -> str:
+def describe_device(cupy: Any) -> str:
     """Return the current device's name and its driver's CUDA version, for messages."""
     runtime = cupy.cuda.runtime
     name = runtime.getDeviceProperties(int(runtime.getDevice()))["name"].decode()

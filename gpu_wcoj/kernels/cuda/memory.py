@@ -11,7 +11,7 @@ import logging
 import time
 from typing import Any, Protocol
 
-from gpu_wcoj.amounts import part_of, shown_bytes
+from gpu_wcoj.amounts import format_bytes, part_of
 from gpu_wcoj.errors import UsageError
 
 _LOGGER = logging.getLogger("gpu_wcoj")
@@ -109,9 +109,9 @@ class RmmPool:
         try:
             self._pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), self.limit, self.limit)
         except MemoryError:
-            request = "the pool" if limit is None else f"gpu_memory of {shown_bytes(limit)}"
+            request = "the pool" if limit is None else f"gpu_memory of {format_bytes(limit)}"
             raise UsageError.with_parts(
-                f"{request} cannot be allocated: {shown_bytes(_free_on_device(cupy))} of the GPU's memory are free",
+                f"{request} cannot be allocated: {format_bytes(_free_on_device(cupy))} of the GPU's memory are free",
                 subject="gpu_memory",
                 got=limit,
                 remedy="Request less, or end other processes that use this GPU.",
@@ -132,9 +132,9 @@ class RmmPool:
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
         if limit // _ALIGNMENT * _ALIGNMENT != self.limit:
-            now = "no limit" if self.limit is None else f"a limit of {shown_bytes(self.limit)}"
+            now = "no limit" if self.limit is None else f"a limit of {format_bytes(self.limit)}"
             raise UsageError.with_parts(
-                f"gpu_memory of {shown_bytes(limit)} is set too late: RMM's pool was created with {now}",
+                f"gpu_memory of {format_bytes(limit)} is set too late: RMM's pool was created with {now}",
                 subject="gpu_memory",
                 got=limit,
                 remedy="Pass the same gpu_memory to the first program of the process, or none to later ones.",
@@ -160,7 +160,7 @@ class ForeignPool:
     def restrict(self, limit: int) -> None:
         """See `Pool.restrict`."""
         raise UsageError.with_parts(
-            f"gpu_memory of {shown_bytes(limit)} cannot be set: the process has set its own allocator for CuPy",
+            f"gpu_memory of {format_bytes(limit)} cannot be set: the process has set its own allocator for CuPy",
             subject="gpu_memory",
             got=limit,
             remedy="Limit that allocator, or omit gpu_memory.",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.passes.arrangements import assign_arrangements
 from gpu_wcoj.planner.passes.auxiliaries import materialize_joins
-from gpu_wcoj.planner.passes.beginnings import begun_alike
-from gpu_wcoj.planner.passes.branches import branched
+from gpu_wcoj.planner.passes.beginnings import share_prefixes
+from gpu_wcoj.planner.passes.branches import make_bushy
 from gpu_wcoj.planner.passes.checks import place_predicates
 from gpu_wcoj.planner.passes.common import share_joins
 from gpu_wcoj.planner.passes.fuse import fuse_lookups
@@ -33,11 +33,11 @@ PASSES: tuple[Pass, ...] = (
     fuse_lookups,
     place_predicates,
     reuse_arrangements,
-    branched,
+    make_bushy,
     sort_seeds,
     to_delta_queries,
     share_joins,
-    begun_alike,
+    share_prefixes,
     use_symmetry,
 )
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from gpu_wcoj.join.path import names_of
+from gpu_wcoj.join.path import check_variables
 from gpu_wcoj.planner.auxiliary import Auxiliary, Side
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft, Setting
+from gpu_wcoj.planner.draft import CatalogReader, Draft, RuleDraft, Setting
 from gpu_wcoj.planner.passes.common import nonrecursive_heads
 
 KEY = 0.9
@@ -141,7 +141,9 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
     if len(body.atoms) < MIN_ATOMS:
         return
     said = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
-    said += [name for checks in (body.conditions, body.calculations) for check in checks for name in names_of(check)]
+    said += [
+        name for checks in (body.conditions, body.calculations) for check in checks for name in check_variables(check)
+    ]
     said += [calculation.variable for calculation in body.calculations]
     spoken = Counter([*said, *(term for term in body.head if isinstance(term, str))])
     inputs = [
@@ -159,7 +161,7 @@ def _pairs(body: Body, heads: Collection[str]) -> Iterator[_Pair]:
             kept_names = tuple(
                 variable for variable in body.atoms[index].variables if variable != name and spoken[variable] > 1
             )
-            sides.append((Side.of(body.atoms[index], name, kept_names), index, kept_names))
+            sides.append((Side.from_atom(body.atoms[index], name, kept_names), index, kept_names))
         (left_side, left_atom, left_names), (right_side, right_atom, right_names) = sorted(
             sides, key=lambda side: (str(side[0]), side[1])
         )
@@ -186,7 +188,7 @@ def _pays(pair: _Pair, sizes: Sequence[float | None], setting: Setting) -> bool:
     return False
 
 
-def _rows(atom: BodyAtom, catalog: KnownRelations) -> float | None:
+def _rows(atom: BodyAtom, catalog: CatalogReader) -> float | None:
     if not (atom.constants or atom.equal or atom.compared):
         return catalog.rows(atom.relation)
     levels = catalog.levels(atom, atom.variables)

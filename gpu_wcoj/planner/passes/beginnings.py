@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations
 
-from gpu_wcoj.join.beginning import Beginning, Begun
+from gpu_wcoj.join.beginning import CommonPrefix, Continuation
 from gpu_wcoj.join.path import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.charges import copying
-from gpu_wcoj.planner.chooser import MOST_ATOMS
+from gpu_wcoj.planner.chooser import MAX_ATOMS
 from gpu_wcoj.planner.costs import Estimator
-from gpu_wcoj.planner.draft import Draft, KnownRelations
+from gpu_wcoj.planner.draft import CatalogReader, Draft
 from gpu_wcoj.planner.passes.common import nonrecursive_heads, query_of
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.planner.tracks import Met, Track, Word
@@ -31,7 +31,7 @@ MAX_COMPARED = 32
 """Maximum number of sets of atoms that are intersected pairwise."""
 
 
-def begun_alike(draft: Draft) -> Draft:
+def share_prefixes(draft: Draft) -> Draft:
     r"""Give delta paths with a common prefix one enumeration of it, continued by each path.
 
     Paths have a common prefix if their seeds are changes of the same rows and the next variables are bound by the same
@@ -61,13 +61,13 @@ def begun_alike(draft: Draft) -> Draft:
     queries_by_head = [(rule_draft.head, query_of(rule_draft)) for rule_draft in draft.rules]
     queries = with_shared_prefixes(queries_by_head, nonrecursive_heads(draft), draft.setting.known)
     both = zip(draft.rules, queries, strict=True)
-    return draft.of(
+    return draft.with_rules(
         [rule_draft if query is rule_draft.query else replace(rule_draft, query=query) for rule_draft, query in both]
     )
 
 
 def with_shared_prefixes(
-    queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str], catalog: KnownRelations
+    queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Collection[str], catalog: CatalogReader
 ) -> list[DeltaQuery]:
     """Return the rules with their common prefixes.
 
@@ -82,14 +82,18 @@ def with_shared_prefixes(
             _share_prefixes(group, catalog)
     continuations = {user.place: user.continuation for user in users if user.continuation is not None}
     names = _names(head for head, _ in queries_by_head)
-    plans: dict[int, Beginning] = {}
+    plans: dict[int, CommonPrefix] = {}
     leaders: dict[object, int] = {}
     result = []
     for rule_index, (_, query) in enumerate(queries_by_head):
-        leader = leaders.setdefault((query.paths, query.together), rule_index) if query.together else rule_index
+        leader = (
+            leaders.setdefault((query.paths, query.shared_variables), rule_index)
+            if query.shared_variables
+            else rule_index
+        )
         ways = [continuations.get((leader, path_index)) for path_index in range(len(query.paths))]
         made = tuple(None if way is None else way.plan(plans, names) for way in ways) if any(ways) else ()
-        result.append(replace(query, begun=made) if made or query.begun else query)
+        result.append(replace(query, continuations=made) if made or query.continuations else query)
     return result
 
 
@@ -155,12 +159,12 @@ class _CommonPrefix:
     atoms: frozenset[Met]
     said: frozenset[Word]
 
-    def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Beginning:
+    def plan(self, plans: dict[int, CommonPrefix], names: Sequence[tuple[str, int]]) -> CommonPrefix:
         """Return the executable prefix, each created once."""
         if id(self) not in plans:
             rule, path_index = self.user.place
             continuation = None if self.user.continuation is None else self.user.continuation.plan(plans, names)
-            plans[id(self)] = Beginning(*names[rule], path_index, self.user.tracks[0].path, continuation)
+            plans[id(self)] = CommonPrefix(*names[rule], path_index, self.user.tracks[0].path, continuation)
         return plans[id(self)]
 
 
@@ -171,10 +175,10 @@ class _Continuation:
     track: Track
     shared: _CommonPrefix
 
-    def plan(self, plans: dict[int, Beginning], names: Sequence[tuple[str, int]]) -> Begun:
+    def plan(self, plans: dict[int, CommonPrefix], names: Sequence[tuple[str, int]]) -> Continuation:
         """Return the executable continuation."""
         names_of_steps = self.track.names(self.shared.user.tracks[0].path)
-        return Begun(
+        return Continuation(
             self.shared.plan(plans, names),
             self.remaining_path(),
             names_of_steps,
@@ -186,7 +190,7 @@ class _Continuation:
         shared, (beginning,) = self.shared, self.shared.user.tracks
         atoms = self.track.finished(shared.levels)
         order = [beginning.place[name] for name in beginning.path.order]
-        return self.track.rest(shared.levels, {atoms[met] for met in shared.atoms}, shared.said, order)
+        return self.track.remaining_path(shared.levels, {atoms[met] for met in shared.atoms}, shared.said, order)
 
 
 def _level(met: Met) -> int:
@@ -208,13 +212,13 @@ def _users(queries_by_head: Sequence[tuple[str, DeltaQuery]], nonrecursive: Coll
     """Yield the paths that may share a prefix; of rules that share all paths, the first's."""
     seen = set()
     for rule_index, (head, query) in enumerate(queries_by_head):
-        if head not in nonrecursive or len(query.paths) > MOST_ATOMS:
+        if head not in nonrecursive or len(query.paths) > MAX_ATOMS:
             continue
-        if query.together:
-            if (query.paths, query.together) in seen:
+        if query.shared_variables:
+            if (query.paths, query.shared_variables) in seen:
                 continue
-            seen.add((query.paths, query.together))
-        kept_names = query.together or query.head_variables
+            seen.add((query.paths, query.shared_variables))
+        kept_names = query.shared_variables or query.head_variables
         for path_index, path in enumerate(query.paths):
             if path.steps:
                 tracks = [Track(way) for way in (path, *path.variants)]
@@ -230,7 +234,7 @@ def _levels_within(track: Track, depth: int) -> int:
     return len([end for end in track.ends if end <= depth]) - 1
 
 
-def _share_prefixes(users: Iterable[_User], catalog: KnownRelations) -> None:
+def _share_prefixes(users: Iterable[_User], catalog: CatalogReader) -> None:
     """Assign common prefixes where they pay, the longest and those of most atoms first."""
     live = list(users)
     estimator = cache(lambda track: Estimator.of_path(track.path, catalog))

@@ -8,16 +8,16 @@ from dataclasses import replace
 from gpu_wcoj.join.path import Branch, DeltaPath, Step
 from gpu_wcoj.planner.brackets import ways_of
 from gpu_wcoj.planner.bushy import BEGUN, CHANGES
-from gpu_wcoj.planner.chooser import MOST_ATOMS
+from gpu_wcoj.planner.chooser import MAX_ATOMS
 from gpu_wcoj.planner.costs import Estimator
-from gpu_wcoj.planner.draft import Draft, KnownRelations, RuleDraft
+from gpu_wcoj.planner.draft import CatalogReader, Draft, RuleDraft
 from gpu_wcoj.planner.expected import Foreseen
 
 CLEARLY = 0.8
 """Cost ratio: branches are used if listing costs less than this share of listing without them."""
 
 
-def branched(draft: Draft) -> Draft:
+def make_bushy(draft: Draft) -> Draft:
     r"""Take independent steps as branches where that lowers the expected cost of listing rows.
 
     Steps that do not depend on each other after some step can run separately, each for its distinct prefixes, before
@@ -52,7 +52,7 @@ def branched(draft: Draft) -> Draft:
         return draft
     rules, candidates = [], draft.candidates
     for rule_draft in draft.rules:
-        if rule_draft.head in setting.hints or len(rule_draft.normalised.atoms) > MOST_ATOMS:
+        if rule_draft.head in setting.hints or len(rule_draft.normalised.atoms) > MAX_ATOMS:
             rules.append(rule_draft)
             continue
         paths, foreseen = list(rule_draft.paths), list(rule_draft.foreseen)
@@ -64,11 +64,11 @@ def branched(draft: Draft) -> Draft:
                 candidates += looked_at
         is_same = all(map(operator.is_, paths, rule_draft.paths))
         rules.append(rule_draft if is_same else replace(rule_draft, paths=tuple(paths), foreseen=tuple(foreseen)))
-    return replace(draft.of(rules), candidates=candidates)
+    return replace(draft.with_rules(rules), candidates=candidates)
 
 
 def _choose_branches(
-    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: KnownRelations
+    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: CatalogReader
 ) -> tuple[DeltaPath, Foreseen, int]:
     """Return the path with branches if they pay, its estimates, and the number of candidates."""
     kept_names = {term for term in rule_draft.normalised.head if isinstance(term, str)}
@@ -93,7 +93,10 @@ def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...
     (branch,) = branches
     branch_steps = steps[branch.begin : branch.end]
     seen = {
-        name for use in path.others if any(use.atom in step.atoms for step in branch_steps) for name in use.variables
+        name
+        for use in path.other_atoms
+        if any(use.atom in step.atoms for step in branch_steps)
+        for name in use.variables
     }
-    seen = seen.union(*(step.spoken for step in branch_steps))
+    seen = seen.union(*(step.read_variables for step in branch_steps))
     return not seen.issuperset((*path.seed.variables, *(step.variable for step in steps[: branch.begin])))

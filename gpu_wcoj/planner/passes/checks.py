@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, names_of
+from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft, RuleDraft
 from gpu_wcoj.planner.inverses import inverse_of
@@ -64,7 +64,7 @@ def arrangements_of(paths: Iterable[DeltaPath]) -> ArrangementsBySelection:
     """Return the arrangements per relation and selection that atoms of paths use, each once."""
     keys_of: dict[tuple[object, ...], list[ArrangementKey]] = {}
     for path in paths:
-        for use in path.others:
+        for use in path.other_atoms:
             keys = keys_of.setdefault(use.key.selection, [])
             if use.key not in keys:
                 keys.append(use.key)
@@ -114,7 +114,7 @@ def _place(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Place
             again = replace(computed, variable=f"{computed.variable}'", drops=drops)
             waiting.append(Condition(again.variable, "=", computed.variable))
             computed = again
-        depth[computed.variable] = max((depth[name] for name in names_of(computed)), default=0)
+        depth[computed.variable] = max((depth[name] for name in check_variables(computed)), default=0)
         calculations.append(computed)
     for name, level in atoms_depth.items() if calculations else ():
         inverse = (
@@ -125,7 +125,7 @@ def _place(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Place
             else None
         )
         if inverse is not None:
-            depth[inverse.variable] = max((depth[argument] for argument in names_of(inverse)), default=0)
+            depth[inverse.variable] = max((depth[argument] for argument in check_variables(inverse)), default=0)
             calculations.append(inverse)
             waiting.append(Condition(name, "=", inverse.variable))
     own_at: list[list[Calculation]] = [[] for _ in range(n_levels + 1)]
@@ -133,14 +133,14 @@ def _place(body: Body, seed: int, depth: dict[str, int], n_levels: int) -> Place
         own_at[depth[calculation.variable]].append(calculation)
     ready_at: list[list[Condition | Absent]] = [[] for _ in range(n_levels + 1)]
     for check in waiting:
-        ready_at[max((depth[name] for name in names_of(check)), default=0)].append(check)
+        ready_at[max((depth[name] for name in check_variables(check)), default=0)].append(check)
     placed: Placed = []
     for level, (calculations_here, ready) in enumerate(zip(own_at, ready_at, strict=True)):
         rank = {calculation.variable: index for index, calculation in enumerate(calculations_here)}
         early: list[Condition | Absent] = []
         behind: list[list[Condition | Absent]] = [[] for _ in calculations_here]
         for check in ready:
-            late = [rank[name] for name in names_of(check) if name in rank]
+            late = [rank[name] for name in check_variables(check) if name in rank]
             (behind[max(late)] if late else early).append(check)
         conditions = [check for check in early if isinstance(check, Condition)]
         if level and conditions:
@@ -165,7 +165,7 @@ def _facing(condition: Condition, name: str) -> Condition:
     """Return the condition with `name` on its left."""
     if condition.variable == name:
         return condition
-    return replace(condition, variable=name, op=MIRRORED[condition.op], other=condition.variable)
+    return replace(condition, variable=name, op=MIRRORED[condition.op], operand=condition.variable)
 
 
 def _look_up_in_existing(existing: ArrangementsBySelection, check: Check, newest: str) -> Check:

@@ -58,8 +58,8 @@ def share_joins(draft: Draft) -> Draft:
         queries = [query_of(rules[index]) for index in members]
         together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
         for rule_index, query in zip(members, queries, strict=True):
-            rules[rule_index] = replace(rules[rule_index], query=replace(query, together=together))
-    return draft.of(rules)
+            rules[rule_index] = replace(rules[rule_index], query=replace(query, shared_variables=together))
+    return draft.with_rules(rules)
 
 
 def query_of(rule_draft: RuleDraft) -> DeltaQuery:
@@ -134,8 +134,8 @@ def _rename_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
 
 
 def _rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
-    operand = names[condition.other] if isinstance(condition.other, str) else condition.other
-    return replace(condition, variable=names[condition.variable], other=operand)
+    operand = names[condition.operand] if isinstance(condition.operand, str) else condition.operand
+    return replace(condition, variable=names[condition.variable], operand=operand)
 
 
 def _rename_calculation(calculation: Calculation, names: Mapping[str, str]) -> Calculation:

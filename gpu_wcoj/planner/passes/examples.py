@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.draft import Draft, RuleDraft, Setting, Strategy
-from gpu_wcoj.planner.known import Known
-from gpu_wcoj.query.core import core
+from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 
 
@@ -30,10 +30,10 @@ def draft_program(
     >>> print(draft_program("h(x) :- r(x, y)."))
     h: h(x) :- r(x, y).
     """
-    rules = core(parse(text))
+    rules = desugar(parse(text))
     shapes = {name: Shape(name, (False,) * arity) for name, arity in rules.arity.items()}
     best = {extreme.relation: extreme.column for extreme in rules.extremes}
-    catalog = Known.from_sizes(sizes or {}, keys)
+    catalog = Catalog.from_sizes(sizes or {}, keys)
     setting = Setting(
         shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=catalog, best=best, auxiliaries=()
     )

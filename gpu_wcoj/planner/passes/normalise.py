@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.errors import UnsafeRuleError
-from gpu_wcoj.join.path import names_of
+from gpu_wcoj.join.path import check_variables
 from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.nulls import cases
@@ -70,7 +70,7 @@ def _check_safe(body: Body) -> None:
     bound = {*body.variables, *(calculation.variable for calculation in body.calculations)}
     said = [(term, "the head") for term in body.head if isinstance(term, str)]
     for checks, what in ((body.conditions, "the comparison"), (body.calculations, "the calculation")):
-        said += [(name, f"{what} '{check}'") for check in checks for name in names_of(check)]
+        said += [(name, f"{what} '{check}'") for check in checks for name in check_variables(check)]
     constants = {f"atom#{atom_index}" for atom_index in range(-len(body.negated), 0)}  # of atoms without variables
     said += [(name, f"the negated '!{atom}'") for atom in body.negated for name in atom.variables]
     for name, where in said:

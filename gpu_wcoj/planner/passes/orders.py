@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpu_wcoj.planner.bits import Bits
-from gpu_wcoj.planner.chooser import Chooser, Like
+from gpu_wcoj.planner.chooser import Chooser, ImageEstimates
 from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.equalities import standing_for
 from gpu_wcoj.planner.symmetry import symmetry_of
-from gpu_wcoj.planner.worked import Worked
+from gpu_wcoj.planner.worked import SharedCosts
 
 
 def order_variables(draft: Draft) -> Draft:
@@ -61,10 +61,10 @@ def order_variables(draft: Draft) -> Draft:
         hint = standing_for(draft.setting.hints.get(rule_draft.head, ()), rule_draft.rule)
         kept_names = set(body.head)
         choosers: dict[int, Chooser] = {}
-        shared_costs = Worked(Bits.of_body(body))
+        shared_costs = SharedCosts(Bits.of_body(body))
         for seed in range(-len(body.negated), len(body.atoms)):
             image = None if renaming is None or hint else renaming.onto(seed)
-            like = None if image is None else Like(choosers[image.first], image)
+            like = None if image is None else ImageEstimates(choosers[image.first], image)
             choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, shared_costs)
         orders, foreseen = [], []
         for chooser in choosers.values():

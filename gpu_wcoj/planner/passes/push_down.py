@@ -49,7 +49,7 @@ def push_down_predicates(draft: Draft) -> Draft:
             rules.append(rule_draft)
         elif conditions is not None:
             rules.append(replace(rule_draft, body=replace(rule_draft.normalised, conditions=conditions)))
-    return draft.of(rules)
+    return draft.with_rules(rules)
 
 
 def _push_down(body: Body) -> tuple[Condition, ...] | None:
@@ -65,8 +65,8 @@ def _push_down(body: Body) -> tuple[Condition, ...] | None:
     """(x, y, d): x + d <= y."""
     for condition in dict.fromkeys(body.conditions):
         is_plain = condition.variable in names and not condition.textual
-        if is_plain and isinstance(condition.other, int) and condition.op not in ("!=", "="):
-            code = condition.other
+        if is_plain and isinstance(condition.operand, int) and condition.op not in ("!=", "="):
+            code = condition.operand
             if condition.op in ("<", ">") and code == (_MIN_CODE if condition.op == "<" else _MOST):
                 return None
             if condition.op[0] == "<":
@@ -81,7 +81,7 @@ def _push_down(body: Body) -> tuple[Condition, ...] | None:
             bounding.add(condition)
             continue
         result.append(condition)
-        if is_plain and isinstance(condition.other, str) and condition.other in names:
+        if is_plain and isinstance(condition.operand, str) and condition.operand in names:
             links.extend(_links(condition))
     for _ in names:  # a bound passes each variable once; more rounds than variables mean an unsatisfiable cycle
         if not _propagate(links, lower, upper):
@@ -104,11 +104,11 @@ def _push_down(body: Body) -> tuple[Condition, ...] | None:
 
 
 def _links(condition: Condition) -> Iterator[tuple[str, str, int]]:
-    assert isinstance(condition.other, str)
+    assert isinstance(condition.operand, str)
     if condition.op in ("<", "<=", "="):
-        yield condition.variable, condition.other, int(condition.op == "<")
+        yield condition.variable, condition.operand, int(condition.op == "<")
     if condition.op in (">", ">=", "="):
-        yield condition.other, condition.variable, int(condition.op == ">")
+        yield condition.operand, condition.variable, int(condition.op == ">")
 
 
 def _propagate(links: list[tuple[str, str, int]], lower: dict[str, int], upper: dict[str, int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_wcoj.join.path import names_of
+from gpu_wcoj.join.path import check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.draft import Draft
 
@@ -51,7 +51,9 @@ def _drop_atoms(body: Body) -> Body:
 def _private_variables(atom: BodyAtom, other_atoms: list[BodyAtom], body: Body) -> set[str]:
     """Return the variables of an atom that occur nowhere else."""
     read = {name for atom_read in (*other_atoms, *body.negated) for name in atom_read.variables}
-    read.update(name for checks in (body.conditions, body.calculations) for check in checks for name in names_of(check))
+    read.update(
+        name for checks in (body.conditions, body.calculations) for check in checks for name in check_variables(check)
+    )
     read.update(calculation.variable for calculation in body.calculations)
     return set(atom.variables).difference(read, (term for term in body.head if isinstance(term, str)))
 

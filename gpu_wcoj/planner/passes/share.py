@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, independent
+from gpu_wcoj.join.path import AtomUse, DeltaPath, split_independent
 from gpu_wcoj.planner.body import Body
 from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
 from gpu_wcoj.planner.passes.arrangements import path_along
@@ -80,7 +80,7 @@ def _with_variants(
     """
     if any(step.variable not in body.head for step in path.steps):
         return path
-    together = {step.variable for step in independent(path.steps)[0]} if path.steps else set()
+    together = {step.variable for step in split_independent(path.steps)[0]} if path.steps else set()
     variants = []
     for order in (order for order in orders if order.variables[0] in together):
         variant = path_along(body, order)

@@ -45,7 +45,7 @@ def _sort_first(path: DeltaPath) -> tuple[str, ...]:
     seed = path.seed.variables
     if len(seed) < 2:
         return ()
-    by_number = {use.atom: use for use in path.others}
+    by_number = {use.atom: use for use in path.other_atoms}
     bound = set(seed)
     score = dict.fromkeys(seed, 0)
     for depth, step in enumerate(path.steps, 1):

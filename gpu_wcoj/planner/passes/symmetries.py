@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.beginning import Beginning
+from gpu_wcoj.join.beginning import CommonPrefix
 from gpu_wcoj.join.path import DeltaQuery
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.planner.draft import Draft, RuleDraft
@@ -41,7 +41,7 @@ def use_symmetry(draft: Draft) -> Draft:
     """
     nonrecursive = nonrecursive_heads(draft)
     shared = _sharing_rules([query_of(rule_draft) for rule_draft in draft.rules])
-    return draft.of(
+    return draft.with_rules(
         [
             _use_symmetry(rule_draft) if rule_draft.head in nonrecursive and rule_index not in shared else rule_draft
             for rule_index, rule_draft in enumerate(draft.rules)
@@ -59,10 +59,10 @@ def _use_symmetry(rule_draft: RuleDraft) -> RuleDraft:
 
 def _sharing_rules(queries: Sequence[DeltaQuery]) -> set[int]:
     """Return the rules with paths that share a prefix with other rules."""
-    users: dict[Beginning, set[int]] = {}
+    users: dict[CommonPrefix, set[int]] = {}
     for rule_index, query in enumerate(queries):
-        for way in query.begun:
+        for way in query.continuations:
             while way is not None:
                 users.setdefault(way.beginning, set()).add(rule_index)
-                way = way.beginning.begun
+                way = way.beginning.continuation
     return {index for rule_indices in users.values() if len(rule_indices) > 1 for index in rule_indices}

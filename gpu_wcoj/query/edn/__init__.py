@@ -3,8 +3,8 @@
 from gpu_wcoj.query.edn.answer import Query
 from gpu_wcoj.query.edn.compiled import parse
 from gpu_wcoj.query.edn.compiler import Read
-from gpu_wcoj.query.edn.forms import Form, Symbol, plain
+from gpu_wcoj.query.edn.forms import Form, Symbol, to_python
 from gpu_wcoj.query.edn.reader import read
 from gpu_wcoj.query.edn.sources import Attribute, Datoms, Relation
 
-__all__ = ["Attribute", "Datoms", "Form", "Query", "Read", "Relation", "Symbol", "parse", "plain", "read"]
+__all__ = ["Attribute", "Datoms", "Form", "Query", "Read", "Relation", "Symbol", "parse", "to_python", "read"]

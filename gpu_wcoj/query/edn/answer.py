@@ -51,7 +51,7 @@ class Query:
     columns: tuple[str, ...]
     labels: Literal["keys", "strs", "syms"] | None
     types: tuple[str | None, ...]
-    given: Mapping[str, tuple[Row, ...]]
+    input_rows: Mapping[str, tuple[Row, ...]]
     reads: Mapping[str, Read]
     unknown: frozenset[tuple[str, str]]
     undeclared: Mapping[str, str]

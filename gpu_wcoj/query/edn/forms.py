@@ -118,7 +118,7 @@ def _format_scalar(form: Form) -> str:
     return str(value)
 
 
-def plain(form: Form) -> Any:
+def to_python(form: Form) -> Any:
     """Convert a form to Python data.
 
     Keywords become strings with their colon, lists and vectors lists, sets frozensets.
@@ -132,12 +132,12 @@ def plain(form: Form) -> Any:
     if form.kind == "symbol":
         return Symbol(form.value)
     if form.is_sequence:
-        return [plain(item) for item in form.value]
+        return [to_python(item) for item in form.value]
     if form.kind == "set":
-        return frozenset(_hashable(plain(item)) for item in form.value)
+        return frozenset(_hashable(to_python(item)) for item in form.value)
     if form.kind == "map":
         pairs = zip(form.value[::2], form.value[1::2], strict=True)
-        return {_hashable(plain(key)): plain(value) for key, value in pairs}
+        return {_hashable(to_python(key)): to_python(value) for key, value in pairs}
     return form.value
 
 

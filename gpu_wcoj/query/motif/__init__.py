@@ -6,9 +6,9 @@ variable-length edges; `condition.py` parses ``where``, `cases.py` normalises it
 path expansion.
 """
 
-from gpu_wcoj.query.motif.compiling import compiled
+from gpu_wcoj.query.motif.compiling import compile_motif
 from gpu_wcoj.query.motif.form import CompiledMotif, Element, Graph, Semantics
 from gpu_wcoj.query.motif.pattern import Motif
 from gpu_wcoj.query.motif.reading import parse
 
-__all__ = ["CompiledMotif", "Element", "Graph", "Motif", "Semantics", "compiled", "parse"]
+__all__ = ["CompiledMotif", "Element", "Graph", "Motif", "Semantics", "compile_motif", "parse"]

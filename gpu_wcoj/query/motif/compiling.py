@@ -19,7 +19,7 @@ from gpu_wcoj.query.rules import Declaration, Rule, Rules
 from gpu_wcoj.query.terms import Atom, Constant
 
 
-def compiled(
+def compile_motif(
     motif: Motif,
     *,
     where: str | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpu_wcoj.query.constant import called, equality_key, negated
+from gpu_wcoj.query.constant import equality_key, negated, simplified_call
 from gpu_wcoj.query.motif.cases import Case, Untrue
 from gpu_wcoj.query.motif.condition import All, Among, Any, Condition, Field, IsNull, Null, Operation, Test, Value
 from gpu_wcoj.query.motif.pattern import MOTIF_FUNCTIONS
@@ -51,7 +51,7 @@ class ConditionWriter:
         negated: list[Atom] = []
         for literal in case:
             if isinstance(literal, (All, Any, Untrue)):
-                comparisons.append(Comparison("=", called("istrue", self.condition(literal)), TRUE))
+                comparisons.append(Comparison("=", simplified_call("istrue", self.condition(literal)), TRUE))
             elif isinstance(literal, IsNull):
                 op = "!=" if literal.is_negated else "="
                 comparisons.append(Comparison(op, self.to_term(literal.value)[0], NULL))
@@ -73,18 +73,20 @@ class ConditionWriter:
     def condition(self, condition: Condition | Untrue) -> Expression:
         """Translate a condition to a null-aware call."""
         if isinstance(condition, Untrue):
-            return negated(called("istrue", self.condition(condition.condition)))
+            return negated(simplified_call("istrue", self.condition(condition.condition)))
         if isinstance(condition, (All, Any)):
-            return called("all" if isinstance(condition, All) else "any", *map(self.condition, condition.parts))
+            return simplified_call(
+                "all" if isinstance(condition, All) else "any", *map(self.condition, condition.parts)
+            )
         if isinstance(condition, IsNull):
-            test = called("isnull", self.to_term(condition.value)[0])
+            test = simplified_call("isnull", self.to_term(condition.value)[0])
             return negated(test) if condition.is_negated else test
         if isinstance(condition, Among):
-            test = called("among", *self.value_and_list(condition))
+            test = simplified_call("among", *self.value_and_list(condition))
             return negated(test) if condition.is_negated else test
         assert isinstance(condition, Test), f"'{condition}' was not simplified"
         left, right = self.unify_types(self.to_term(condition.left), self.to_term(condition.right))
-        return called(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
+        return simplified_call(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
 
     def among(self, literal: Among) -> Atom:
         """Return an atom of the list's relation that tests membership."""

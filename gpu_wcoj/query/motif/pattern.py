@@ -12,8 +12,9 @@ from gpu_wcoj.query.terms import Span
 Arrow = Literal["->", "<-", "<->", "-"]
 Direction = Literal["out", "in"]
 
-MOTIF_FUNCTIONS = {"lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month",
-             "day": "day"}  # fmt: skip
+MOTIF_FUNCTIONS = {
+    "lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month", "day": "day",
+}  # fmt: skip
 """Functions of conditions, and their names in rules."""
 
 

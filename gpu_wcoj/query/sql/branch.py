@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpu_wcoj.query.constant import called, holds
+from gpu_wcoj.query.constant import holds, simplified_call
 from gpu_wcoj.query.terms import (
     FALSE,
     MIRRORED,
@@ -122,7 +122,7 @@ class Branch:
 
     def _tested(self, value: Call, is_null: Constant) -> Branch | None:
         """Return the branch restricted to a null-aware call that is null, or is not null."""
-        test = called("isnull", value)
+        test = simplified_call("isnull", value)
         if isinstance(test, Constant):
             return self if test == is_null else None
         return replace(self, comparisons=(*self.comparisons, Comparison("=", test, is_null)))
@@ -193,7 +193,7 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
         return names.get(value, value)
     if isinstance(value, Call):
         arguments = tuple(substituted(argument, names) for argument in value.arguments)
-        return called(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
+        return simplified_call(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
     return value
 
 

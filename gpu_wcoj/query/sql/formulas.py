@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import called, equality_key, fold_constants, negated
+from gpu_wcoj.query.constant import equality_key, fold_constants, negated, simplified_call
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.alike import unify_values
 from gpu_wcoj.query.sql.branch import Branch
@@ -65,7 +65,10 @@ def nullable(branch: Branch, value: Expression) -> Expression:
     if isinstance(value, Call) and not value.takes_nulls and not is_date(value):
         empty = [variable for variable in value.variables if branch.may_be_null(variable)]
         if empty:
-            return Call("case", (called("all", *(negated(called("isnull", variable)) for variable in empty)), value))
+            return Call(
+                "case",
+                (simplified_call("all", *(negated(simplified_call("isnull", variable)) for variable in empty)), value),
+            )
     return value
 
 
@@ -96,7 +99,7 @@ class _Formulas:
             return negated(self.condition(node.this))
         if isinstance(node, (exp.And, exp.Or)):
             check_parts(node, place, "this", "expression")
-            return called("all" if isinstance(node, exp.And) else "any", *map(self.condition, node.flatten()))
+            return simplified_call("all" if isinstance(node, exp.And) else "any", *map(self.condition, node.flatten()))
         operators: dict[type, str] = {
             exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
         }  # fmt: skip
@@ -108,7 +111,7 @@ class _Formulas:
             low, high = (
                 self.compared(op, node.this, node.args[bound], node) for bound, op in (("low", ">="), ("high", "<="))
             )
-            return called("all", low, high)
+            return simplified_call("all", low, high)
         if isinstance(node, exp.Is):
             return self.tested(node)
         if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
@@ -126,12 +129,16 @@ class _Formulas:
             values = unify_values(
                 self.context, [self.value(operand) for operand in (node.this, *node.expressions)], node
             )
-            pairs = [part for value in values[:-1] for part in (called("eq", called("isnull", value), FALSE), value)]
-            return called("case", *pairs, values[-1])
+            pairs = [
+                part
+                for value in values[:-1]
+                for part in (simplified_call("eq", simplified_call("isnull", value), FALSE), value)
+            ]
+            return simplified_call("case", *pairs, values[-1])
         if isinstance(node, exp.Nullif):
             check_parts(node, place, "this", "expression")
             equal = self.compared("=", node.this, node.expression, node)
-            return called("case", equal, NULL, self.value(node.this))
+            return simplified_call("case", equal, NULL, self.value(node.this))
         return self.calculated(node)
 
     def condition(self, node: Node) -> Expression:
@@ -154,7 +161,9 @@ class _Formulas:
             what = f"a row of {len(sides[0])} is compared with one of {len(sides[1])}"
             raise self.context.place.wrong(what, node)
         equal = self.same if self.context.dialect == "duckdb" else self.equal
-        result = called("all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True)))
+        result = simplified_call(
+            "all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True))
+        )
         return result if op == "=" else negated(result)
 
     def pair(self, op: str, left: Expression, right: Expression, node: Node) -> Expression:
@@ -164,15 +173,17 @@ class _Formulas:
         left, right = self.context.unify_pair(left, right, node)
         if isinstance(left, Constant) and not isinstance(right, Constant):
             return self.pair(MIRRORED[op], right, left, node)
-        return called(_OPERATORS[op], left, right)
+        return simplified_call(_OPERATORS[op], left, right)
 
     def equal(self, left: Expression, right: Expression, node: Node) -> Expression:
         return self.pair("=", left, right, node)
 
     def same(self, left: Expression, right: Expression, node: Node) -> Expression:
         """Return IS NOT DISTINCT FROM."""
-        both = called("all", called("isnull", as_text(left)), called("isnull", as_text(right)))
-        return called("any", called("istrue", self.equal(left, right, node)), both)
+        both = simplified_call(
+            "all", simplified_call("isnull", as_text(left)), simplified_call("isnull", as_text(right))
+        )
+        return simplified_call("any", simplified_call("istrue", self.equal(left, right, node)), both)
 
     def tested(self, node: Node) -> Expression:
         """Return IS NULL, IS TRUE or IS FALSE."""
@@ -182,10 +193,10 @@ class _Formulas:
         right = node.expression
         if isinstance(right, exp.Boolean):
             condition = self.condition(node.this)
-            return called("istrue", condition if right.this else negated(condition))
+            return simplified_call("istrue", condition if right.this else negated(condition))
         if not isinstance(right, exp.Null):
             raise self.context.place.refused("IS is supported with NULL, TRUE and FALSE", node)
-        return called("isnull", as_text(self.value(node.this)))
+        return simplified_call("isnull", as_text(self.value(node.this)))
 
     def listed(self, node: Node) -> Expression:
         """Return IN with a list."""
@@ -195,10 +206,10 @@ class _Formulas:
         if not node.expressions:
             raise self.context.place.wrong("the list of IN is empty", node)
         if isinstance(node.this, exp.Tuple):
-            return called("any", *(self.compared("=", node.this, row, node) for row in node.expressions))
+            return simplified_call("any", *(self.compared("=", node.this, row, node) for row in node.expressions))
         value = self.value(node.this)
         equal = [self.pair("=", value, self.value(element), node) for element in node.expressions]
-        return called("any", *equal)
+        return simplified_call("any", *equal)
 
     def like(self, node: Node) -> Expression:
         context = self.context
@@ -206,7 +217,7 @@ class _Formulas:
         value = self.value(text)
         if value == NULL:
             return NULL
-        call = called("like", value, *pattern)
+        call = simplified_call("like", value, *pattern)
         return negated(call) if is_negated else call
 
     def case(self, node: Node) -> Expression:
@@ -231,7 +242,7 @@ class _Formulas:
         values.append(NULL if default is None else self.value(default))
         values = unify_values(self.context, values, node)
         pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
-        return called("case", *pairs, values[-1])
+        return simplified_call("case", *pairs, values[-1])
 
     def calculated(self, node: Node) -> Expression:
         """Return arithmetic or a function call, which is null if an argument is null."""
@@ -299,7 +310,7 @@ def _as_list(branch: Branch | None) -> list[Branch]:
 
 def filtered(branch: Branch, condition: Expression) -> Branch | None:
     """Return the branch with a filter, or None if it never holds."""
-    test = called("istrue", condition)
+    test = simplified_call("istrue", condition)
     if isinstance(test, Constant):
         return branch if test == TRUE else None
     comparison = Comparison("=", test, TRUE)
@@ -358,7 +369,9 @@ def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression])
             branches = [after for before in branches for after in where_true(context, before, conditions[0])]
         else:
             branches = [
-                after for before in branches if (after := filtered(before, called("all", *conditions))) is not None
+                after
+                for before in branches
+                if (after := filtered(before, simplified_call("all", *conditions))) is not None
             ]
     return branches
 
@@ -397,8 +410,10 @@ def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
     sides = [_conjuncts(argument) for argument in condition.arguments]
     common = [conjunct for conjunct in sides[0] if all(conjunct in side for side in sides[1:])]
     if common:
-        remainders = [called("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides]
-        return _all(context, branch, [*common, called("any", *remainders)])
+        remainders = [
+            simplified_call("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides
+        ]
+        return _all(context, branch, [*common, simplified_call("any", *remainders)])
     if len(sides) <= MAX_SPLIT and all(any(_joins(branch, conjunct) for conjunct in side) for side in sides):
         return _split(context, branch, condition.arguments)
     for implied in _implied(branch, sides):
@@ -437,7 +452,7 @@ def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> lis
     branches = []
     for position, column in enumerate(numbers):
         for side_branch in where_true(context, branch, branch.values[column]):
-            before = [negated(called("istrue", side_branch.values[earlier])) for earlier in numbers[:position]]
+            before = [negated(simplified_call("istrue", side_branch.values[earlier])) for earlier in numbers[:position]]
             branches += _all(context, side_branch, before)
     return [
         replace(result, values={key: value for key, value in result.values.items() if key not in numbers})
@@ -464,7 +479,7 @@ def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[
             for side in sides
         ]
         if all(parts):
-            yield called("any", *(called("all", *part) for part in parts))
+            yield simplified_call("any", *(simplified_call("all", *part) for part in parts))
 
 
 def _is_plain(condition: Expression) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import called, equality_key, negated
+from gpu_wcoj.query.constant import equality_key, negated, simplified_call
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.existence import antijoin, semijoin
@@ -173,7 +173,7 @@ def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: 
         return [after for value in other_values for after in truth(context, node, value, scope, branch)]
     joined, condition = context.formula(node, scope, branch)
     condition = condition if unwanted == TRUE else negated(condition)
-    return where_true(context, joined, negated(called("istrue", condition)))
+    return where_true(context, joined, negated(simplified_call("istrue", condition)))
 
 
 def _as_filter(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
@@ -186,7 +186,7 @@ def _as_filter(context: Context, node: Node, truth_value: str, scope: Scope, bra
     if condition != NULL and kind not in (None, "bool"):
         raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
     if truth_value == UNKNOWN:
-        return where_true(context, joined, called("isnull", condition))
+        return where_true(context, joined, simplified_call("isnull", condition))
     return where_true(context, joined, condition if truth_value == TRUE else negated(condition))
 
 
@@ -253,7 +253,7 @@ def compared(
         left, right = context.unify_pair(left, right, node)
         if any(isinstance(value, Call) and value.takes_nulls for value in (left, right)):
             name = next(name for name, operator in COMPARING.items() if operator == op)
-            return where_true(context, branch, called(name, left, right))
+            return where_true(context, branch, simplified_call(name, left, right))
         branches = [branch.compared(op, left, right)]
     return [branch for branch in branches if branch is not None]
 
@@ -478,7 +478,7 @@ def _like(context: Context, node: Node, truth_value: str, scope: Scope, branch: 
     for there, value in context.cases(text, scope, branch):
         if value == NULL:
             continue
-        is_like = called("like", value, *pattern)
+        is_like = simplified_call("like", value, *pattern)
         branches += where_true(context, there, negated(is_like) if is_negated == (truth_value == TRUE) else is_like)
     return branches
 

@@ -207,7 +207,7 @@ def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
     plans: list[Exchanges] = []
     existing: list[Arranged] = []
     for rule in rules.rules:
-        plans.append(Exchanges.of(rule, rows, existing))
+        plans.append(Exchanges.plan_rule(rule, rows, existing))
         existing += plans[-1].plan.made
     return plans
 

@@ -197,7 +197,7 @@ class CellRun:
         """The state of the cells after the last batch."""
         layout = self.checkpoint.options.layout
         return StateReader(
-            self._root, self.checkpoint.manifests[-1], Definition.of(self.program.subject, layout), self.plan
+            self._root, self.checkpoint.manifests[-1], Definition.from_subject(self.program.subject, layout), self.plan
         )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.spark.cells.plan import CellPlan
-from gpu_wcoj.spark.cells.routing import exchanged, routed
+from gpu_wcoj.spark.cells.routing import exchange_rows, route_rows
 from gpu_wcoj.spark.cells.rows import NOTE, Columns
 from gpu_wcoj.spark.cells.step import Work
 from gpu_wcoj.spark.types import arrow_schema
@@ -31,7 +31,7 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
     frame = rows
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]
-        there = exchanged(routed(frame, plan, columns, stage.index), plan.chosen.cells)
+        there = exchange_rows(route_rows(frame, plan, columns, stage.index), plan.chosen.cells)
         stage_work = replace(work, stage=stage, moving=None if is_last else moving)
         frame = there.mapInArrow(_named(stage_work), f"{NOTE} string" if is_last else columns.moving)
     return frame

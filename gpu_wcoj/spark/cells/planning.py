@@ -19,7 +19,7 @@ from math import prod
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.core import core
+from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
 from gpu_wcoj.spark.cells.chosen import CellLayout, Names
@@ -70,7 +70,7 @@ class _Planner:
             if heads:
                 self._add_level(heads)
         state_routes = {name: tuple(next(iter(atoms.values()))) for name, atoms in self.state_routes.items()}
-        types = Types(core(self.rules), self.bag)
+        types = Types(desugar(self.rules), self.bag)
         stages = [replace(stage, equated=tuple(self._equated(stage, types))) for stage in self.stages]
         return CellPlan(
             self.rules, self.bag, self.outputs, self.chosen, tuple(stages), tuple(self.travelling), self.finals,

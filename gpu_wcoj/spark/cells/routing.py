@@ -40,7 +40,7 @@ _SHIFT = 64
 _AS_THEY_ARE = (BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType)
 
 
-def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> DataFrame:
+def route_rows(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> DataFrame:
     """Return every row once for each of its cells, in the stages from `since` on.
 
     Notes are passed on to the stage `since`.
@@ -92,7 +92,7 @@ def routed(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> Da
     )  # fmt: skip
 
 
-def exchanged(frame: DataFrame, cells: int) -> DataFrame:
+def exchange_rows(frame: DataFrame, cells: int) -> DataFrame:
     """Repartition rows so that each cell is the partition of its index."""
     keys = sf.array(*(sf.lit(key) for key in cell_keys(cells)))
     return frame.withColumn(KEY, sf.element_at(keys, sf.col(CELL) + 1)).repartition(cells, KEY).drop(KEY)

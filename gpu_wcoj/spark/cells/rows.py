@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from gpu_wcoj.errors import ArityError
-from gpu_wcoj.incoming import column_order, wrong_number
+from gpu_wcoj.incoming import arity_message, column_order
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.formats import WEIGHT, order_columns
@@ -201,7 +201,7 @@ def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
     """
     declared = program.declared.get(name)
     if len(data) != program.arity(name):
-        raise ArityError(wrong_number(name, program.arity(name), data, declared))
+        raise ArityError(arity_message(name, program.arity(name), data, declared))
     return [data[i] for i in column_order(name, data, declared)]
 
 

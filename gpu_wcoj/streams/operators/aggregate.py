@@ -10,7 +10,7 @@ from gpu_wcoj.column import Column
 from gpu_wcoj.errors import UnsupportedTypeError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.schema import DataType
-from gpu_wcoj.streams.aggregated import aggregated
+from gpu_wcoj.streams.aggregated import aggregate_rows
 from gpu_wcoj.streams.aggregator import Aggregator
 from gpu_wcoj.streams.first import first_rows
 from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
@@ -34,7 +34,7 @@ class Aggregate(Operator):
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the rows made of the groups."""
-        return aggregated(self.place, rows, self.keys, self.aggregator)
+        return aggregate_rows(self.place, rows, self.keys, self.aggregator)
 
     @property
     def label(self) -> str:
@@ -68,7 +68,7 @@ class IncrementalAggregate(Aggregate):
         columns = [place.converted(c, kind) for c, kind in zip(change.columns, after.layout.types, strict=True)]
         change = place.trusted(change.names, columns, change.stored_weights)
         if aggregator.counts_once:
-            change = _turned(place, change, weights)
+            change = _sign_changes(place, change, weights)
             if not len(change):
                 return NOTHING
         keys = places_of(change.names, self.keys)
@@ -91,7 +91,7 @@ class IncrementalAggregate(Aggregate):
             now = NOTHING if entries is None else place.made(after.names, entries.columns, entries.weights)
             entries = before.below(touched.columns, nulls=True)
             was = NOTHING if entries is None else place.made(before.names, entries.columns, entries.weights)
-        made = [aggregated(place, rows, self.keys, aggregator) for rows in (now, was)]
+        made = [aggregate_rows(place, rows, self.keys, aggregator) for rows in (now, was)]
         return place.minus(made[0], made[1])
 
     def _from_totals(self, change: ZSet, groups: Groups, before: Trace) -> ZSet:
@@ -153,7 +153,7 @@ class IncrementalAggregate(Aggregate):
         return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(present), np.int64))
 
 
-def _turned(place: Place, change: ZSet, after: Int64Array) -> ZSet:
+def _sign_changes(place: Place, change: ZSet, after: Int64Array) -> ZSet:
     """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1."""
     before = after - place.backend.asarray(change.stored_weights)
     signs = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
@@ -184,7 +184,7 @@ class NestedAggregate(Aggregate):
         keys = places_of(trace.names, self.keys)
         out, self.state = nested_change(
             change, trace, keys, self.state, self.time.iteration,
-            lambda rows: aggregated(place, rows, self.keys, self.aggregator),
+            lambda rows: aggregate_rows(place, rows, self.keys, self.aggregator),
         )  # fmt: skip
         return out
 

@@ -25,8 +25,8 @@ class FlatMap(Operator):
     The function of columns returns ``(owner, columns)``: the index of the source row of each new row, and the columns.
     """
 
-    def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
-        self.function, self.names, self.of = function, names, of
+    def __init__(self, function: Callable[..., Any], names: Names | None, columns: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.columns = function, names, columns
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the rows made of all rows."""
@@ -46,7 +46,7 @@ class FlatMap(Operator):
         return owner, names, columns
 
     def _called(self, rows: ZSet) -> tuple[Any, Any]:
-        returned = self.function(*input_arrays(rows, self.of))
+        returned = self.function(*input_arrays(rows, self.columns))
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise UsageError.wrong_type(
                 "the result of the function of flat_map",

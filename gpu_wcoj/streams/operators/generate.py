@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.errors import ArityError, SchemaError
-from gpu_wcoj.incoming import are_numbered, column_order, held_to, named_after, wrong_number
+from gpu_wcoj.incoming import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
@@ -45,12 +45,12 @@ class Source(Operator):
     def _in_known_columns(self, rows: ZSet, empty: ZSet, table_names: tuple[str, ...] | None) -> ZSet:
         """Return the rows in the known columns; a table's columns are already in their order."""
         if len(rows.columns) != len(empty.names):
-            raise ArityError(wrong_number(self.name, len(empty.names), rows.names, table_names))
+            raise ArityError(arity_message(self.name, len(empty.names), rows.names, table_names))
         if isinstance(self.data, ZSet):
             rows = self.place.selected(rows, column_order(self.name, rows.names, table_names, self.schema is not None))
         columns = rows.columns
         if self.schema is not None:
-            columns = held_to(self.name, empty.names, columns, [column.type for column in empty.columns])
+            columns = narrow_columns(self.name, empty.names, columns, [column.type for column in empty.columns])
         return self.place.plus(empty, self.place.trusted(empty.names, columns, rows.stored_weights))
 
     @property
@@ -103,7 +103,7 @@ def as_zset(
         called.extend([weight] if weight is not None else [])
         columns = [column for column in range(len(names)) if names[column] != weight]
         if table_names is not None and len(columns) != len(table_names):
-            raise ArityError(wrong_number(name, len(table_names), [names[column] for column in columns], table_names))
+            raise ArityError(arity_message(name, len(table_names), [names[column] for column in columns], table_names))
         if not isinstance(names, Numbered):
             column_names = tuple(names[column] for column in columns)
             columns = [columns[i] for i in column_order(name, column_names, table_names, is_declared)]

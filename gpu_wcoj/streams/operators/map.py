@@ -33,8 +33,8 @@ class Select(Operator):
 class Map(Operator):
     """``out(r) = sum of in(s) over all s with r = f(s)``: weights of equal rows add. Linear."""
 
-    def __init__(self, function: Callable[..., Any], names: Names | None, of: Sequence[str | int] | None) -> None:
-        self.function, self.names, self.of = function, names, of
+    def __init__(self, function: Callable[..., Any], names: Names | None, columns: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.columns = function, names, columns
 
     def evaluate(self, rows: ZSet) -> ZSet:
         """Return the mapped rows."""
@@ -44,7 +44,7 @@ class Map(Operator):
         return self.place.made(names, columns, rows.stored_weights if columns else rows.weights)
 
     def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
-        returned = self.function(*input_arrays(rows, self.of))
+        returned = self.function(*input_arrays(rows, self.columns))
         return columns_from(self.place, returned, self.names, len(rows), self.function)
 
 

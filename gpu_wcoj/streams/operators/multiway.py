@@ -12,7 +12,7 @@ from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.magnitudes import added_magnitudes, as_python
+from gpu_wcoj.join.magnitudes import bound_magnitudes, to_python
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.options import processors
 from gpu_wcoj.query.rules import Rule
@@ -160,7 +160,7 @@ class Multiway(Operator):
             weights.append(
                 xp.full(len(piece), piece_weights, np.int64) if isinstance(piece_weights, int) else piece_weights
             )
-            magnitude += added_magnitudes(weights[-1], piece.bound, self.place.backend)
+            magnitude += bound_magnitudes(weights[-1], piece.bound, self.place.backend)
         if not weights:
             return []
         if join.weight_bound >= 1 << 63:  # products of weights are modulo 2^64
@@ -195,6 +195,6 @@ def _sum_weights(
     total: dict[tuple[int, ...], int] = {}
     for part, piece_weights in zip(columns, weights, strict=True):
         rows = zip(*(backend.to_host(column).tolist() for column in part), strict=True)
-        for row, weight in zip(rows, as_python(backend, piece_weights).tolist(), strict=True):
+        for row, weight in zip(rows, to_python(backend, piece_weights).tolist(), strict=True):
             total[row] = total.get(row, 0) + weight
     return total
