@@ -60,7 +60,7 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     ----------
     text
         Rules ``head :- body.``, facts ``head.``, comments (``%``, ``//``, ``/* */``), and the lines ``.decl``,
-        ``.input`` and ``.output``; the README describes the parts of a body. At most 1,000,000 bytes.
+        ``.input`` and ``.output``; see docs/datalog.md for the syntax of bodies. At most 1,000,000 bytes.
     source
         The name of the text in messages, for example the name of its file.
 

@@ -13,7 +13,8 @@ Arrow = Literal["->", "<-", "<->", "-"]
 Direction = Literal["out", "in"]
 
 MOTIF_FUNCTIONS = {
-    "lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month", "day": "day",
+    "lower": "lower", "upper": "upper", "length": "strlen", "abs": "abs", "year": "year", "month": "month",
+    "day": "day",
 }  # fmt: skip
 """Functions of conditions, and their names in rules."""
 
