@@ -78,8 +78,8 @@ def name_of(page: Path) -> str:
 
 def assert_prints(snippet: Snippet, printed: str) -> None:
     if snippet.output is not None:
-        right = CHECKER.check_output(snippet.output, printed, FLAGS)
-        assert right, f"{snippet.code}\nof {snippet.page.name} printed\n{printed}\ninstead of\n{snippet.output}"
+        is_equal = CHECKER.check_output(snippet.output, printed, FLAGS)
+        assert is_equal, f"{snippet.code}\nof {snippet.page.name} printed\n{printed}\ninstead of\n{snippet.output}"
 
 
 def run_python(snippet: Snippet, namespace: dict[str, object]) -> None:
@@ -138,11 +138,11 @@ def test_spark_snippets(tmp_path: Path):
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     for snippet in chosen:
         command = [sys.executable, "-c", snippet.code]
-        done = subprocess.run(
+        completed = subprocess.run(
             command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{snippet.code}\nended with {done.returncode}\n{done.stderr}"
-        assert_prints(snippet, done.stdout)
+        assert completed.returncode == 0, f"{snippet.code}\nended with {completed.returncode}\n{completed.stderr}"
+        assert_prints(snippet, completed.stdout)
 
 
 @pytest.mark.parametrize("page", pages_with("sh"), ids=name_of)
@@ -151,9 +151,9 @@ def test_shell_snippets(page: Path, tmp_path: Path):
     environment = {**os.environ, "PATH": path, "COLUMNS": "120"}
     for snippet in snippets_in("sh", page):
         command = ["bash", "-euo", "pipefail", "-c", snippet.code]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{snippet.code}\nended with {done.returncode}\n{done.stderr}"
-        assert_prints(snippet, done.stdout)
+        completed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert completed.returncode == 0, f"{snippet.code}\nended with {completed.returncode}\n{completed.stderr}"
+        assert_prints(snippet, completed.stdout)
 
 
 @pytest.mark.parametrize("page", pages_with("datalog"), ids=name_of)
@@ -172,18 +172,6 @@ def test_sql_snippets(page: Path):
             for name, columns in RELATION.findall(snippet.comment)
         }
         gw.view(snippet.code, schema=schema)
-
-
-def prose(page: Path) -> list[str]:
-    """Return the paragraphs and list items of a page; tables and code are left out."""
-    text = FENCE.sub("", page.read_text())
-    lines = ["" if line.startswith("|") else line for line in text.splitlines()]
-    return re.split(r"\n\s*\n|\n(?=- |\d+\. )", "\n".join(lines))
-
-
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: f"{page.parent.name}-{page.name}")
-def test_paragraphs_are_short(page: Path):
-    assert [paragraph for paragraph in prose(page) if len(paragraph) > 700] == []
 
 
 def test_the_readme_is_short():
