@@ -138,7 +138,9 @@ class SymmetricCount:
         return use._replace(key=key)
 
     def _partial_join(self, paths: dict[int, DeltaPath]) -> _PartialJoin:
-        query = replace(self.join.query, paths=tuple(paths.values()), shared_variables=(), continuations=(), symmetry=None)
+        query = replace(
+            self.join.query, paths=tuple(paths.values()), shared_variables=(), continuations=(), symmetry=None
+        )
         arrangements = {**self.join.arrangements, **self._changes}
         return _PartialJoin(IncrementalGenericJoin(query, arrangements, self.join.execution), tuple(paths))
 
