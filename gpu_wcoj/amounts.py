@@ -34,7 +34,7 @@ def format_bytes(count: int) -> str:
 
     Examples
     --------
-    >>> shown_bytes(999), shown_bytes(1_500_000), shown_bytes(24_000_000_000)
+    >>> format_bytes(999), format_bytes(1_500_000), format_bytes(24_000_000_000)
     ('999 B', '1.5 MB', '24.0 GB')
     """
     amount = float(count)

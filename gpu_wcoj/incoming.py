@@ -128,7 +128,7 @@ def narrow_columns(
     Examples
     --------
     >>> import numpy as np
-    >>> held_to("r", ["a"], [Column(DataType("int64"), np.array([200]))], [DataType("uint8")])[0].type
+    >>> narrow_columns("r", ["a"], [Column(DataType("int64"), np.array([200]))], [DataType("uint8")])[0].type
     DataType(name='uint8')
     """
     narrowed = list(columns)

@@ -28,10 +28,10 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
 
     Examples
     --------
-    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.core import desugar
     >>> from gpu_wcoj.query.datalog import parse
     >>> rules = parse("few(a) :- edge(a, b), !big(b).")
-    >>> check_shareable(rules, core(rules), (), ())  # doctest: +ELLIPSIS
+    >>> check_shareable(rules, desugar(rules), (), ())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     gpu_wcoj.errors.UnsupportedError: sharing the work of head 'few' is not supported: ...
       Run the program in one process.

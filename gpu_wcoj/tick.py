@@ -112,7 +112,7 @@ class StateStore:
     """The holder of the state, which makes the circuits hold it.
 
     The state is authoritative. Circuits work on it, and may hold anything while a tick runs or after an interrupted
-    tick; `settled` makes them hold the state again.
+    tick; `settle` makes them hold the state again.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class StateLock:
 
     Examples
     --------
-    >>> turns = Turns("the program")
+    >>> turns = StateLock("the program")
     >>> turns.run("taking a tick", lambda: 5)
     5
     >>> turns.run("taking a tick", lambda: turns.run("reading", lambda: 5))

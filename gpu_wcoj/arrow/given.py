@@ -24,7 +24,7 @@ def as_arrow_or_spark(data: Any, what: str) -> Any:
 
     Examples
     --------
-    >>> as_given({"id": [1, 2], "name": ["x", "y"]}, "the vertices").to_pydict()
+    >>> as_arrow_or_spark({"id": [1, 2], "name": ["x", "y"]}, "the vertices").to_pydict()
     {'id': [1, 2], 'name': ['x', 'y']}
     """
     if is_of_spark(data):
@@ -38,7 +38,7 @@ def as_arrow_or_spark(data: Any, what: str) -> Any:
 
 
 def kinds_of(data: Any) -> dict[str, str]:
-    """Return the columns of a table of `as_given` and their type families.
+    """Return the columns of a table of `as_arrow_or_spark` and their type families.
 
     The family is empty for types that rules cannot read.
 
@@ -85,7 +85,7 @@ def _kind(arrow_type: pa.DataType) -> str:
 
 
 def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
-    """Return these columns of a table of `as_given`; a Spark DataFrame is collected.
+    """Return these columns of a table of `as_arrow_or_spark`; a Spark DataFrame is collected.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[s
     Parameters
     ----------
     data
-        A table of `as_given` with the columns `names` and optionally weights: ``weight``, or ``_weight`` if the table
+        A table of `as_arrow_or_spark` with the columns `names` and optionally weights: ``weight``, or ``_weight`` if the table
         has a column of that name.
     columns
         The columns to return.

@@ -68,8 +68,8 @@ class IndexedTable:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> held, numbers = Held.of("the edges", pa.table({"src": [1, 1]})).plus(pa.table({"src": [7]}))
-    >>> numbers, held.take(numbers).to_pydict()
+    >>> held, numbers = IndexedTable.from_table("the edges", pa.table({"src": [1, 1]})).plus(pa.table({"src": [7]}))
+    >>> numbers, held.gather(numbers).to_pydict()
     (array([2]), {'src': [7]})
     """
 

@@ -51,7 +51,7 @@ def evaluate_calculation(
     --------
     >>> division = Calculation("z", "/", ("x", "y"), ("integer", "integer"), "integer")
     >>> columns = [np.array([7, -7, 7]), np.array([2, 2, 0])]
-    >>> calculated(division, columns, np.ones(3, bool), cpu_backend())
+    >>> evaluate_calculation(division, columns, np.ones(3, bool), cpu_backend())
     (array([ 3, -3,  7]), array([False, False,  True]))
     """
     if calculation.formula is not None:

@@ -31,7 +31,7 @@ class CommonJoin:
     _pieces: dict[int, tuple[list[Piece], int]] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """Start a tick; the members' `asks` are set."""
+        """Start a tick; the members' `is_requested` are set."""
         asking = sum(member.is_requested for member in self.members)
         self.waiting = {} if asking < 2 else dict.fromkeys(range(len(self.members[0].execution.phases)), asking)
         self.forget()

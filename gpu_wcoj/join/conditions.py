@@ -23,7 +23,7 @@ def find_bounds(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return inclusive bounds and excluded values of the step's variable for `n` prefixes.
 
-    Conditions on text are left to `passes`. Bounds that no value satisfies have the lower above the upper.
+    Conditions on text are left to `condition_mask`. Bounds that no value satisfies have the lower above the upper.
     """
     xp = backend.xp
     no_bound = _NO_BOUND if backend.device is None else xp.empty(0, np.int64)

@@ -27,7 +27,7 @@ def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array]
 
     Examples
     --------
-    >>> one = Calculation("z", "+", ("x", "y"), ("decimal", "integer"), "decimal", scales=(2, 0), scale=2, most=99999)
+    >>> one = Calculation("z", "+", ("x", "y"), ("decimal", "integer"), "decimal", scales=(2, 0), scale=2, max_code=99999)
     >>> calculate_decimals(one, [np.array([150, 150]), np.array([1, 1000])], np)
     (array([   250, 100150]), array([False,  True]))
     """

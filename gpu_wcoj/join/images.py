@@ -33,7 +33,7 @@ def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
     >>> first = DeltaPath((ab,), (bc, ac), (), (Step("c", (1, 2)),))
     >>> second = DeltaPath((bc,), (ba, ca), (), (Step("a", (0, 2)),))
     >>> third = DeltaPath((ca,), (ab, cb), (), (Step("b", (0, 1)),))
-    >>> unlike(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
+    >>> distinct_paths(DeltaQuery("h(a) :- e(a, b), e(b, c), e(c, a).", ("a",), (first, second, third)))
     (0,)
     """
     numbers = [path_index for path_index, path in enumerate(query.paths) if not path.is_negated]

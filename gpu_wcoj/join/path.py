@@ -36,7 +36,7 @@ class AtomUse(NamedTuple):
 class Condition:
     """A comparison ``variable op other`` that is checked when `variable` is bound.
 
-    `other` is bound by then, or is a constant's code.
+    `operand` is bound by then, or is a constant's code.
 
     Attributes
     ----------

@@ -75,9 +75,9 @@ def can_eliminate(path: DeltaPath) -> bool:
     >>> from gpu_wcoj.trace.arrangement import ArrangementKey
     >>> uses = [AtomUse(at, ArrangementKey("e", (0, 1)), pair) for at, pair in enumerate(["ab", "bc", "cd", "ac"])]
     >>> steps = Step("c", (1,)), Step("d", (2,))
-    >>> may_sum(DeltaPath((uses[0],), tuple(uses[1:3]), (), steps))
+    >>> can_eliminate(DeltaPath((uses[0],), tuple(uses[1:3]), (), steps))
     True
-    >>> may_sum(DeltaPath((uses[0],), (uses[1], uses[3]), (), (Step("c", (1, 3)),)))
+    >>> can_eliminate(DeltaPath((uses[0],), (uses[1], uses[3]), (), (Step("c", (1, 3)),)))
     False
     """
     depth = {atom: bound for atom, bound, _ in path.binding}

@@ -11,7 +11,7 @@ Examples
 >>> rule = parse("h(x, y) :- r(x, 1, x), s(x, y), y < 5.").rules[0]
 >>> shapes = {name: Shape(name, (False,) * arity) for name, arity in {"r": 3, "s": 2, "h": 2}.items()}
 >>> body = normalise(rule, shapes, {}, lambda relation, column, value: int(value))
->>> body.atoms[0].constants, body.atoms[0].equal, body.conditions[0].other
+>>> body.atoms[0].constants, body.atoms[0].equal, body.conditions[0].operand
 (((1, 1),), ((0, 2),), 5)
 """
 

@@ -386,10 +386,10 @@ def foreseen(path: DeltaPath, catalog: CatalogReader) -> Foreseen | None:
     One new edge among 10,000, at vertices that have 100 of them each: 100 candidates, all of which close a triangle.
 
     >>> from gpu_wcoj import Program
-    >>> from gpu_wcoj.planner.known import Known
+    >>> from gpu_wcoj.planner.known import Catalog
     >>> program = Program("t(a, b, c) :- e(a, b), e(b, c), e(a, c).")
     >>> path = program._planned().queries["t"][0].paths[0]
-    >>> found = foreseen(path, Known.from_sizes({"e": 10_000}))
+    >>> found = foreseen(path, Catalog.from_sizes({"e": 10_000}))
     >>> [(one.variable, one.proposed, one.rows) for one in found.levels]
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """

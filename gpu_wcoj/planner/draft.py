@@ -56,19 +56,19 @@ class CatalogReader(Protocol):
 class EmptyCatalog:
     """Statistics of nothing."""
 
-    def rows(self, relation: str) -> float | None:  # as `KnownRelations` has it
+    def rows(self, relation: str) -> float | None:  # as `CatalogReader` has it
         """Return None."""
 
-    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `KnownRelations` has it
+    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `CatalogReader` has it
         """Return None."""
 
-    def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `KnownRelations` has it
+    def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `CatalogReader` has it
         """Return None."""
 
-    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `KnownRelations` has it
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `CatalogReader` has it
         """Return None."""
 
-    def expecting(self, facts: Mapping[str, Facts]) -> EmptyCatalog:  # noqa: ARG002  # as `KnownRelations` has it
+    def expecting(self, facts: Mapping[str, Facts]) -> EmptyCatalog:  # noqa: ARG002  # as `CatalogReader` has it
         """Return itself."""
         return self
 

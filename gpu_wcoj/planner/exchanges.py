@@ -110,10 +110,10 @@ class Exchanges:
         Examples
         --------
         >>> from gpu_wcoj.query.datalog import parse
-        >>> star = Exchanges.of(parse("s(a, b, c) :- e(a, b), f(a, c), g(a).").rules[0])
+        >>> star = Exchanges.plan_rule(parse("s(a, b, c) :- e(a, b), f(a, c), g(a).").rules[0])
         >>> star.shared, star.moved
         (('a',), ())
-        >>> path = Exchanges.of(parse("p(a, d) :- e(a, b), e(b, c), e(c, d).").rules[0])
+        >>> path = Exchanges.plan_rule(parse("p(a, d) :- e(a, b), e(b, c), e(c, d).").rules[0])
         >>> path.shared, path.moved
         ((), (('c',), ('b',)))
         """

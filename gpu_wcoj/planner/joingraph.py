@@ -51,7 +51,7 @@ class Table:
 
     Examples
     --------
-    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).found([0])
+    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).rows_per_value([0])
     20.0
     """
 

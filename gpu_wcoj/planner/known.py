@@ -49,7 +49,7 @@ class Catalog:
 
     Examples
     --------
-    >>> known = Known.from_sizes({"edge": 10_000})
+    >>> known = Catalog.from_sizes({"edge": 10_000})
     >>> known.rows("edge"), known.rows("node")
     (10000.0, None)
     >>> known.levels(BodyAtom("edge", (0, 1), ("a", "b")), ["b", "a"]).distinct
@@ -92,7 +92,7 @@ class Catalog:
         --------
         >>> from gpu_wcoj.backend import select_backend
         >>> edges = InputChange([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], None, True)
-        >>> known = Known.of_rows({"edge": edges}, select_backend("cpu"))
+        >>> known = Catalog.of_rows({"edge": edges}, select_backend("cpu"))
         >>> edge = BodyAtom("edge", (0, 1), ("a", "b"))
         >>> known.levels(edge, ["a", "b"])
         Levels(variables=('a', 'b'), distinct=(2.0, 4.0), met=(2.5,))
@@ -136,7 +136,7 @@ class Catalog:
 
         Examples
         --------
-        >>> known = Known.from_sizes({"edge": 10_000}).expecting({"path": Facts(500.0)})
+        >>> known = Catalog.from_sizes({"edge": 10_000}).expecting({"path": Facts(500.0)})
         >>> known.rows("edge"), known.rows("path")
         (10000.0, 500.0)
         """

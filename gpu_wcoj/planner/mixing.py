@@ -29,7 +29,7 @@ def mix_plans(present: Plan, planned: Plan, places: Collection[Place], catalog: 
     >>> from gpu_wcoj import Program
     >>> program = Program("h(a, b, c) :- s(a), r(a, b), t(a, c).")
     >>> present, planned = (program._planned() for _ in range(2))
-    >>> found = mixed(present, planned, [("h", 0, 1)]).queries["h"][0].paths
+    >>> found = mix_plans(present, planned, [("h", 0, 1)]).queries["h"][0].paths
     >>> found == present.queries["h"][0].paths
     True
     """

@@ -21,7 +21,7 @@ def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath
     >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
     >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_joins)]).rules)
-    >>> renamed(other[0], one) == one[0] != other[0]
+    >>> rename_path(other[0], one) == one[0] != other[0]
     True
     """
     targets = list(target_paths)

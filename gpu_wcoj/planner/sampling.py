@@ -54,7 +54,7 @@ def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None,
     Examples
     --------
     >>> from gpu_wcoj.backend import select_backend
-    >>> found = sampled([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], None, select_backend("cpu"))
+    >>> found = sample_statistics([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], None, select_backend("cpu"))
     >>> found.rows, found.values([0]), found.values([1]), found.below([0], 1)
     (4.0, 2.0, 3.0, 2.5)
     """

@@ -98,7 +98,7 @@ def measure(arrangement: Arrangement) -> TrieStatistics:
     >>> edges = Arrangement(ArrangementKey("edge", (0, 1)), select_backend("cpu"))
     >>> edges.receive_delta([PhaseRows([np.array([1, 1, 1, 2]), np.array([5, 6, 7, 5])], 1)])
     >>> edges.commit()
-    >>> found = measured(edges)
+    >>> found = measure(edges)
     >>> found.distinct, found.degrees[0].histogram, found.degrees[0].heaviest, found.degrees[0].met
     ((2, 4), (1, 1), (((1,), 3), ((2,), 1)), 2.5)
     """

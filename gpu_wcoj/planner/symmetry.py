@@ -94,7 +94,7 @@ class Image:
 def symmetry_of(body: Body) -> Renaming | None:
     """Return an automorphism of order 2 or 3; None if none is found.
 
-    Of the automorphisms that at most `MOST_TRIED` steps reach, the result has the fewest orbits. Rules with negation or
+    Of the automorphisms that at most `MAX_PLACEMENTS` steps reach, the result has the fewest orbits. Rules with negation or
     calculations are assumed to have none.
 
     Examples

@@ -60,8 +60,8 @@ class Track:
     >>> one, other = (Track(rule.paths[0]) for rule in draft_program(text, PASSES).rules)
     >>> one.finished(1).keys() == other.finished(1).keys()
     True
-    >>> rest = other.rest(1, other.finished(1).values(), frozenset(), [0, 1, -1])
-    >>> rest.seed.variables, [use.atom for use in rest.others], [step.name for step in rest.steps]
+    >>> rest = other.remaining_path(1, other.finished(1).values(), frozenset(), [0, 1, -1])
+    >>> rest.seed.variables, [use.atom for use in rest.other_atoms], [step.name for step in rest.steps]
     (('x', 'y', 'z'), [3], ['v'])
     """
 

@@ -26,7 +26,7 @@ class Types:
     >>> from gpu_wcoj.query.datalog import parse
     >>> types = Types(parse("h(x) :- r(x, y), s(y)."))
     >>> types.bind("r", [DataType("int32"), DataType("int64")])
-    >>> types.of("h", 0), types.of("s", 0)
+    >>> types.type_of("h", 0), types.type_of("s", 0)
     (DataType(name='int32'), DataType(name='int64'))
     """
 
@@ -252,9 +252,9 @@ class Types:
 
         Examples
         --------
-        >>> from gpu_wcoj.query.core import core
+        >>> from gpu_wcoj.query.core import desugar
         >>> from gpu_wcoj.query.datalog import parse
-        >>> rules = core(parse("h(y) :- r(x), y = strlen(x)."))
+        >>> rules = desugar(parse("h(y) :- r(x), y = strlen(x)."))
         >>> {name: kind and kind.name for name, kind in Types(rules).kinds(rules.rules[0]).items()}
         {'y': 'int64', 'x': None}
         """

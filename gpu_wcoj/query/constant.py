@@ -201,9 +201,9 @@ def simplified_call(op: str, *arguments: Expression) -> Expression:
     --------
     >>> from gpu_wcoj.query.terms import FALSE
     >>> x = Variable("x")
-    >>> print(called("any", called("eq", x, NULL), FALSE, called("gt", x, Constant(2))))
+    >>> print(simplified_call("any", simplified_call("eq", x, NULL), FALSE, simplified_call("gt", x, Constant(2))))
     any(null, gt(x, 2))
-    >>> print(called("all", called("eq", x, NULL), FALSE), called("eq", called("ne", x, Constant(1)), FALSE))
+    >>> print(simplified_call("all", simplified_call("eq", x, NULL), FALSE), simplified_call("eq", simplified_call("ne", x, Constant(1)), FALSE))
     false eq(x, 1)
     """
     if op in ("all", "any"):

@@ -45,7 +45,7 @@ def desugar(rules: Rules) -> Rules:
     Examples
     --------
     >>> from gpu_wcoj.query.datalog import parse
-    >>> print(core(parse("fanout(x, n) :- node(x), n = count : { edge(x, _) }.")))
+    >>> print(desugar(parse("fanout(x, n) :- node(x), n = count : { edge(x, _) }.")))
     rule#1(x, any#1) :- edge(x, any#1).
     has#1(x) :- agg#1(x, _).
     fanout(x, n) :- node(x), agg#1(x, n).

@@ -24,7 +24,7 @@ def narrow_inputs(rules: Rules) -> Rules:
     Examples
     --------
     >>> from gpu_wcoj.query.datalog import parse
-    >>> print(narrowed(parse('h(x, v) :- r(x, y, _, "a"), s(y, v, d), d < "2000-01-01".')))
+    >>> print(narrow_inputs(parse('h(x, v) :- r(x, y, _, "a"), s(y, v, d), d < "2000-01-01".')))
     r#cut1(c0, c1) :- r(c0, c1, _, "a").
     s#cut2(c0, c1) :- s(c0, c1, c2), c2 < "2000-01-01".
     h(x, v) :- r#cut1(x, y), s#cut2(y, v).

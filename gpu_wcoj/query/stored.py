@@ -26,13 +26,13 @@ _OWN_KIND = "own_kind"
 
 
 def serialize(rules: Rules) -> str:
-    """Return a text of `rules` for `made_again`: their source text if they have one.
+    """Return a text of `rules` for `deserialize`: their source text if they have one.
 
     Examples
     --------
     >>> x = Variable("x")
-    >>> text = stored(Rules((Rule(Atom("h", (x,)), (Atom("once#1", (x,)),)),)))
-    >>> print(made_again(text))
+    >>> text = serialize(Rules((Rule(Atom("h", (x,)), (Atom("once#1", (x,)),)),)))
+    >>> print(deserialize(text))
     h(x) :- once#1(x).
     """
     if rules.text:
@@ -49,7 +49,7 @@ def _is_spelled(rules: Rules) -> bool:
 
 
 def deserialize(text: str) -> Rules:
-    """Return the rules of a text made by `stored`."""
+    """Return the rules of a text made by `serialize`."""
     if not text.startswith("{"):  # no Datalog text begins with it
         return parse(text)
     rules: Rules = _read(json.loads(text))

@@ -20,10 +20,10 @@ def served_relation(rules: Rules, relation: str) -> str | None:
 
     Examples
     --------
-    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.core import desugar
     >>> from gpu_wcoj.query.datalog import parse
-    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
-    >>> served(rules, "r"), served(rules, "rule#1"), served(rules, "r#in")
+    >>> rules = desugar(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> served_relation(rules, "r"), served_relation(rules, "rule#1"), served_relation(rules, "r#in")
     ('r', 'h', 'r')
     """
     name, helper = relation.partition("#")[::2]
@@ -54,10 +54,10 @@ def describe_place(rules: Rules, relation: str, preposition: str) -> str:
 
     Examples
     --------
-    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.core import desugar
     >>> from gpu_wcoj.query.datalog import parse
-    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
-    >>> where(rules, "h", "of"), where(rules, "agg#1", "of")
+    >>> rules = desugar(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> describe_place(rules, "h", "of"), describe_place(rules, "agg#1", "of")
     ("of 'h'", "for 'h'")
     """
     name = served_relation(rules, relation)
@@ -72,7 +72,7 @@ def describe_aggregate(relation: str, op: str) -> str:
 
     Examples
     --------
-    >>> aggregated("h", "count"), aggregated("count#2", "count"), aggregated("once#2", "count")
+    >>> describe_aggregate("h", "count"), describe_aggregate("count#2", "count"), describe_aggregate("once#2", "count")
     ('count', 'count', 'distinct rows')
     """
     name, helper = relation.partition("#")[::2]
@@ -91,10 +91,10 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
 
     Examples
     --------
-    >>> from gpu_wcoj.query.core import core
+    >>> from gpu_wcoj.query.core import desugar
     >>> from gpu_wcoj.query.datalog import parse
-    >>> rules = core(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
-    >>> column_told(rules, "r#in", 0), column_told(rules, "agg#1", 1), column_told(rules, "0#x", 0)
+    >>> rules = desugar(parse("h(x, n) :- r(x, _), n = min v : { r(x, v) }."))
+    >>> describe_column(rules, "r#in", 0), describe_column(rules, "agg#1", 1), describe_column(rules, "0#x", 0)
     ("relation 'r', column 0", "the min for 'h'", "the calculated 'x'")
     """
     prefix, calculated = relation.partition("#")[::2]

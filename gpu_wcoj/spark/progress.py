@@ -69,7 +69,7 @@ def progress_fields(report: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> kept_of('{"batchId": 3, "numInputRows": 7, "sources": []}')
+    >>> progress_fields('{"batchId": 3, "numInputRows": 7, "sources": []}')
     {'batchId': 3, 'numInputRows': 7}
     """
     names = ("batchId", "numInputRows", "inputRowsPerSecond", "processedRowsPerSecond", "durationMs", "timestamp")

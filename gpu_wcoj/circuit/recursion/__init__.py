@@ -5,7 +5,7 @@ relations outside the loop, which are constant. The *rank* f(x) of a row is the 
 derivation that reads rows of ranks r1, ..., rk of the loop belongs to iteration 1 + max(r1, ..., rk), and to iteration
 0 if it reads the outside only; so f(x) is the first iteration of a derivation of x. A loop stores each row once, with
 its rank as an additional last column (`ranked`). The number of derivations of a row per iteration is not stored; it is
-recomputed from the rules for the rows that need it (`asking`).
+recomputed from the rules for the rows that need it (`inverse`).
 
 `scratch` fills an empty loop: semi-naive evaluation of sets. `changes` maintains a filled loop; it emits an entry
 (x, i, +1) for a row that is present from iteration i on and was not before the tick, and (x, i, -1) for the opposite.

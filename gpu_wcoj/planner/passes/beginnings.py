@@ -47,12 +47,12 @@ def share_prefixes(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes import PASSES
     >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "t(a, b, c) :- e(a, b), e(b, c), e(a, c). k(a, b, c, d) :- e(a, b), e(b, c), e(a, c), f(c, d), f(d, b)."
-    >>> before = draft_program(text, PASSES[: PASSES.index(begun_alike)])
+    >>> before = draft_program(text, PASSES[: PASSES.index(share_prefixes)])
     >>> print("\n".join(str(before.rules[1]).splitlines()[6:9]))
       change of 0, e[0, 1] or e[1, 0], sorted by b
         c: intersect 1 by e[0, 1] with 2 by e[0, 1] with 3 by f[0, 1]
         d: intersect 3 by f[0, 1] with 4 by f[1, 0]
-    >>> print("\n".join(str(begun_alike(before).rules[1]).splitlines()[7:11]))
+    >>> print("\n".join(str(share_prefixes(before).rules[1]).splitlines()[7:11]))
         c: intersect 1 by e[0, 1] with 2 by e[0, 1] with 3 by f[0, 1]
         d: intersect 3 by f[0, 1] with 4 by f[1, 0]
         or begin as path 0 of t, rule 0: c

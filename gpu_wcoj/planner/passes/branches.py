@@ -27,18 +27,18 @@ def make_bushy(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes import PASSES, branched
+    >>> from gpu_wcoj.planner.passes import PASSES, make_bushy
     >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
     >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
-    >>> before = draft_program(text, PASSES[: PASSES.index(branched)], sizes=sizes)
+    >>> before = draft_program(text, PASSES[: PASSES.index(make_bushy)], sizes=sizes)
     >>> print("\n".join(str(before).splitlines()[8:13]))
       change of 0, f[0, 1] or f[1, 0]
         x: intersect 1 by d[0, 1] with 2 by g[0, 1]
         u: intersect 2 by g[0, 1] with 3 by k[0]
         y: intersect 4 by d[0, 1] with 5 by g[0, 1]
         v: intersect 5 by g[0, 1] with 6 by k[0]
-    >>> print("\n".join(str(branched(before)).splitlines()[8:15]))
+    >>> print("\n".join(str(make_bushy(before)).splitlines()[8:15]))
       change of 0, f[0, 1] or f[1, 0]
         branch
           x: intersect 1 by d[0, 1] with 2 by g[0, 1]

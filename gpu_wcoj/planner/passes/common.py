@@ -24,9 +24,9 @@ def share_joins(draft: Draft) -> Draft:
     >>> from gpu_wcoj.planner.passes.examples import draft_program
     >>> text = "h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z)."
     >>> before = draft_program(text, PASSES[: PASSES.index(share_joins)])
-    >>> [(one.query.head, one.query.together) for one in before.rules]
+    >>> [(one.query.head, one.query.shared_variables) for one in before.rules]
     [(('a', 'b', 'c'), ()), (('z', 'x'), ())]
-    >>> [(one.query.head, one.query.together) for one in share_joins(before).rules]
+    >>> [(one.query.head, one.query.shared_variables) for one in share_joins(before).rules]
     [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
     """
     nonrecursive = nonrecursive_heads(draft)

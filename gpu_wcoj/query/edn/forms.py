@@ -126,7 +126,7 @@ def to_python(form: Form) -> Any:
     Examples
     --------
     >>> from gpu_wcoj.query.edn.reader import read
-    >>> plain(read('{:name "Ada", :tags #{1 2}, :at [nil true]}'))
+    >>> to_python(read('{:name "Ada", :tags #{1 2}, :at [nil true]}'))
     {':name': 'Ada', ':tags': frozenset({1, 2}), ':at': [None, True]}
     """
     if form.kind == "symbol":
@@ -150,7 +150,7 @@ def _hashable(value: Any) -> Any:
 
 
 def to_form(data: Any, depth: int = 0) -> Form:
-    """Convert Python data to a form; the inverse of `plain`, for generated queries.
+    """Convert Python data to a form; the inverse of `to_python`, for generated queries.
 
     Strings that begin with a colon are keywords, and those that begin with ``?``, ``$`` or ``%``, or that are ``_``,
     ``.`` or ``...``, are symbols, as is the first string of a tuple: ``("<", "?a", 5)``. Lists are vectors, tuples

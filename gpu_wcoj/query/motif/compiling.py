@@ -50,7 +50,7 @@ def compile_motif(
     Examples
     --------
     >>> from gpu_wcoj.query.motif import parse
-    >>> print(compiled(parse("(a)-[t]->(b); !(b)-[]->(a)"), where="t.amount > 900").rules)
+    >>> print(compile_motif(parse("(a)-[t]->(b); !(b)-[]->(a)"), where="t.amount > 900").rules)
     .decl vertices(id)
     .decl edges(_row, src, dst, amount)
     picked#t(row_t, src, dst) :- edges(row_t, src, dst, t_amount), t_amount > 900.
