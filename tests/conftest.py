@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
-from tests.kinds import KINDS, Kind, needed
+from tests.helpers.kernel_kinds import KINDS, Kind, needed
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"

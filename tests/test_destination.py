@@ -19,7 +19,7 @@ from gpu_wcoj.destination import identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 from gpu_wcoj.files.output import write_columns
 from gpu_wcoj.files.whole import OutputSpec, check_apart, write_whole
-from tests.command import COMMAND, ENVIRONMENT, complaint
+from tests.helpers.command_line import COMMAND, ENVIRONMENT, complaint
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", "y,z"]})
 TEXT = b"1\tx\n2\ty,z\n"

@@ -14,7 +14,7 @@ from gpu_wcoj import datoms, errors, once, spark
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.errors import FULL_TRACEBACK
 from gpu_wcoj.streams import Circuit, Stream, Subcircuit
-from tests.command import ENVIRONMENT, ROOT
+from tests.helpers.command_line import ENVIRONMENT, ROOT
 
 E = {"a": [1], "c": [2]}
 

@@ -30,9 +30,9 @@ from bench.suite.streams import Data, TooFewRowsError, stream
 from bench.suite.workload import Stream
 from bench.suite.workloads import fixed, graphs, lsqb
 from gpu_wcoj.cli import main
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 
-HERE = "tests.bench.suite_contenders"
+HERE = "tests.helpers.suite_contenders"
 LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
 TRIANGLE = Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2)
 

@@ -12,7 +12,7 @@ from bench.suite.harness import Limits, measured, record_of
 from bench.suite.judge import Expected
 from bench.suite.record import Document
 
-HONEST = "tests.bench.suite_contenders:Honest"
+HONEST = "tests.helpers.suite_contenders:Honest"
 LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
 TRIANGLE = Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2)
 

@@ -21,7 +21,7 @@ from bench.suite.runner import Progress, SuiteRun
 from bench.suite.suites import SUITES
 
 TRIANGLE = Spec("triangle", "rmat", {"scale": 6, "edges": 250}, 10, "mixed", 2, rivals=("liar",))
-LIAR, HONEST = "tests.bench.suite_contenders:Liar", "tests.bench.suite_contenders:Honest"
+LIAR, HONEST = "tests.helpers.suite_contenders:Liar", "tests.helpers.suite_contenders:Honest"
 
 
 def run_of(monkeypatch, contenders, expected):

@@ -16,7 +16,7 @@ from bench.suite.catalogue import Spec, made, tiny
 from bench.suite.harness import Limits, measured, record_of
 from bench.suite.judge import Expected
 from bench.suite.process import Process, StoppedError
-from tests.bench.suite_contenders import worker
+from tests.helpers.suite_contenders import worker
 
 psutil = pytest.importorskip("psutil", reason="the extra 'bench' is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is told of Linux only")
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PARENT = """
 import sys, time
 from bench.suite.process import Process
-from tests.bench.suite_contenders import worker
+from tests.helpers.suite_contenders import worker
 
 if __name__ == "__main__":
     process = Process(worker, None, 1, is_loaded=sys.argv[1] == "loaded")

@@ -23,7 +23,7 @@ from bench.suite.runner import Progress, SuiteRun
 from bench.suite.store import Store, sources
 from gpu_wcoj.cli import main
 from gpu_wcoj.errors import UsageError
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("--suite", "tiny", "--rivals", "none", "--strategy", "wcoj", "--rounds", "1")

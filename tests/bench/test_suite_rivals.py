@@ -21,7 +21,7 @@ from bench.suite.registry import CONTENDERS, RIVALS, factory
 from bench.suite.rivals import counting
 from bench.suite.suites import source_of
 from bench.suite.workload import Change, Pattern, Stream
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 
 NAMES = tuple(name for names in RIVALS.values() for name in names)
 QUICK = tuple(name for name in NAMES if name != "spark")

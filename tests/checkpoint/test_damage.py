@@ -12,7 +12,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError, UsageError
-from tests.checkpoint.script import SET_TEXT, new_program, ticks
+from tests.helpers.checkpoint_script import SET_TEXT, new_program, ticks
 
 
 def make(path: Path, n: int = 9, seed: int = 0) -> Path:

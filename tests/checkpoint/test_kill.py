@@ -15,10 +15,10 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.folder import OsFolder
-from tests.answers import named
-from tests.checkpoint.folders import HookedFolder, kill_at
-from tests.checkpoint.script import answers, ticks
-from tests.long import IS_LONG
+from tests.helpers.answers import named
+from tests.helpers.checkpoint_folders import HookedFolder, kill_at
+from tests.helpers.checkpoint_script import answers, ticks
+from tests.helpers.long_tests import IS_LONG
 
 TEXT = "corner(a, label) :- edge(a, b), edge(b, c), name(c, label). both(a, b) :- edge(a, b), edge(b, a)."
 SCRIPT = ticks(50)

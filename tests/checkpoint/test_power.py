@@ -17,8 +17,8 @@ from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.reading import read_newest
 from gpu_wcoj.checkpoint.runs import checked_bytes
 from gpu_wcoj.errors import GpuWcojError
-from tests.checkpoint.folders import HookedFolder, MemoryFolder
-from tests.checkpoint.script import Reference, new_program, ticks
+from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
+from tests.helpers.checkpoint_script import Reference, new_program, ticks
 
 SEEDS = 2 if not os.environ.get("SOAK") else 200
 OPTIONS = CheckpointOptions(most_runs=4)

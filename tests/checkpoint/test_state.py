@@ -20,8 +20,8 @@ from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.digest import rows_digest
 from gpu_wcoj.checkpoint.merging import first_to_merge
 from gpu_wcoj.errors import WeightOverflowError
-from tests.checkpoint.folders import HookedFolder, MemoryFolder
-from tests.checkpoint.script import INPUTS, SET_TEXT, Reference, answers, new_program, seen, ticks
+from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
+from tests.helpers.checkpoint_script import INPUTS, SET_TEXT, Reference, answers, new_program, seen, ticks
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 

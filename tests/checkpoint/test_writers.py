@@ -15,8 +15,8 @@ from gpu_wcoj import Program
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, LeaseLostError, UsageError
-from tests.checkpoint.folders import HookedFolder, MemoryFolder
-from tests.checkpoint.script import Reference, new_program, seen, ticks
+from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
+from tests.helpers.checkpoint_script import Reference, new_program, seen, ticks
 
 SCRIPT = ticks(12)
 TAKEOVER = CheckpointOptions(takeover=True)

@@ -6,8 +6,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
-from tests.kinds import KINDS, needed
-from tests.recursion.twin import SIGNED, check_scripts
+from tests.helpers.kernel_kinds import KINDS, needed
+from tests.helpers.recursion_comparison import SIGNED, check_scripts
 
 PROGRAMS = {
     "in a head": "h(x, mean(y)) :- e(x, y).",

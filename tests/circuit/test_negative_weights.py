@@ -10,9 +10,9 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, TypeMismatchError
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
-from tests.answers import named
+from tests.helpers.answers import named
 from tests.reference.fixpoint import fixpoint
-from tests.reference.written import written
+from tests.reference.program_text import written
 
 TEXTS = (
     "h(x) :- v(x), !e(x, _).",

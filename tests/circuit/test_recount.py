@@ -17,12 +17,12 @@ from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaE
 from gpu_wcoj.join import delta, last, ranged, summing, whole
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
-from tests.answers import named
-from tests.circuit.counted import PATH, TRIANGLE, heads_of, skewed
-from tests.join.twin import check_counts, fed, random_script
-from tests.kinds import Kind, lacking
-from tests.long import IS_LONG
-from tests.recursion.twin import Judges
+from tests.helpers.answers import named
+from tests.helpers.join_comparison import check_counts, fed, random_script
+from tests.helpers.kernel_kinds import Kind, lacking
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.recounted_programs import PATH, TRIANGLE, heads_of, skewed
+from tests.helpers.recursion_comparison import Judges
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TEXTS = {

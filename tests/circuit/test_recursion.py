@@ -12,11 +12,11 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.errors import IterationLimitError
-from tests.answers import named
-from tests.kinds import KINDS, Kind, lacking
-from tests.long import IS_LONG
+from tests.helpers.answers import named
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.fixpoint import fixpoint
-from tests.reference.written import written
+from tests.reference.program_text import written
 
 PROGRAMS = {
     "linear": "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z).",

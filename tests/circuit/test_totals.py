@@ -16,7 +16,7 @@ from gpu_wcoj.circuit.float_sums import float_sum_codes, float_words, normalise_
 from gpu_wcoj.circuit.sums import add_words, sums_of_integers, to_integers, to_words
 from gpu_wcoj.column import float_codes, floats_of
 from gpu_wcoj.errors import AggregateOverflowError
-from tests.kinds import KINDS, needed
+from tests.helpers.kernel_kinds import KINDS, needed
 
 TEXT = "s(x, sum(v)) :- r(x, v). m(x, mean(v)) :- r(x, v). c(x, n) :- g(x), n = count : { r(x, _) }."
 MOST, LEAST = 2**63 - 1, -(2**63)

@@ -12,7 +12,7 @@ from gpu_wcoj import backend
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.kernels.cuda import finding
-from tests.cuda.process import run, with_cupy
+from tests.helpers.device_process import run, with_cupy
 
 HAS_DEVICE = finding.count_driver_devices() > 0
 without_device = pytest.mark.skipif(HAS_DEVICE, reason="there is a GPU here")

@@ -9,8 +9,8 @@ import pytest
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.kernels.cuda import memory
-from tests.cuda.process import run, with_cupy
-from tests.cuda.stand_ins import FakeCuda, FakePool
+from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
+from tests.helpers.device_process import run, with_cupy
 
 
 @with_cupy

@@ -14,12 +14,12 @@ from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.spine import MergePolicy
-from tests.answers import named
-from tests.cuda.graphs import hub_edges
-from tests.join.patterns import PATTERNS
-from tests.join.twin import VALUES, Script, arities, check_scripts, fed, random_script, random_text
-from tests.kernels.cases import marked_alike
-from tests.long import IS_LONG
+from tests.helpers.answers import named
+from tests.helpers.device_graphs import hub_edges
+from tests.helpers.join_comparison import VALUES, Script, arities, check_scripts, fed, random_script, random_text
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.kernel_cases import marked_alike
+from tests.helpers.long_tests import IS_LONG
 from tests.shim import available, shim_backend
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))

@@ -12,9 +12,9 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import DeviceMemoryError
 from gpu_wcoj.join import memory
 from gpu_wcoj.zset.index import IndexedZSet
-from tests.cuda.graphs import hub_edges
-from tests.join.patterns import PATTERNS
-from tests.long import IS_LONG
+from tests.helpers.device_graphs import hub_edges
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.long_tests import IS_LONG
 from tests.shim import available, shim_backend
 from tests.shim.device import ShimDevice
 

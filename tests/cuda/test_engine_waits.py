@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 import gpu_wcoj as gw
-from tests.cuda.graphs import hub_edges
-from tests.join.patterns import PATTERNS
+from tests.helpers.device_graphs import hub_edges
+from tests.helpers.join_patterns import PATTERNS
 from tests.shim import available, shim_backend
 from tests.shim.device import ShimDevice
 

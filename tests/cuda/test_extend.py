@@ -12,7 +12,7 @@ import pytest
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.cuda import alone, extend, plan
 from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from tests.kernels.cases import Case, Question, random_case, trie
+from tests.helpers.kernel_cases import Case, Question, random_case, trie
 from tests.kernels.test_extend import FAR, HUGE, NEAR, check, few_of, hub
 from tests.reference.kernels import Atom
 from tests.shim import ShimOutOfMemoryError, available, shim_backend

@@ -15,7 +15,7 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.merge import CHUNK, TILE, merge_tries
 from gpu_wcoj.kernels.cuda.sources import source_text
 from gpu_wcoj.kernels.protocol import Trie
-from tests.kernels import cases
+from tests.helpers import kernel_cases
 from tests.shim import available
 from tests.shim.device import ShimDevice
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(available() is not None, reason=str(available())
 
 LEAST, MOST = -(2**63), 2**63 - 1
 SEEDS = range(4)
-DOMAINS = [*cases.DOMAINS.values(), range(1000), range(100_000)]
+DOMAINS = [*kernel_cases.DOMAINS.values(), range(1000), range(100_000)]
 WEIGHTS = [[1], [-2, -1, 1, 2], [-1, 1], [LEAST, MOST, -1, 1, 2**62], [1] * 50 + [3]]
 SIZES = [0, 1, 2, 31, 33, CHUNK - 1, CHUNK, CHUNK + 1, 3000, TILE - 1, TILE + 1, 2 * TILE + 7]
 
@@ -103,7 +103,7 @@ def test_random_tries(seed):
     domains = [DOMAINS[rng.integers(len(DOMAINS))] for _ in range(arity)]
     left = drawn_trie(rng, arity, domains)
     if rng.random() < 0.3:
-        domains = [cases.narrow(domain) for domain in domains]
+        domains = [kernel_cases.narrow(domain) for domain in domains]
     right = taken_back(rng, left) if rng.random() < 0.4 else drawn_trie(rng, arity, domains)
     assert max(check(left, right, seed % 7)) <= 3 * arity
 

@@ -11,7 +11,7 @@ from gpu_wcoj.amounts import part_of
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.cuda import memory
-from tests.cuda.stand_ins import FakeCuda, FakePool
+from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_wcoj.datoms import Database
-from tests.datoms.people import SCHEMA
+from tests.helpers.datom_people import SCHEMA
 
 
 @pytest.fixture

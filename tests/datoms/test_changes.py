@@ -12,8 +12,8 @@ import pytest
 
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import TransactionConflictError
-from tests.datoms.model import Refused, after, written
-from tests.long import IS_LONG
+from tests.helpers.datom_model import Refused, after, written
+from tests.helpers.long_tests import IS_LONG
 
 N_TRANSACTIONS = 1000 if IS_LONG else 40
 N_DATABASES = 60 if IS_LONG else 2

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.datoms import Database, pairs
 from gpu_wcoj.errors import GpuWcojError, TransactionConflictError
-from tests.datoms.model import MANY, ONE, REF, Refused, after, changes, written
-from tests.long import IS_LONG
+from tests.helpers.datom_model import MANY, ONE, REF, Refused, after, changes, written
+from tests.helpers.long_tests import IS_LONG
 
 MORE = 25 if IS_LONG else 1
 SCHEMA = {

@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_wcoj.errors import EdnSyntaxError, TransactionError
-from tests.datoms.people import NOON
+from tests.helpers.datom_people import NOON
 
 
 def test_a_transaction_in_edn(db):

@@ -4,7 +4,7 @@ import pytest
 
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import TransactionError
-from tests.datoms.people import changed
+from tests.helpers.datom_people import changed
 
 
 def test_maps_have_lists_sets_and_other_maps_for_values(db):

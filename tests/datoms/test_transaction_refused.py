@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.errors import TransactionConflictError, TransactionError
-from tests.datoms.people import changed
+from tests.helpers.datom_people import changed
 
 CONFLICTS = {
     "two values": (

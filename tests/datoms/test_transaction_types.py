@@ -8,7 +8,7 @@ import pytest
 
 from gpu_wcoj.datoms import Database, Keyword
 from gpu_wcoj.errors import TransactionError, TypeMismatchError
-from tests.datoms.people import NOON, changed
+from tests.helpers.datom_people import NOON, changed
 
 VALUES = {
     ":age": [0, -(2**63), 2**63 - 1, np.int32(7)],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.datoms.people import changed
+from tests.helpers.datom_people import changed
 
 
 def test_add_to_an_attribute_of_one_value_and_of_many(db):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.scratch import instructions
+from tests.helpers.docker_steps import instructions
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

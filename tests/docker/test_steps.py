@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.scratch import Layer, build
 from tests.docker.test_files import DOCKER, ROOT, composed
+from tests.helpers.docker_steps import Layer, build
 
 pytestmark = pytest.mark.skipif(os.environ.get("TEST_DOCKER") != "1", reason="make test-docker runs these")
 

@@ -13,9 +13,9 @@ import gpu_wcoj as gw
 from gpu_wcoj.circuit import recount
 from gpu_wcoj.join.branch import MAX_DISTINCT_FRACTION
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from tests.answers import named
-from tests.explain.programs import PROGRAMS, changes_of, text_of
-from tests.kinds import KINDS, Kind, lacking
+from tests.helpers.answers import named
+from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 
 COUNTED = {
     "work_bound": SUM_OF_MINIMA, "proposals": PROPOSALS, "probes": PROBES, "marks": MARKS, "survivors": SURVIVORS

@@ -10,7 +10,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.cli import main
 from gpu_wcoj.errors import BackendUnavailableError
-from tests.explain.programs import PROGRAMS
+from tests.helpers.explained_programs import PROGRAMS
 
 pytest.importorskip("scipy")
 

@@ -13,7 +13,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.cli import main
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from tests.command import complaint
+from tests.helpers.command_line import complaint
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 STAR = "star(a, b, c) :- hub(a), small(a, b), large(a, c)."

@@ -11,7 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.circuit import recount
-from tests.explain.programs import text_of
+from tests.helpers.explained_programs import text_of
 
 TRIED = (
     "counting afresh was tried by samples, and the last tick's change followed: that was expected to cost less, or not "

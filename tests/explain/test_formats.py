@@ -14,7 +14,7 @@ from gpu_wcoj.errors import SchemaError, UsageError
 from gpu_wcoj.explain.figures import Counts, TickTree
 from gpu_wcoj.explain.rendering import FORMATS
 from gpu_wcoj.explain.tree import LevelTree, PlanTree
-from tests.explain.programs import PROGRAMS, changes_of, text_of
+from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
 from tests.test_imports import modules_after
 
 SVG = "{http://www.w3.org/2000/svg}"

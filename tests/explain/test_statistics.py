@@ -11,7 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.explain.arranged import POSITIVE, ArrangementStatistics, LevelStatistics
-from tests.explain.programs import PROGRAMS, changes_of, text_of
+from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
 from tests.planner.test_statistics import HEAVIEST
 
 

@@ -115,7 +115,7 @@ def _language(text: str) -> None:
 TARGETS: Final[Mapping[str, Target]] = {
     "datalog": Target(
         _datalog,
-        ("tests/query/test_datalog*.py", "tests/recursion/programs.py", "tests/test_program_language.py"),
+        ("tests/query/test_datalog*.py", "tests/helpers/recursive_programs.py", "tests/program/test_language.py"),
         (
             ":-", ".decl ", ".input ", ".output ", "count : { ", "sum ", "min(", "max(", "mean ", "not ", "!", "!=",
             "<=", "null", "x?", "true", "false", "cat(", "substr(", "strlen(", "/*", "*/", "//", "0.5m", "year(",
@@ -124,7 +124,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "sql": Target(
         _sql,
-        ("tests/query/test_sql*.py", "tests/query/sql_*.py", "tests/test_views.py", "bench/lsqb/sql.py"),
+        ("tests/query/test_sql*.py", "tests/helpers/sql_*.py", "tests/views/test_view.py", "bench/lsqb/sql.py"),
         (
             "SELECT ", " FROM ", " WHERE ", " JOIN ", "LEFT JOIN ", "FULL JOIN ", " ON ", " USING (", "NATURAL ",
             " GROUP BY ", " HAVING ", "COUNT(*)", "SUM(", "MIN(", "AVG(", "DISTINCT ", " UNION ", " UNION ALL ",
@@ -136,7 +136,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "motif": Target(
         _motif,
-        ("tests/query/test_motif.py", "tests/finding/test_*.py", "tests/test_views.py"),
+        ("tests/query/test_motif.py", "tests/views/test_*.py", "tests/views/test_view.py"),
         (
             "(a)", "-[e]->", "<-[", "]-", "]->", "; ", "!", "()", "*2", "*1..3", "..", "\n", "a.name", "e.amount",
             " AND ", " OR ", "NOT ", " IN (", "BETWEEN ", " IS NULL", "'x'", " > ", " = ", "TRUE", "`",
@@ -145,14 +145,14 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "edn": Target(
         _edn,
-        ("tests/query/test_edn*.py", "tests/query/edn_queries.py", "tests/datoms/test_transaction*.py"),
+        ("tests/query/test_edn*.py", "tests/helpers/edn_queries.py", "tests/datoms/test_transaction*.py"),
         ("[", "]", "{", "}", "#{", "(", ")", "#inst ", "#uuid ", "#_", "\\newline", ":a/b", "nil", "true", "1N", "1.5M",
          '"', ";", ",", "##Inf", "'", "^", "@", "\\u0041", "+", "-", "/", "1e5", "0x1"),
     ),
     "edn-query": Target(
         _edn_query,
-        ("tests/query/test_edn*.py", "tests/query/edn_queries.py", "tests/datoms/test_subscriptions.py",
-         "tests/test_views.py"),
+        ("tests/query/test_edn*.py", "tests/helpers/edn_queries.py", "tests/datoms/test_subscriptions.py",
+         "tests/views/test_view.py"),
         (
             "[:find ", ":where ", ":in $ ", ":with ", ":keys ", "?x", "?y", "[?x :a ?y]", "[?x :to ?y]", "(count ?x)",
             "(sum ?x)", "(or ", "(or-join [?x] ", "(not ", "(not-join [?x] ", "(and ", "[(> ?x 5)]", "[(+ ?x 1) ?y]",

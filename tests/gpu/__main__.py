@@ -65,7 +65,7 @@ PARTS = {
     ),
     "programs": Part(tuple(f"tests/test_program_{name}.py" for name in PROGRAMS), workers=6),
     "border": Part(("tests/gpu/test_border.py",)),
-    "routing": Part(("tests/routing", "tests/gpu/test_routing.py"), workers=4, route="auto"),
+    "routing": Part(("tests/engine", "tests/gpu/test_routing.py"), workers=4, route="auto"),
     "memory": Part(("tests/gpu/test_memory.py",)),
     "large": Part(("tests/gpu/test_large.py",)),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_wcoj.backend import Backend
-from tests.kinds import Kind, lacking
+from tests.helpers.kernel_kinds import Kind, lacking
 
 
 @dataclass(frozen=True)

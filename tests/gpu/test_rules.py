@@ -11,9 +11,9 @@ import pytest
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query import datalog
 from tests.gpu import rules
-from tests.join.patterns import PATTERNS
-from tests.join.twin import random_text
-from tests.reference.chance import chance_text
+from tests.helpers.join_comparison import random_text
+from tests.helpers.join_patterns import PATTERNS
+from tests.reference.random_programs import chance_text
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = ("join", "trace", "circuit", "zset", "planner", "query", "routing", "cuda", "gpu", "recursion", "reference")

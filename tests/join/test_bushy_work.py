@@ -11,7 +11,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.join import branch
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES, make_bushy
-from tests.planner.plans import with_passes
+from tests.helpers.random_plans import with_passes
 
 SNOWFLAKE = "h(k, a, b, x, u, y, v) :- f(k, a, b), d(a, x), g(x, u), p(u), e(b, y), i(y, v), q(v)."
 """Two arms of two steps each, most of which end dead."""

@@ -15,8 +15,8 @@ from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.join.calculate import evaluate_calculation
 from gpu_wcoj.join.path import Calculation
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from tests.answers import named
-from tests.kinds import KINDS, needed
+from tests.helpers.answers import named
+from tests.helpers.kernel_kinds import KINDS, needed
 from tests.reference.functions import UndefinedError, called
 
 MOST, LEAST = 2**63 - 1, -(2**63)

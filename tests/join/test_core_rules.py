@@ -7,9 +7,9 @@ import random
 import pytest
 
 import gpu_wcoj as gw
-from tests.join.core import arities, check_script, random_rules
-from tests.join.twin import random_script, smallest
-from tests.long import IS_LONG
+from tests.helpers.core_rules import arities, check_script, random_rules
+from tests.helpers.join_comparison import random_script, smallest
+from tests.helpers.long_tests import IS_LONG
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 WAYS = ("step", "step_counts", "step_pieces")

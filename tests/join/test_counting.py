@@ -10,9 +10,9 @@ import gpu_wcoj as gw
 from gpu_wcoj.join import alike, last
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.query.datalog import parse
-from tests.answers import named
-from tests.join.core import arities, check_script, random_rules
-from tests.join.twin import random_script
+from tests.helpers.answers import named
+from tests.helpers.core_rules import arities, check_script, random_rules
+from tests.helpers.join_comparison import random_script
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TEXTS = (

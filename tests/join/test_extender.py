@@ -19,8 +19,8 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.index import IndexedZSet
-from tests.join.patterns import ARITIES, GRAPHS
-from tests.join.twin import arities, random_script
+from tests.helpers.join_comparison import arities, random_script
+from tests.helpers.join_patterns import ARITIES, GRAPHS
 
 PREDICATES = {
     "less": "h(x, y, z) :- e(x, y), e(y, z), x < z.",

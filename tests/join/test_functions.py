@@ -24,7 +24,7 @@ from gpu_wcoj.join.calendar import calendar_of
 from gpu_wcoj.join.pattern import like
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Constant
-from tests.kinds import KINDS, needed
+from tests.helpers.kernel_kinds import KINDS, needed
 
 
 @pytest.fixture(params=KINDS)

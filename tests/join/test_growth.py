@@ -11,8 +11,8 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SURVIVORS
 from gpu_wcoj.trace.spine import RATIO
-from tests.join.counted import looked_at, random_edges, table, total_work
-from tests.join.patterns import PATTERNS
+from tests.helpers.counted_work import looked_at, random_edges, table, total_work
+from tests.helpers.join_patterns import PATTERNS
 
 HUB = "h(a, b, c) :- arc(a, b), arc(b, c), arc(c, a)."
 
@@ -60,7 +60,7 @@ HUB_SCRIPT = """
 import sys
 import gpu_wcoj as gw
 from bench.suite.memory import peak_bytes
-from tests.join.counted import table
+from tests.helpers.counted_work import table
 from tests.join.test_growth import HUB, hub_graph
 n = int(sys.argv[1])
 changes = gw.Program(HUB, threads=1).step({"arc": table(hub_graph(n))})

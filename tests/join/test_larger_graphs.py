@@ -8,8 +8,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from tests.join.patterns import PATTERNS
-from tests.long import IS_LONG
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.sql import definitions
 
 duckdb = pytest.importorskip("duckdb")

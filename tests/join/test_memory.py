@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 MOST = 2 << 30
@@ -25,7 +25,7 @@ import numpy as np
 import gpu_wcoj as gw
 from bench.suite.memory import peak_bytes
 from gpu_wcoj.datasets import rmat, undirected
-from tests.join.patterns import PATTERNS
+from tests.helpers.join_patterns import PATTERNS
 
 for text in (PATTERNS["4-clique"], "h(a, b, c) :- e(a, b), e(b, c)."):
     program = gw.Program(text, threads=1)

@@ -11,10 +11,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from tests import ranks
-from tests.answers import named
-from tests.join.patterns import ARITIES, GRAPHS, PATTERNS
-from tests.join.twin import (
+from tests.helpers import rank_bitmaps
+from tests.helpers.answers import named
+from tests.helpers.join_comparison import (
     VALUES,
     Reference,
     Rows,
@@ -26,7 +25,8 @@ from tests.join.twin import (
     random_script,
     random_text,
 )
-from tests.long import IS_LONG
+from tests.helpers.join_patterns import ARITIES, GRAPHS, PATTERNS
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import ZSet, plus
 
 TRIANGLE_SEEDS = 300 if IS_LONG else 60
@@ -52,7 +52,7 @@ def test_patterns(name, bag, backend):
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_where_every_range_has_ranks(name, bag):
-    with ranks.everywhere():
+    with rank_bitmaps.everywhere():
         check_scripts(PATTERNS[name], range(2 if IS_LONG else 1), bag=bag, backend="cpu")
 
 

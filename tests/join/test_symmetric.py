@@ -13,9 +13,9 @@ from gpu_wcoj.join import delta
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.draft import STRATEGIES, Strategy
-from tests.answers import named
-from tests.kinds import Kind
-from tests.long import IS_LONG
+from tests.helpers.answers import named
+from tests.helpers.kernel_kinds import Kind
+from tests.helpers.long_tests import IS_LONG
 
 ARITY = {"e": 2, "f": 2, "v": 1}
 TEXTS = {

@@ -6,8 +6,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
-from tests.join.counted import looked_at, work_of
-from tests.kinds import KINDS, Kind, lacking
+from tests.helpers.counted_work import looked_at, work_of
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 
 
 class TestSmallestTakesPart:

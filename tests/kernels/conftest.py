@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from gpu_wcoj.backend import Backend
-from tests.kinds import KINDS, Kind, needed
+from tests.helpers.kernel_kinds import KINDS, Kind, needed
 
 
 @pytest.fixture(params=KINDS, scope="module")

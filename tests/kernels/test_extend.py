@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
-from tests.kernels.cases import Case, Question, marked_alike, random_case
-from tests.long import IS_LONG
+from tests.helpers.kernel_cases import Case, Question, marked_alike, random_case
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.kernels import Atom, wrap
 
 HUGE = 2**62

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.kernels.protocol import N_WORK
-from tests.kernels.cases import moved, trie
-from tests.kinds import needed
+from tests.helpers.kernel_cases import moved, trie
+from tests.helpers.kernel_kinds import needed
 
 FEW, MANY = 1024, 3000
 WIDE = 2**40

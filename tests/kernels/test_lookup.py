@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.kernels.protocol import PROPOSALS, SURVIVORS
-from tests import ranks
-from tests.kernels.cases import Case, Question, random_case
+from tests.helpers import rank_bitmaps
+from tests.helpers.kernel_cases import Case, Question, random_case
+from tests.helpers.kernel_kinds import lacking
 from tests.kernels.test_extend import check
-from tests.kinds import lacking
 from tests.reference.kernels import Atom
 
 
@@ -33,7 +33,7 @@ def asking(seed):
 @given(st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_looking_up_is_what_the_reference_says(kind, seed):
-    with ranks.everywhere() if kind.compiled and seed % 2 else nullcontext():
+    with rank_bitmaps.everywhere() if kind.compiled and seed % 2 else nullcontext():
         check(asking(seed), kind.backend(seed))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.cases import DOMAINS, LARGE_SIZES, SIZES, WEIGHTS, columns_of, moved, random_rows
+from tests.helpers.kernel_cases import DOMAINS, LARGE_SIZES, SIZES, WEIGHTS, columns_of, moved, random_rows
 from tests.reference import kernels as reference
 
 seeds = st.integers(0, 2**32)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_wcoj.kernels.protocol import N_WORK
-from tests.kernels.cases import DOMAINS, WEIGHTS, Question, columns_of, moved, random_batch, random_case, trie
-from tests.kinds import Kind
+from tests.helpers.kernel_cases import DOMAINS, WEIGHTS, Question, columns_of, moved, random_batch, random_case, trie
+from tests.helpers.kernel_kinds import Kind
 from tests.shim import available, shim_backend
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))

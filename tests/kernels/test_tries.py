@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Trie
-from tests.kernels.cases import (
+from tests.helpers.kernel_cases import (
     DOMAINS,
     LARGE_SIZES,
     SIZES,
@@ -22,7 +22,7 @@ from tests.kernels.cases import (
     random_rows,
     trie,
 )
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 from tests.reference import kernels as reference
 from tests.reference.kernels import Batch
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bench.suite.random_queries import random_query
-from tests.long import IS_LONG
-from tests.planner.plans import with_any_branches
-from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
+from tests.helpers.random_plans import with_any_branches
 
 N_QUERIES = 1000 if IS_LONG else 60
 

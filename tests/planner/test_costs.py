@@ -30,8 +30,8 @@ from gpu_wcoj.planner.passes.normalise import normalise_rules
 from gpu_wcoj.planner.passes.orders import order_variables
 from gpu_wcoj.planner.passes.push_down import push_down_predicates
 from gpu_wcoj.planner.shares import share_of
-from tests.kinds import KINDS, Kind, lacking
-from tests.reference.written import written
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
+from tests.reference.program_text import written
 
 CPU = select_backend("cpu")
 R, S = BodyAtom("r", (0, 1), ("a", "b")), BodyAtom("s", (1, 0), ("d", "c"))

@@ -25,8 +25,8 @@ from gpu_wcoj.planner.solver import solve
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.terms import Atom, Variable
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows
-from tests.join.core import random_rules
-from tests.planner.lookups import path_output, plus
+from tests.helpers.core_rules import random_rules
+from tests.helpers.lookup_simulator import path_output, plus
 
 ARITY = {"u": 1, "e": 2, "f": 2, "t": 3}
 

@@ -16,10 +16,10 @@ from gpu_wcoj.planner.known import Catalog
 from gpu_wcoj.planner.passes import PASSES, Pass
 from gpu_wcoj.planner.passes.examples import draft_program
 from gpu_wcoj.query.datalog import parse
-from tests.planner.golden import FOLDER, Case, read
-from tests.planner.plans import with_passes
-from tests.recursion.twin import check_scripts
-from tests.reference.written import written
+from tests.helpers.golden_plans import FOLDER, Case, read
+from tests.helpers.random_plans import with_passes
+from tests.helpers.recursion_comparison import check_scripts
+from tests.reference.program_text import written
 
 BY_NAME = {one.__module__.rpartition(".")[2]: one for one in PASSES}
 OPTIONAL = ("push_down", "redundant", "auxiliaries", "fuse", "share", "sort", "common", "beginnings")

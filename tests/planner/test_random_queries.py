@@ -15,8 +15,8 @@ from bench.suite.random_rows import relations_within
 from gpu_wcoj.planner.draft import STRATEGIES
 from gpu_wcoj.planner.passes import PASSES
 from gpu_wcoj.planner.passes.examples import draft_program
-from tests.long import IS_LONG
-from tests.planner.random_queries import N_TICKS, Judge, check, random_script, rows_for
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
 
 N_QUERIES = 1000
 N_BLOCKS = 8

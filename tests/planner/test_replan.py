@@ -12,7 +12,7 @@ from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.circuit import adopting
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.planner import feedback
-from tests.planner.replanned import RULE, proposed, run_both, stream, was_replanned
+from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
 
 
 def test_a_stream_whose_skew_changes():

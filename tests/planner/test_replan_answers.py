@@ -15,14 +15,14 @@ from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.planner import feedback
 from gpu_wcoj.planner.lower import Plan
-from tests.answers import named
-from tests.join.patterns import PATTERNS
-from tests.join.twin import arities, check_script, random_script
-from tests.kinds import QUICK_KINDS, Kind, lacking
-from tests.long import IS_LONG
-from tests.planner.replanned import RULE, Tick, every_tick, run_both, stream, was_replanned
-from tests.recursion.twin import check_script as check
-from tests.recursion.twin import without_debts
+from tests.helpers.answers import named
+from tests.helpers.join_comparison import arities, check_script, random_script
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.kernel_kinds import QUICK_KINDS, Kind, lacking
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.recursion_comparison import check_script as check
+from tests.helpers.recursion_comparison import without_debts
+from tests.helpers.replanned_programs import RULE, Tick, every_tick, run_both, stream, was_replanned
 
 MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- reach(a, b), u(b), pair(b, c)."
 

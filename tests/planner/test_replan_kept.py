@@ -16,8 +16,8 @@ from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.path import AtomUse
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import Arrangement
-from tests.kinds import QUICK_KINDS
-from tests.planner.replanned import RULE, proposed, run_both, stream, was_replanned
+from tests.helpers.kernel_kinds import QUICK_KINDS
+from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
 
 
 def test_checkpoints_before_and_after(eager, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpu_wcoj as gw
-from tests.join.twin import check_scripts
+from tests.helpers.join_comparison import check_scripts
 
 READ = "h(a, c) :- s(a, b), s(b, c). .output h"
 HEADS = {

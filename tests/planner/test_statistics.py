@@ -12,7 +12,7 @@ from gpu_wcoj.planner import statistics
 from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measure, statistics_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
-from tests.kinds import KINDS, needed
+from tests.helpers.kernel_kinds import KINDS, needed
 
 POLICIES = [MergePolicy(), MergePolicy(ratio=4, most_batches=3), MergePolicy(ratio=1, most_batches=9)]
 

@@ -12,16 +12,24 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.draft import STRATEGIES
-from tests.answers import named
-from tests.join.patterns import PATTERNS
-from tests.join.twin import arities, check_script, check_scripts, fed, random_script, random_text, translated
-from tests.kinds import KINDS, Kind, lacking
-from tests.long import IS_LONG
-from tests.planner.plans import hints, with_any_orders
-from tests.recursion import twin as recursion
-from tests.recursion.twin import SIGNED
-from tests.reference.chance import chance_text
+from tests.helpers import recursion_comparison as recursion
+from tests.helpers.answers import named
+from tests.helpers.join_comparison import (
+    arities,
+    check_script,
+    check_scripts,
+    fed,
+    random_script,
+    random_text,
+    translated,
+)
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.random_plans import hints, with_any_orders
+from tests.helpers.recursion_comparison import SIGNED
 from tests.reference.changes import ZSet, plus
+from tests.reference.random_programs import chance_text
 
 TEXTS = {**PATTERNS, **{f"chance {i}": random_text(random.Random(i)) for i in range(200 if IS_LONG else 20)}}
 SOME = ("triangle of three relations", "4-cycle", "diamond", "heads of heads", "wildcards on both sides", "1 to 4")

@@ -14,7 +14,7 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.schema import DataType
-from tests.answers import named
+from tests.helpers.answers import named
 
 ARROW = {
     "int8": pa.int8(),

@@ -11,8 +11,8 @@ from gpu_wcoj import Program
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import EdnSyntaxError, SchemaError, UnsupportedError
 from gpu_wcoj.query.edn import Datoms, Form, Query, parse, read
-from tests.long import IS_LONG
-from tests.query.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
+from tests.helpers.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
+from tests.helpers.long_tests import IS_LONG
 from tests.reference import edn as reference
 
 N_QUERIES = 1500 if IS_LONG else 60

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from tests.query.sql_judge import Case, Judge, disagreement
-from tests.query.sql_tables import Column, Script, Table
+from tests.helpers.sql_comparison import Case, Judge, disagreement
+from tests.helpers.sql_tables import Column, Script, Table
 
 
 def table(name: str, **columns: str) -> Table:

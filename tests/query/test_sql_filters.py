@@ -12,9 +12,9 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.narrowed import narrow_inputs
 from gpu_wcoj.query.sql import parse
-from tests.long import IS_LONG
-from tests.query.sql_judge import Case, Judge, UnfitError, disagreement
-from tests.query.sql_tables import TYPES, Column, Table, random_script
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement
+from tests.helpers.sql_tables import TYPES, Column, Table, random_script
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_CASES = 400 if IS_LONG else 5

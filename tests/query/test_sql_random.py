@@ -11,12 +11,12 @@ from functools import partial
 import pytest
 
 from gpu_wcoj.errors import UnsupportedError
-from tests.long import IS_LONG
-from tests.query.sql_conditions import FEATURES
-from tests.query.sql_judge import Answers, Case, Judge, UnfitError, disagreement
-from tests.query.sql_queries import Writer
-from tests.query.sql_shrink import shrunk
-from tests.query.sql_tables import random_script, random_tables
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.sql_comparison import Answers, Case, Judge, UnfitError, disagreement
+from tests.helpers.sql_conditions import FEATURES
+from tests.helpers.sql_queries import Writer
+from tests.helpers.sql_shrink import shrunk
+from tests.helpers.sql_tables import random_script, random_tables
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4

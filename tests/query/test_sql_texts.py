@@ -15,9 +15,9 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.sql import parse
-from tests.long import IS_LONG
-from tests.query.sql_judge import Case, Judge, disagreement
-from tests.query.sql_tables import Column, Script, Table
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.sql_comparison import Case, Judge, disagreement
+from tests.helpers.sql_tables import Column, Script, Table
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_PARTS = 1 if IS_LONG else 10

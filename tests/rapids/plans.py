@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gpu_wcoj.spark as gws
-from tests.spark.changes import CASES, Case
+from tests.spark.cdc_formats import CASES, Case
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gpu_wcoj.spark as gws
 from tests.rapids.plans import same, stored
-from tests.spark.changes import CASES
+from tests.spark.cdc_formats import CASES
 
 
 def main(mode: str, jar: str, folder: Path) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from tests.rapids.plans import KEPT, PLANS
-from tests.spark.changes import CASES
+from tests.spark.cdc_formats import CASES
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.reference.changes import Row, ZSet
 from tests.reference.fixpoint import strata
-from tests.reference.written import (
+from tests.reference.program_text import (
     Aggregate,
     Atom,
     Call,

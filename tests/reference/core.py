@@ -8,7 +8,7 @@ from gpu_wcoj.query import terms
 from gpu_wcoj.query.rules import Rules
 from tests.reference.changes import ZSet
 from tests.reference.fixpoint import Facts, fixpoint
-from tests.reference.written import Aggregate, Atom, Call, Literal, Name, Rule, Term, Test, Written
+from tests.reference.program_text import Aggregate, Atom, Call, Literal, Name, Rule, Term, Test, Written
 
 
 def from_core(rules: Rules) -> Written:

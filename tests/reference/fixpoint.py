@@ -1,6 +1,6 @@
 """What full Datalog means: strata in order, each by trying its rules on everything until nothing comes of it any more.
 
-Slow, and meant to be obvious. Rules are those of `tests.reference.written`.
+Slow, and meant to be obvious. Rules are those of `tests.reference.program_text`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tests.reference.changes import Row, ZSet
 from tests.reference.functions import BeyondError, UndefinedError, aggregated, called
-from tests.reference.written import (
+from tests.reference.program_text import (
     Aggregate,
     Atom,
     Call,

@@ -8,11 +8,11 @@ import pytest
 
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from tests.long import IS_LONG
-from tests.reference.chance import INPUTS, chance_text
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.core import from_core, with_demands
 from tests.reference.fixpoint import fixpoint
-from tests.reference.written import written
+from tests.reference.program_text import written
+from tests.reference.random_programs import INPUTS, chance_text
 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from tests.long import IS_LONG
+from tests.helpers.long_tests import IS_LONG
 from tests.reference.asp import answer_set
-from tests.reference.chance import INPUTS, chance_text
 from tests.reference.fixpoint import NoEndError, NotStratifiedError, fixpoint
 from tests.reference.functions import UndefinedError, called
-from tests.reference.written import Written, written
+from tests.reference.program_text import Written, written
+from tests.reference.random_programs import INPUTS, chance_text
 
 Row = tuple[object, ...]
 

@@ -23,7 +23,7 @@ from tests.shim import build
 ROOT = Path(__file__).parents[2]
 KERNEL_TESTS = (
     "tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py",
-    "tests/kernels/test_choosing.py", "tests/kernels/test_fresh.py", "tests/cuda/test_merge.py",
+    "tests/kernels/test_range_stats.py", "tests/kernels/test_new_rows.py", "tests/cuda/test_merge.py",
     "tests/cuda/test_extend.py", "tests/cuda/test_index.py",
 )  # fmt: skip
 """The tests of every kernel."""

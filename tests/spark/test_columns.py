@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import ColumnError, SchemaError, UsageError
-from tests.spark.streams import write_stream
+from tests.spark.file_streams import write_stream
 
 TWICE = "h(a, A) :- edge(a, A)."
 AS_WEIGHT = "h(a, Weight) :- edge(a, Weight)."

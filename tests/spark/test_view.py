@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import UsageError
-from tests.spark.streams import EDGE, TRIANGLE, alone, assert_same, payments, run, stream_of, write_stream
+from tests.spark.file_streams import EDGE, TRIANGLE, alone, assert_same, payments, run, stream_of, write_stream
 
 
 def test_changes_and_state_equal_the_engine_and_a_self_join(spark, tmp_path):

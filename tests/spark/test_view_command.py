@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import gpu_wcoj.spark as gws
 from gpu_wcoj import cli
 from gpu_wcoj.errors import InputFileError
-from tests.spark.streams import TRIANGLE, alone, assert_same, payments, write_stream
+from tests.spark.file_streams import TRIANGLE, alone, assert_same, payments, write_stream
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
-from tests.spark.streams import payments, write_stream
+from tests.spark.file_streams import payments, write_stream
 
 pytestmark = pytest.mark.skipif("TEST_DELTA" not in os.environ, reason="TEST_DELTA=1 runs it; it fetches Delta's jars")
 
@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import gpu_wcoj.spark as gws
 from gpu_wcoj.checkpoint import Checkpoint
-from tests.spark.streams import TRIANGLE, alone, assert_same
+from tests.spark.file_streams import TRIANGLE, alone, assert_same
 
 place = Path(sys.argv[1])
 spark = gws.local_session(master="local[2]", memory="1g", conf={

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import CheckpointMismatchError
-from tests.spark.streams import write_stream
+from tests.spark.file_streams import write_stream
 
 SCHEMA = "a bigint, b bigint, weight bigint"
 LAYOUTS = [{}, {"layout": "hypercube", "cells": 2}]

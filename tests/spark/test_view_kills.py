@@ -24,9 +24,9 @@ from gpu_wcoj.errors import (
     CheckpointError,
     CheckpointMismatchError,
 )
-from tests.spark.streams import EDGE, TRIANGLE, alone, assert_same, payments, write_stream
+from tests.spark.file_streams import EDGE, TRIANGLE, alone, assert_same, payments, write_stream
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER = Path(__file__).with_name("view_driver.py")
 
 
 def start(folder: Path, **plan) -> subprocess.Popen:

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import UnknownRelationError, UsageError
-from tests.spark.streams import TRIANGLE, alone, assert_same, payments, run, stream_of, write_stream
+from tests.spark.file_streams import TRIANGLE, alone, assert_same, payments, run, stream_of, write_stream
 
 
 def test_other_formats_get_the_batch_beside_the_rows(spark, tmp_path):

@@ -9,7 +9,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
-from tests.spark.streams import TRIANGLE, stream_of, write_stream
+from tests.spark.file_streams import TRIANGLE, stream_of, write_stream
 
 
 def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):

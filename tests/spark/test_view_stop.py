@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import UsageError
-from tests.spark.streams import TRIANGLE, alone, assert_same, net, payments, run, stream_of, write_stream
+from tests.spark.file_streams import TRIANGLE, alone, assert_same, net, payments, run, stream_of, write_stream
 
 
 def test_stop_lets_the_batch_finish_and_the_checkpoint_go(spark, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 import gpu_wcoj.spark as gws
-from tests.spark.streams import TRIANGLE, alone, assert_same, write_stream
+from tests.spark.file_streams import TRIANGLE, alone, assert_same, write_stream
 
 EITHER = "e(a, b) :- edge(a, b), a < b. e(a, b) :- edge(b, a), a < b. "
 UNDIRECTED = EITHER + "triangle(a, b, c) :- e(a, b), e(b, c), e(a, c)."

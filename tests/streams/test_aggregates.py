@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj import streams
 from gpu_wcoj.errors import NegativeWeightError
-from tests.kinds import KINDS, Kind, lacking
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 
 AGGREGATORS = {
     "count": streams.Count,

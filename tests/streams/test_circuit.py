@@ -13,8 +13,8 @@ from gpu_wcoj import streams
 from gpu_wcoj.errors import CircuitError
 from gpu_wcoj.streams import operators
 from gpu_wcoj.streams.place import NOTHING
-from tests.streams.graphs import closure_by_joins
-from tests.streams.literals import literal
+from tests.helpers.stream_graphs import closure_by_joins
+from tests.helpers.stream_literals import literal
 
 
 def test_names_come_from_the_package():

@@ -15,7 +15,7 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     UsageError,
 )
-from tests.streams.literals import literal, once
+from tests.helpers.stream_literals import literal, once
 
 
 def test_a_subcircuit_in_a_subcircuit_is_refused(circuit):

@@ -8,8 +8,8 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.errors import ArityError, ColumnError, IterationLimitError, TypeMismatchError
-from tests.streams.graphs import closure_by_joins, truss_from_changes
-from tests.streams.literals import literal, zset
+from tests.helpers.stream_graphs import closure_by_joins, truss_from_changes
+from tests.helpers.stream_literals import literal, zset
 
 
 def test_ticks_are_counted_and_stop_forgets(circuit):

@@ -9,8 +9,8 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.streams import Time
-from tests.kinds import KINDS, needed
-from tests.streams.literals import literal, once, run, zset
+from tests.helpers.kernel_kinds import KINDS, needed
+from tests.helpers.stream_literals import literal, once, run, zset
 
 
 @pytest.fixture(params=KINDS)

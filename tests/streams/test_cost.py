@@ -12,7 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj import streams
-from tests.streams.graphs import truss
+from tests.helpers.stream_graphs import truss
 
 ROWS = 120_000
 SCHEMA = {"group": "int64", "value": "int64", "key": "int64"}

@@ -8,8 +8,8 @@ import pytest
 
 from gpu_wcoj import streams
 from gpu_wcoj.backend import cpu_backend
-from tests.circuit.test_failures import CountingKernels
-from tests.streams.graphs import closure_by_joins, closure_by_multiway, truss_from_changes
+from tests.circuit.test_undefined_values import CountingKernels
+from tests.helpers.stream_graphs import closure_by_joins, closure_by_multiway, truss_from_changes
 
 TICKS = [
     [("a", "b"), ("b", "c"), ("c", "d"), ("a", "c")],

@@ -6,7 +6,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj import streams
-from tests.streams.graphs import (
+from tests.helpers.stream_graphs import (
     closure,
     closure_afresh,
     closure_by_joins,

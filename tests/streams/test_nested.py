@@ -9,10 +9,10 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.backend import Backend
-from tests.kinds import Kind
-from tests.long import IS_LONG
-from tests.streams.changes import SCHEMA, as_zset, nested_changes
-from tests.streams.queries import LINEAR, NON_LINEAR, Build
+from tests.helpers.kernel_kinds import Kind
+from tests.helpers.long_tests import IS_LONG
+from tests.helpers.stream_changes import SCHEMA, as_zset, nested_changes
+from tests.helpers.stream_operators import LINEAR, NON_LINEAR, Build
 
 SEEDS = {"numba": range(4 if IS_LONG else 1), "numpy": range(1), "shim": range(1), "cuda": range(1)}
 SIZES = {"numba": (4, 4), "numpy": (3, 3), "shim": (2, 3), "cuda": (3, 3)}

@@ -8,7 +8,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.errors import NegativeWeightError, TypeMismatchError, UnsupportedTypeError, WeightOverflowError
-from tests.streams.literals import once, run
+from tests.helpers.stream_literals import once, run
 
 
 def test_integers_outside_the_declared_type_are_refused():

@@ -1,0 +1,104 @@
+"""Rejected programs with loops, and rejected ticks: messages with names, state unchanged."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import GpuWcojError, IterationLimitError, UnsupportedError
+from tests.helpers.recursion_comparison import Judges, agree, bits
+from tests.helpers.recursive_programs import ALL
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("p(x) :- s(x), !p(x).", ["p"]),
+        ("win(x) :- move(x, y), !win(y).", ["win"]),
+        ("p(x) :- s(x), !q(x). q(x) :- s(x), !p(x).", ["p", "q"]),
+        ("a(x) :- s(x), b(x). b(x) :- c(x). c(x) :- s(x), !a(x).", ["a", "b", "c"]),
+        ("p(x, n) :- s(x), n = count : { p(x, _) }.", ["p"]),
+        ("p(x) :- s(x), 0 < count : { q(x) }. q(x) :- p(x).", ["p", "q"]),
+        ("p(x, sum(n)) :- p(y, n), e(x, y). p(x, sum(x)) :- s(x).", ["p"]),
+        ("p(x, n) :- s(x), n = min m : { p(x, m) }.", ["p"]),
+        ("p(x, mean(n)) :- p(y, n), e(x, y). p(x, mean(x)) :- s(x).", ["p"]),
+    ],
+)
+def test_a_head_that_depends_on_itself_by_negation_or_aggregation(text, named):
+    with pytest.raises(GpuWcojError) as caught:
+        gw.Program(text)
+    for name in named:
+        assert f"'{name}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d(x, min(0)) :- s(x). d(y, min(d + 1)) :- d(x, d), e(x, y), d > 2.",
+        "d(x, min(0)) :- s(x). d(y, min(0 - d)) :- d(x, d), e(x, y).",
+        "d(x, min(0)) :- s(x). d(y, min(10 / d)) :- d(x, d), e(x, y).",
+        "d(x, min(0)) :- s(x). d(y, min(k)) :- d(x, d), t(y, d, k).",
+        "d(x, max(0)) :- s(x). d(y, max(d + 1)) :- d(x, d), e(x, y), d < 5.",
+        "d(x, min(0)) :- s(x). d(y, min(d)) :- d(x, d), e(x, y), d != 1.",
+        "d(x, min(0)) :- s(x). d(y, min(d)) :- p(y, d). p(y, d) :- d(x, d), e(x, y).",
+        "d(x, min(0)) :- s(x). d(y, min(d)) :- d(x, d), d(y, d), e(x, y).",
+        "d(x, min(0)) :- s(x). d(d, min(k)) :- d(x, d), t(x, d, k).",
+        "d(x, min(0)) :- s(x). d(y, min(d * w)) :- d(x, d), t(x, y, w).",
+        "d(x, min(0)) :- s(x). d(y, min(w - d)) :- d(x, d), t(x, y, w).",
+        "d(x, min(0)) :- s(x). d(y, min(d % 3)) :- d(x, d), e(x, y).",
+    ],
+)
+def test_a_least_value_whose_better_choice_may_derive_worse(text):
+    """The answer is ambiguous, as rows derived from the worse value would have to be deleted."""
+    with pytest.raises(UnsupportedError, match=r"(min|max) through recursion|and only the best value"):
+        gw.Program(text)
+
+
+def test_a_loop_without_an_end(backend):
+    text = "n(x) :- s(x). n(y) :- n(x), !b(x), y = x + 1. m(x) :- s(x)."
+    program = gw.Program(text, backend=backend.name, iterations=50)
+    program.step({"b": [(3,), (30,)], "s": [(1,)]})
+    before = bits(program, program.heads)
+    for change in ({"s": [(40,)]}, {"b": [((3,), -1), ((30,), -1)]}, {"s": [(35,)], "b": [(5,)]}):
+        with pytest.raises(IterationLimitError, match=r"'n'.*50"):
+            program.step(change)
+        assert bits(program, program.heads) == before
+    assert program.step({"b": [((3,), -1)]})["n"].to_dict() == {(x,): 1 for x in range(4, 31)}
+
+
+def test_a_quotient_by_nothing_in_a_loop(backend):
+    text = "q(x) :- s(x). q(z) :- q(x), f(x, y), z = x / y."
+    program = gw.Program(text, backend=backend.name)
+    judges = Judges(text)
+    good = {"s": [(12,)], "f": [(12, 2), (6, 3)]}
+    program.step(good)
+    judges.step({name: ("rows", [(row, 1) for row in rows]) for name, rows in good.items()})
+    before = bits(program, program.heads)
+    with pytest.raises(GpuWcojError, match="0"):
+        program.step({"f": [(2, 0)]})
+    assert bits(program, program.heads) == before
+    agree(program, judges)
+    assert program.step({"f": [(2, 2)]})["q"].to_dict() == {(1,): 1}
+
+
+def test_a_sum_that_leaves_the_integers(backend):
+    text = "n(x) :- s(x). n(y) :- n(x), x > 5, y = x * x."
+    program = gw.Program(text, backend=backend.name)
+    program.step({"s": [(3,)]})
+    with pytest.raises(GpuWcojError, match=r"\*"):
+        program.step({"s": [(7,)]})
+    assert program.relation("n").to_dict() == {(3,): 1}
+
+
+@pytest.mark.parametrize("name", ["closure, both", "sums over a loop", "shortest paths"])
+def test_a_bad_change_leaves_the_state(name, backend):
+    program = gw.Program(ALL[name], backend=backend.name)
+    inputs = {relation: program.arity(relation) for relation in program.inputs}
+    program.step({relation: [tuple(range(width)), tuple(range(1, width + 1))] for relation, width in inputs.items()})
+    before = bits(program, program.heads)
+    one, width = next(iter(inputs.items()))
+    with pytest.raises(GpuWcojError):
+        program.step({one: [("a",) * width]})
+    with pytest.raises(GpuWcojError):
+        program.step({"nothing": [(1,)]})
+    assert bits(program, program.heads) == before

@@ -1,0 +1,164 @@
+"""What levels propose and mark, against the sum over prefixes of the smallest count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from cpu_fallback.scanning import SCAN_FACTOR
+from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
+from gpu_wcoj.trace.spine import MAX_BATCHES
+from tests.helpers.answers import named
+from tests.helpers.counted_work import looked_at, random_edges, table, work_of
+from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.prefix_counts import sums_of_minima
+
+MARK_FACTOR = 2
+"""A group of prefixes marks a range up to this many times as long as what it would propose without marks."""
+
+WORST = SCAN_FACTOR + MARK_FACTOR + 1
+"""A prefix scans SCAN_FACTOR times its smallest count, or proposes that and pays as much towards the marks of a hub."""
+
+NAMES = ("triangle", "3-cycle", "4-clique", "4-cycle", "4-cycle once", "diamond once", "kite", "house", "2-path")
+
+
+def both_ways(edges):
+    edges = set(map(tuple, edges.tolist()))
+    return {"e": edges, "s": edges | {(b, a) for a, b in edges}}
+
+
+class TestSumOfMinima:
+    """Proposals and marks of a level against the sum over prefixes of the smallest count."""
+
+    def check(self, text, edges, n_change, factor, way, **options):
+        program = gw.Program(text, threads=1, **options)
+        change, kept = edges[:n_change], edges[n_change:]
+        program.step_counts({"e": table(kept)})
+        before, after = both_ways(kept), both_ways(edges)
+        query = program._lowered.plan.queries["h"][0]
+        paths = query.paths
+        stands_for_all = way == "step_counts" and query.symmetry is not None
+        checked = 0
+        for sign in (1, -1):
+            getattr(program, way)({"e": table(change, sign)})
+            states = (before, after) if sign > 0 else (after, before)
+            minima = {}
+            for relation in {path.seed.key.relation for path in paths}:
+                minima |= sums_of_minima(paths, relation, *states)
+            for number, variables in work_of(program).items():
+                n_slots = len(paths[number % len(paths)].other_atoms) * (2 + (sign < 0))
+                for variable, counted in variables.items():  # changes joined with each other stand behind all paths
+                    smallest = minima[number % len(paths)][variable]
+                    # Within deletions the rows that go stand in one batch more, and cost up to twice the width.
+                    most = factor * smallest * (2 if sign < 0 else 1)
+                    place = f"{sign:+}, path {number}, {variable}: {counted.tolist()}, sum of minima {smallest}"
+                    assert looked_at(counted) <= most, place
+                    assert counted[PROBES] <= n_slots * looked_at(counted) + 2 * len(change), place
+                    checked += smallest > 0
+        assert checked >= (len(query.symmetry.representatives) if stands_for_all else len(paths))
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("name", NAMES)
+    def test_random_graphs(self, name, way):
+        edges = random_edges(np.random.default_rng(1), 900, 80, power=1)
+        self.check(PATTERNS[name], edges, 100, 1 + MARK_FACTOR, way)
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("power", [2, 5])
+    @pytest.mark.parametrize("name", NAMES)
+    def test_skewed_graphs(self, name, power, way):
+        edges = random_edges(np.random.default_rng(power), 900, 80, power)
+        self.check(PATTERNS[name], edges, 100, WORST, way)
+
+    @pytest.mark.parametrize("name", ["triangle", "4-clique", "4-cycle"])
+    def test_hubs_that_arrive(self, name):
+        random = np.random.default_rng(3)
+        edges = random_edges(random, 1500, 300, power=2)
+        hubs = np.isin(edges, (0, 1)).any(axis=1)
+        edges = np.concatenate([edges[hubs], edges[~hubs]])
+        self.check(PATTERNS[name], edges, int(hubs.sum()), WORST, "step")
+
+    @pytest.mark.parametrize("chunk_rows", [100, 1000])
+    def test_pieces(self, chunk_rows):
+        """A piece that ends inside a group of prefixes marks again, once for at least as many rows that come out."""
+        edges = random_edges(np.random.default_rng(4), 900, 80, power=2)
+        for name in ("triangle", "4-clique", "4-cycle"):
+            self.check(PATTERNS[name], edges, 100, WORST, "step", chunk_rows=chunk_rows)
+
+    def test_several_batches_cost_their_number_at_most(self):
+        edges = random_edges(np.random.default_rng(6), 4000, 200, power=2)
+        program = gw.Program(PATTERNS["triangle"], threads=1)
+        for part in np.split(edges[100:], [2000, 3000, 3500, 3850, 3890]):
+            program.step_counts({"e": table(part)})
+        assert max(map(len, program.state_rows.values())) > 1
+        program.step({"e": table(edges[:100])})
+        paths = program._lowered.plan.queries["h"][0].paths
+        minima = sums_of_minima(paths, "e", both_ways(edges[100:]), both_ways(edges))
+        for number, variables in work_of(program).items():
+            for variable, counted in variables.items():
+                assert looked_at(counted) <= (MAX_BATCHES + 1) * (1 + MARK_FACTOR) * minima[number][variable]
+
+    def test_ranges_as_long_as_are_ever_scanned(self):
+        """Each prefix holds just SCAN_FACTOR times the values that are marked for it."""
+        n, common = 40, 50
+        program = gw.Program("h(a, b, c) :- g(a, b), r(a, c), s(b, c).", threads=1, inputs=["g", "r", "s"])
+        program.step({
+            "r": [(0, c * SCAN_FACTOR) for c in range(common)],
+            "s": [(b, c) for b in range(n) for c in range(SCAN_FACTOR * common)],
+        })  # fmt: skip
+        assert program.step_counts({"g": [(0, b) for b in range(n)]})["h"].inserted == n * common
+        counted = work_of(program)[0]["c"]
+        assert counted[SURVIVORS] == n * common
+        assert looked_at(counted) <= WORST * n * common
+
+
+PAIRS = "h(a, b, c) :- g(a, b), r(a, c), s(b, c)."
+
+
+class TestMarks:
+    """A change of g intersects, for each of its rows, one range of r and one of s of known widths."""
+
+    def check(self, g, r_widths, s_widths, way):
+        r, s = (
+            np.stack([np.repeat(np.arange(len(widths)), widths), ragged_arange(widths)], axis=1)
+            for widths in (r_widths, s_widths)
+        )
+        program = gw.Program(PAIRS, threads=1, inputs=named(PAIRS))
+        program.step({"r": table(r), "s": table(s)})
+        g = np.unique(g, axis=0)
+        found = getattr(program, way)({"g": table(g)})["h"]
+        smallest = int(np.minimum(r_widths[g[:, 0]], s_widths[g[:, 1]]).sum())
+        assert (len(found) if way == "step" else found.inserted) == smallest
+        counted = work_of(program)[0]["c"]
+        assert looked_at(counted) <= WORST * smallest, counted.tolist()
+        assert counted[PROBES] <= 2 * looked_at(counted) + 2 * len(g), counted.tolist()
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("n_hubs", [1, 30, 700])
+    def test_thousands_of_prefixes_seek_in_hubs(self, n_hubs, way):
+        random = np.random.default_rng(n_hubs)
+        n = 10_000
+        g = np.stack([np.arange(n), random.integers(0, n_hubs, n)], axis=1)
+        self.check(g, random.integers(1, 9, n), random.integers(1, 300_000 // n_hubs, n_hubs), way)
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    @pytest.mark.parametrize("seed", range(4))
+    def test_widths_of_every_size(self, seed, way):
+        random = np.random.default_rng(seed)
+        widths = [(2 ** random.uniform(0, 14, n)).astype(np.int64) for n in (60, 60)]
+        self.check(random.integers(0, 60, (2000, 2)), *widths, way)
+
+    @pytest.mark.parametrize("way", ["step", "step_counts"])
+    def test_a_group_of_which_few_prefixes_are_wide(self, way):
+        """The wide ones stand where a regular sample would find them."""
+        n, wide = 2000, 50
+        s_widths = np.ones(n, np.int64)
+        s_widths[:: n // 8] = wide
+        g = np.stack([np.zeros(n, np.int64), np.arange(n)], axis=1)
+        self.check(g, np.array([200_000]), s_widths, way)
+
+
+def ragged_arange(widths):
+    """0 to width - 1 for each width."""
+    return np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)

@@ -1,0 +1,87 @@
+"""Weights that leave int64: in the state, in products and in sums; an error, and the state exactly as before."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.errors import WeightOverflowError
+from tests.helpers.refused_changes import assert_refused
+
+
+class TestOverflow:
+    TEXT = "h(x) :- r(x, y), s(y). k(x) :- r(x, _)."
+
+    def refused(self, changes, match):
+        first = {"r": [((1, 1), 2**62), ((2, 2), -(2**62))], "s": [((1,), 1)]}
+        following = {"s": [((2,), 2)]}
+        assert_refused(changes, WeightOverflowError, match, self.TEXT, first, following, bag=True)
+
+    def test_of_the_state(self):
+        self.refused({"r": [((1, 1), 2**62)]}, r"(?s)'r'.*\(1, 1\).*outside int64")
+        self.refused({"r": [((2, 2), -(2**62) - 1)]}, r"(?s)'r'.*\(2, 2\).*outside int64")
+
+    def test_of_a_product(self):
+        self.refused({"s": [((1,), 1)]}, r"(?s)'h'.*\(1,\).*outside int64")
+        self.refused({"s": [((2,), 3)]}, r"(?s)'h'.*\(2,\).*outside int64")
+
+    def test_of_a_sum(self):
+        self.refused({"r": [((1, 9), 2**62)]}, r"(?s)'k'.*\(1,\).*outside int64")
+
+    def test_of_a_product_far_beyond(self):
+        self.refused({"s": [((1,), 2**63 - 2)]}, r"(?s)'h'.*\(1,\).*outside int64")
+
+    def test_of_a_change_between_two_weights_that_fit(self):
+        program = gw.Program("h(x) :- v(x), w(x).", bag=True)
+        program.step({"v": gw.ZSet.from_rows([((1,), 2**63 - 1)]), "w": gw.ZSet.from_rows([((1,), -1)])})
+        with pytest.raises(WeightOverflowError, match=r"(?s)'h'.*\(1,\).*outside int64"):
+            program.step({"w": gw.ZSet.from_rows([((1,), 2)])})
+        assert program.relation("h").to_dict() == {(1,): -(2**63) + 1}
+
+    @pytest.mark.parametrize("n", [1, 32])
+    @pytest.mark.parametrize("rest", ["", ", y != x", ", !g(x, y)"])
+    def test_of_a_sum_that_is_counted(self, n, rest):
+        """The sum is 2^64, which is 0 for who adds in int64."""
+        rows = gw.ZSet.from_rows([((x, y), 2**57) for x in range(n) for y in range(200, 328)])
+        for way in ("step", "step_counts"):
+            program = gw.Program(f"h(x) :- u(x), e(x, y){rest}.", bag=True)
+            program.load({"e": rows, "u": []} | ({"g": []} if "g(" in rest else {}))
+            with pytest.raises(WeightOverflowError, match=r"outside int64"):
+                getattr(program, way)({"u": [(x,) for x in range(n)]})
+            assert program.count("h") == 0
+
+    def test_of_rows_that_add_up_within_a_table(self):
+        program = gw.Program("h(x) :- v(x).", bag=True)
+        with pytest.raises(WeightOverflowError, match="outside int64"):
+            program.step({"v": {"x": [1, 1], "weight": [2**63 - 1, 1]}})
+        assert program.count("v") == 0
+
+    def test_sets_never_overflow(self):
+        program = gw.Program("h(x) :- v(x), v(x).")
+        for _ in range(3):
+            program.step({"v": [((1,), 2**63 - 1), ((2,), 2**63 - 1), ((2,), -(2**63))]})
+        assert program.relation("h").to_dict() == {(1,): 1}
+
+
+def star(n_arms, degree, hubs):
+    """Rows of g, that lead to hubs, and of the arms of each."""
+    arms = {f"r{i}": [(hub, leaf) for hub in range(hubs) for leaf in range(degree)] for i in range(n_arms)}
+    return {"g": [(0, hub) for hub in range(hubs)], **arms}
+
+
+@pytest.mark.parametrize("bag", [True, False])
+@pytest.mark.parametrize("way", ["step", "step_counts", "relation"])
+def test_products_that_fit_and_whose_sum_does_not(bag, way):
+    """Six arms of 1,200 leaves: each hub gives 1200^6 derivations, which int64 holds for three hubs, not for four."""
+    arms = ", ".join(f"r{i}(a, x{i})" for i in range(6))
+    program = gw.Program(f"h(k) :- g(k, a), {arms}.", bag=bag)
+    rows = star(6, 1200, 4)
+    last = {"g": [rows["g"].pop()]}
+    program.load(rows) if way == "relation" else getattr(program, way)(rows)
+    weight = 3 * 1200**6
+    assert weight < 1 << 63 < 4 * 1200**6
+    assert program.relation("h").rows() == [((0,), weight if bag else 1)]
+    with pytest.raises(WeightOverflowError, match="weight 11943936000000000000"):
+        program.step_counts(last) if way == "step_counts" else program.step(last)
+    assert program.relation("h").rows() == [((0,), weight if bag else 1)]
+    assert program.count("g") == 3

@@ -1,0 +1,81 @@
+"""A driver of a program on cells, in a process of its own, whose tasks, executors or self die where it is told.
+
+``python cluster_driver.py FOLDER '{"master": "local-cluster[2,1,1024]", "layout": "hypercube", "cells": 4, ...}'`` with
+``"faults"``: a list of ``[point, stage, cell, batch, what]``, where `what` is ``"raise"`` or ``"executor"``, each done
+once; and ``"kill"``: ``[point, batch]``, ``"outputs"`` (all cells have written) or ``"manifest"`` (it is committed).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pyspark
+
+os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+
+import gpu_wcoj.spark as gws
+from gpu_wcoj.spark.cells.commit import CellRun
+
+
+def main() -> None:
+    folder, plan = Path(sys.argv[1]), json.loads(sys.argv[2])
+    faults = {tuple(one[:4]): one[4] for one in plan.get("faults", [])}
+    marks = str(folder / "marks")
+    os.makedirs(marks, exist_ok=True)
+
+    def watch(point: str, stage: int, cell: int, batch: int) -> None:
+        what = faults.get((point, stage, cell, batch))
+        if what is None:
+            return
+        try:
+            os.close(os.open(f"{marks}/{point}-{stage}-{cell}-{batch}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        if what == "raise":
+            raise RuntimeError(f"a fault {point}")
+        with open(f"/proc/{os.getppid()}/stat") as stat:
+            executor = int(stat.read().rsplit(")", 1)[1].split()[1])
+        with open(f"/proc/{executor}/cmdline") as line:
+            if "CoarseGrainedExecutorBackend" not in line.read():
+                raise RuntimeError(f"process {executor} is no executor")
+        os.kill(executor, signal.SIGKILL)
+
+    kill = plan.get("kill")
+    inner = CellRun.commit
+
+    def commit(run: CellRun, notes, batch: int) -> None:
+        if kill == ["outputs", batch]:
+            notes.collect()
+            os.kill(os.getpid(), signal.SIGKILL)
+        inner(run, notes, batch)
+        if kill == ["manifest", batch]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    spark = gws.local_session("driver", master=plan["master"], memory="1g", conf=conf)
+    stream = spark.readStream.schema("a int, b bigint, weight int").option("maxFilesPerTrigger", 1)
+    changes = gws.normalise(stream.parquet(str(folder / "in" / "edge")), "weight")
+    with CellRun.open(
+        plan["text"], {"edge": changes.schema}, checkpoint=folder / "state", output=folder / "out",
+        layout=plan["layout"], cells=plan["cells"], watch=watch,
+    ) as run:  # fmt: skip
+        if run.is_new:
+            run.load({})
+        query = (
+            run.frame({"edge": changes})
+            .writeStream.foreachBatch(lambda notes, batch: commit(run, notes, batch))
+            .option("checkpointLocation", str(folder / "spark"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        print(json.dumps({"marks": sorted(os.listdir(marks)), **run.progress}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
