@@ -34,7 +34,7 @@ def load_kernels(compiled: bool | None = None) -> Any:
 
             if numba.config.DISABLE_JIT:
                 raise ImportError("NUMBA_DISABLE_JIT is set")
-            from cpu_fallback.compiled import CompiledKernels
+            from cpu_fallback.kernels import CompiledKernels
 
             return CompiledKernels()
         except ImportError as error:

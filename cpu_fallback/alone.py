@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.filters import BLOCK, MIN_FILTERED, filter_candidates, set_filters
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import emit, is_excluded, probe, propose
 from cpu_fallback.progress import ALONE, PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranges import width_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH
 
 

@@ -13,17 +13,17 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.alone import extend_alone
-from cpu_fallback.cache import cached_njit
+from cpu_fallback.extend_marked import extend_marked
+from cpu_fallback.extend_one import MAX_ATOMS, extend_live, find_live
 from cpu_fallback.filters import BLOCK
-from cpu_fallback.live import MAX_ATOMS, extend_live, find_live
 from cpu_fallback.lookup import look_up
-from cpu_fallback.marked import extend_marked
 from cpu_fallback.marks import marks_for
 from cpu_fallback.pairs import count_pairs, excluded_pairs
 from cpu_fallback.pointers import pointer64
 from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
 from cpu_fallback.ranked import is_ranked, load_starts
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.single import copy_ranges, count_ranges
 from cpu_fallback.singleton import extend_singleton
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, WEIGHTS, WORDS

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, unsigned64
 from cpu_fallback.ranked import base_of, is_set
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, VALUES, WIDTH, WORDS
 
 BLOCK = 512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
+from cpu_fallback.runtime import cached_njit
 
 
 @cached_njit

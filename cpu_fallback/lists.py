@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.ranked import count_ranked, position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, gallop, weight_at
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.progress import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranges import range_of
 from cpu_fallback.ranked import position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, weight_at
 
 

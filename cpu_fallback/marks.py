@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from cpu_fallback.cache import cached_njit
+from cpu_fallback.runtime import cached_njit
 
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """The multiplier of the hash: 2^64 divided by the golden ratio, odd."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
+from cpu_fallback.runtime import cached_njit
 
 
 @cached_njit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer32, pointer64, store
+from cpu_fallback.runtime import cached_njit
 
 BLOCK_FACTOR = 32
 """Ratio of run lengths above which the longer run is copied in blocks around the other's values; otherwise values are

@@ -7,12 +7,12 @@ longer one, or words of both are intersected if both have ranks.
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.probing import is_excluded
 from cpu_fallback.progress import PROBES, PROPOSALS, RANKED, SURVIVORS
 from cpu_fallback.ranges import width_of
 from cpu_fallback.ranked import count_ranked, position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 from cpu_fallback.words import count_words
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.progress import PROBES, RANKED, SURVIVORS
 from cpu_fallback.ranked import position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import BUCKETS, N_FIELDS, OUT_ROW, VALUES, WIDTH, find, gallop, weight_at
 
 

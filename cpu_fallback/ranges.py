@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.ranked import start_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, ROW, SIZE, VALUES, WIDTH, lower_bound
 
 AHEAD = 4

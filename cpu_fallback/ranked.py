@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.memory import address_of
 from cpu_fallback.pointers import bits_of, load, pointer32, unsigned64
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PLACES, ROW, SIZE, VALUES, WIDTH, WORDS
 from cpu_fallback.sort import Int64Array
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import pointer64
+from cpu_fallback.runtime import cached_njit
 
 
 @cached_njit

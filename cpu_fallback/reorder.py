@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.keys import add_column, ascends, drop_repeats
 from cpu_fallback.memory import address_of
 from cpu_fallback.merge import LEVEL_FIELDS
 from cpu_fallback.pointers import load, pointer32, pointer64
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.sort import PACKED_BITS, Int64Array
 from cpu_fallback.tries import CodeArray
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.marks import is_marked
 from cpu_fallback.pointers import load, pointer64
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH
 
 SCAN_FACTOR = 16

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.extend import SCRATCH, extend
 from cpu_fallback.pointers import pointer64
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.search import locate
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, ROW
 

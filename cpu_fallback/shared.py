@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64
 from cpu_fallback.probing import probe
 from cpu_fallback.progress import MARKS
 from cpu_fallback.ranges import width_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WEIGHTS, WIDTH
 
 

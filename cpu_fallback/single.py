@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64, prefetch
 from cpu_fallback.progress import ALONE, FRESH, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.ranges import clip_range, range_of
 from cpu_fallback.ranked import position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, VALUES, WEIGHTS, WIDTH, find, gallop, weight_at
 
 AHEAD = 8

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load
 from cpu_fallback.probing import emit, is_excluded
 from cpu_fallback.progress import PROBES, PROPOSALS, RANKED
 from cpu_fallback.ranked import position_of
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import N_FIELDS, VALUES, WIDTH, find
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import load, pointer64
+from cpu_fallback.runtime import cached_njit
 
 VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT_ROW, PLACES, WORDS, N_FIELDS = range(
     14

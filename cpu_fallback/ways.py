@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.ranges import width_of
 from cpu_fallback.ranked import is_ranked
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.scanning import SCAN_FACTOR
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, PARENT, PLACES
 

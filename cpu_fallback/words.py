@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.cache import cached_njit
 from cpu_fallback.pointers import bits_of, trailing_zeros, unsigned64
 from cpu_fallback.ranked import BLOCK_BITS
+from cpu_fallback.runtime import cached_njit
 from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, WORDS
 
 VALUES_A_BLOCK = 8

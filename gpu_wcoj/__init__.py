@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
-from gpu_wcoj.once import query
+from gpu_wcoj.one_shot import query
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from gpu_wcoj import datoms as datoms
     from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
-    from gpu_wcoj.finding import Matcher as Matcher
-    from gpu_wcoj.finding import Matches as Matches
-    from gpu_wcoj.finding import find as find
     from gpu_wcoj.streams.circuit import Circuit as Circuit
-    from gpu_wcoj.views import View as View
-    from gpu_wcoj.views import view as view
+    from gpu_wcoj.views import Matcher as Matcher
+    from gpu_wcoj.views import Matches as Matches
+    from gpu_wcoj.views import find as find
+    from gpu_wcoj.views.view import View as View
+    from gpu_wcoj.views.view import view as view
 
 __version__ = "0.1.0"
 
@@ -42,11 +42,11 @@ __all__ = [
 
 _HOME = {
     "Circuit": "streams",
-    "Matcher": "finding",
-    "Matches": "finding",
-    "View": "views",
-    "find": "finding",
-    "view": "views",
+    "Matcher": "views",
+    "Matches": "views",
+    "View": "views.view",
+    "find": "views",
+    "view": "views.view",
 }
 _MODULES = ("datasets", "datoms", "spark", "streams")
 """Public modules; they and the names in `_HOME` are imported on first use."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.checkpoint.definition import Definition
+from gpu_wcoj.cli.run import Job, feed_job
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.motifs import MotifProgram
-from gpu_wcoj.planner.known import FILE, Catalog
+from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import Program
-from gpu_wcoj.runner import Job, feed_job
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format

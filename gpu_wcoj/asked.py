@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
-from gpu_wcoj.files.lines import open_bytes
+from gpu_wcoj.files.format import open_bytes
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.motifs import MotifOptions, MotifProgram
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.ir import Atom, Constant
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import Atom, Constant
 from gpu_wcoj.query.translation import Reading, read
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.amounts import part_of
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.units import part_of
 
 if TYPE_CHECKING:
     from gpu_wcoj.kernels.cuda.device import Device

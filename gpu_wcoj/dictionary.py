@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.column import BoolArray, Int64Array
+from gpu_wcoj.data.column import BoolArray, Int64Array
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.turns import register_for_forks
+from gpu_wcoj.locks import register_for_forks
 
 if TYPE_CHECKING:
     import pyarrow as pa  # loaded by the methods that need it: a program without text has a dictionary, too

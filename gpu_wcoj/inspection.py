@@ -7,23 +7,23 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.column import read_only
+from gpu_wcoj.data.column import read_only
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler
+from gpu_wcoj.engine.options import validate_flag
+from gpu_wcoj.engine.state import StateStore, TickReport
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point, listed
-from gpu_wcoj.lowering import CompiledProgram, Compiler
-from gpu_wcoj.options import validate_flag
+from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.outgoing import Emitter
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
-from gpu_wcoj.tick import StateStore, TickReport
 from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.turns import NotCopied
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.arranged import ArrangementStatistics
     from gpu_wcoj.explain.rendering import Format
-    from gpu_wcoj.planner.known import Catalog
+    from gpu_wcoj.planner.catalog import Catalog
 
 
 @entry_point
@@ -268,7 +268,7 @@ class Inspected(NotCopied):
         from gpu_wcoj.explain.bounded import sizes_of_catalog, sizes_of_state
         from gpu_wcoj.explain.rendering import render
         from gpu_wcoj.explain.shown import PlanView
-        from gpu_wcoj.planner.known import Catalog
+        from gpu_wcoj.planner.catalog import Catalog
 
         if analyze and statistics is not None:
             raise UsageError.conflict(
@@ -315,7 +315,7 @@ class Inspected(NotCopied):
         return render(renderer.explained_tree(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
-        from gpu_wcoj.query.printed import as_datalog
+        from gpu_wcoj.query.printer import as_datalog
 
         if asks_for_more:
             raise UsageError.conflict(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.arrow.types import table_without_rows
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.finding import Matcher
 from gpu_wcoj.program import ChangeCount, TickReport
 from gpu_wcoj.query.motif.form import SEMANTICS, Semantics
-from gpu_wcoj.query.motif.reading import parse
+from gpu_wcoj.query.motif.parse import parse
+from gpu_wcoj.views import Matcher
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.rendering import Format
@@ -51,7 +51,7 @@ class MotifOptions:
 
 
 class MotifProgram:
-    """The matches of a motif, with the interface that `gpu_wcoj.runner` needs of a program.
+    """The matches of a motif, with the interface that `gpu_wcoj.cli.run` needs of a program.
 
     Parameters
     ----------

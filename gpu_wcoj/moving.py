@@ -21,7 +21,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
-    from gpu_wcoj.lowering import CompiledProgram
+    from gpu_wcoj.engine.compile import CompiledProgram
 
 Rows = tuple[Sequence[Int64Array], Int64Array]
 Moved = Callable[[str, Rows], Rows]

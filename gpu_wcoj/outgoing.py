@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.rows import Row
+from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.engine.compile import CompiledProgram
+from gpu_wcoj.engine.state import StateStore
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, WeightOverflowError
 from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.lowering import CompiledProgram
 from gpu_wcoj.planner.body import Shape
-from gpu_wcoj.rows import Row
-from gpu_wcoj.schema import INT64, DataType
-from gpu_wcoj.tick import StateStore
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.algebra import python_values
 from gpu_wcoj.zset.zset import ZSet

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.inspection import Inspected
-from gpu_wcoj.join.execution import ITERATIONS, Execution
-from gpu_wcoj.join.memory import CHUNK_ROWS
-from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.lowering import Compiler
-from gpu_wcoj.options import (
+from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.engine.options import (
     declared_columns,
     processors,
     validate_factor,
@@ -26,16 +20,22 @@ from gpu_wcoj.options import (
     validate_positive,
     validate_strategy,
 )
+from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport
+from gpu_wcoj.errors import UsageError, entry_point
+from gpu_wcoj.inspection import Inspected
+from gpu_wcoj.join.execution import ITERATIONS, Execution
+from gpu_wcoj.join.memory import CHUNK_ROWS
+from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.outgoing import Emitter, pieces_of
-from gpu_wcoj.planner.draft import Strategy
-from gpu_wcoj.planner.feedback import Feedback
-from gpu_wcoj.query.checks import check_required, unnamed_inputs
+from gpu_wcoj.planner.ir import Strategy
+from gpu_wcoj.planner.replan import Feedback
+from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import unread
 from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.tick import Mark, State, StateStore, TickReport
 from gpu_wcoj.ticking import TickRunner
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpu_wcoj.circuit.adopting import rows_to_build
+from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.lowering import Compiler
-from gpu_wcoj.planner.costs import foreseen
-from gpu_wcoj.planner.feedback import CLEARLY, SORTING, Feedback
-from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.cost import foreseen
 from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.mixing import mix_plans
+from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback
 from gpu_wcoj.routing.journal import Journal
 from gpu_wcoj.routing.sides import Replicas
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpu_wcoj.lowering import Compiler
-from gpu_wcoj.tick import StateStore
+from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.engine.state import StateStore
 
 if TYPE_CHECKING:
     from gpu_wcoj.dictionary import Dictionary

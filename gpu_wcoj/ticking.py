@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.head import ChangeCount
+from gpu_wcoj.engine.compile import Compiler, stored_columns
+from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change
+from gpu_wcoj.engine.options import check_inputs
+from gpu_wcoj.engine.state import State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.errors import AuxiliaryError
-from gpu_wcoj.incoming import Incoming, named_after, narrow_columns, read_change
 from gpu_wcoj.join.piece import Piece
-from gpu_wcoj.lowering import Compiler, stored_columns
-from gpu_wcoj.options import check_inputs
 from gpu_wcoj.outgoing import Emitter
-from gpu_wcoj.query.checks import check_required
+from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.routing.sides import Replica, Replicas
-from gpu_wcoj.tick import State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.trace.arrangement import PhaseRows
 
 if TYPE_CHECKING:
+    from gpu_wcoj.data.schema import DataType
     from gpu_wcoj.dictionary import Dictionary
-    from gpu_wcoj.schema import DataType
 
 _UNNAMED = (
     "If it gets rows later, declare it with .decl, name it in inputs=['{0}'], or give it in the first change as an "

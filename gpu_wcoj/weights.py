@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.errors import SchemaError, WeightError
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from gpu_wcoj.destination import identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 from gpu_wcoj.files.output import write_columns

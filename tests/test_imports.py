@@ -55,11 +55,11 @@ def test_public_names_all_resolve():
 
 @pytest.mark.parametrize("name", ["", ".checkpoint", ".datoms", ".spark", ".streams"])
 def test_dir_shows_public_names_and_no_modules_that_happen_to_be_loaded(name):
-    code = "import gpu_wcoj as gw, importlib, gpu_wcoj.amounts, gpu_wcoj.turns, gpu_wcoj.streams.node\n"
+    code = "import gpu_wcoj as gw, importlib, gpu_wcoj.units, gpu_wcoj.locks, gpu_wcoj.streams.node\n"
     code += f"module = importlib.import_module('gpu_wcoj{name}')\n"
     code += "print({one for one in dir(module) if not one.startswith('__')} ^ set(module.__all__), gw.amounts.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.split() == ["set()", "gpu_wcoj.amounts"]
+    assert done.stdout.split() == ["set()", "gpu_wcoj.units"]
 
 
 def test_public_modules_are_loaded_when_they_are_asked_for():

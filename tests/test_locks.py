@@ -16,8 +16,8 @@ from gpu_wcoj import streams
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError, UsageError
-from gpu_wcoj.finding import Matcher
-from gpu_wcoj.turns import StateLock
+from gpu_wcoj.locks import StateLock
+from gpu_wcoj.views import Matcher
 
 PATH = "path(a, c) :- edge(a, b), edge(b, c)."
 LOOP = "reach(a, b) :- edge(a, b). reach(a, c) :- reach(a, b), edge(b, c)."

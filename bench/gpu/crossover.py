@@ -12,8 +12,8 @@ from bench.gpu.feed import load, program_of
 from bench.gpu.place import Place, find
 from bench.gpu.report import Options, Report
 from bench.gpu.streams17 import keys_of
-from gpu_wcoj.routing.calibrate import SIZES as CALIBRATED
-from gpu_wcoj.routing.calibrate import calibrate
+from gpu_wcoj.engine.calibrate import SIZES as CALIBRATED
+from gpu_wcoj.engine.calibrate import calibrate
 
 SIZES = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 

@@ -9,7 +9,7 @@ import clingo
 
 from bench.recursion.tasks import Rows, Task
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.terms import Atom, Variable
+from gpu_wcoj.query.ir import Atom, Variable
 
 
 def ground(task: Task, inputs: Mapping[str, Rows]) -> tuple[float, dict[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main(["bench", *sys.argv[1:]]))

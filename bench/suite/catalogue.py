@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 from bench.engine.graph import Edges
+from bench.suite.hypergraph import is_acyclic
 from bench.suite.judge import Expected
 from bench.suite.record import Case, How, Kind, Order
 from bench.suite.streams import Data, stream
 from bench.suite.workload import Pattern, Stream, Workload
 from bench.suite.workloads import fixed, graphs, lsqb, stars, tpch
-from gpu_wcoj.planner.hypergraph import is_acyclic
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {**graphs.WORKLOADS, **stars.WORKLOADS, **tpch.WORKLOADS, **fixed.WORKLOADS, **lsqb.WORKLOADS}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.planner.hypergraph import is_acyclic
+from bench.suite.hypergraph import is_acyclic
 
 RANDOM = "random"
 """What the queries that chance writes are called: their family, their data, and all of them to the command."""

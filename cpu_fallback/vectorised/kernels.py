@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cpu_fallback import choices, sort, sums, tries
+from cpu_fallback.numpy_kernels import Extension, Restrictions, Slot, Walk, count, fill
 from cpu_fallback.sort import Int64Array
 from cpu_fallback.tries import CodeArray
-from cpu_fallback.vectorised.extend import Extension, Restrictions, Slot, Walk, count, fill
 from cpu_fallback.vectorised.fresh import fresh_values
 from cpu_fallback.vectorised.merge import merge_tries
 from cpu_fallback.vectorised.search import find, find_in_all, lower_bound, upper_bound

@@ -7,11 +7,11 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.arrow.incoming import encode
+from gpu_wcoj.arrow.read import encode
 from gpu_wcoj.arrow.types import storage_of, to_pyarrow
-from gpu_wcoj.column import float_codes
+from gpu_wcoj.data.column import float_codes
+from gpu_wcoj.data.schema import NO_DECIMAL, DataType
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.schema import NO_DECIMAL, DataType
 
 _FLOAT_DIGITS = 15
 """Maximum decimal digits that survive a round trip through a 64-bit float."""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_wcoj.arrow.incoming import as_arrow
+from gpu_wcoj.arrow.read import as_arrow
 from gpu_wcoj.arrow.row_index import dictionaries, encode_all, key_matrix
 from gpu_wcoj.arrow.table import columns_by_name, is_of_spark
 from gpu_wcoj.arrow.types import SUPPORTED, type_of
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.weights import as_weights, weight_name
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from gpu_wcoj.arrow.types import storage_of
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.column import Column, float_codes, floats_of
+from gpu_wcoj.data.column import Column, float_codes, floats_of
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.schema import DataType
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_wcoj.arrow.outgoing import decode
 from gpu_wcoj.arrow.row_index import dictionaries, key_matrix
-from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.arrow.write import decode
+from gpu_wcoj.data.column import Column, Int64Array
 
 
 def values_of(column: Column) -> pa.Array:

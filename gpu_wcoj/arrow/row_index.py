@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_wcoj.arrow.table import as_table
-from gpu_wcoj.column import Int64Array, without_zero_signs
+from gpu_wcoj.data.column import Int64Array, without_zero_signs
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import IndexedTable
+    from gpu_wcoj.arrow.indexed_table import IndexedTable
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_wcoj.arrow.incoming import encode, encode_numpy, encode_values
+from gpu_wcoj.arrow.read import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.types import SUPPORTED
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.rows import checked_values, columns_of, split_weights
+from gpu_wcoj.data.schema import DataType, check_names
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, listed
-from gpu_wcoj.rows import checked_values, columns_of, split_weights
-from gpu_wcoj.schema import DataType, check_names
 from gpu_wcoj.weights import as_weights, weight_name
 
 

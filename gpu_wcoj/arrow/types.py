@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.schema import DataType
 
 _PLAIN: dict[str, pa.DataType] = {
     str(kind): kind

@@ -16,7 +16,7 @@ from gpu_wcoj.checkpoint.folder import Folder
 from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained
 from gpu_wcoj.checkpoint.merging import MAX_RUNS
 from gpu_wcoj.checkpoint.reading import LEASE, folder_at, holder
-from gpu_wcoj.checkpoint.stored import load, mark_stored, store
+from gpu_wcoj.checkpoint.state import load, mark_stored, store
 from gpu_wcoj.checkpoint.versions import Versions
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointError, UsageError, entry_point

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.stored import StoredState
+from gpu_wcoj.checkpoint.state import StoredState
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, CheckpointError
 
 FORMAT = 1

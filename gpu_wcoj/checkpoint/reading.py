@@ -15,7 +15,7 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened
 from gpu_wcoj.checkpoint.definition import Definition
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder
 from gpu_wcoj.checkpoint.manifest import Manifest, manifest_name, read_file, read_manifests
-from gpu_wcoj.checkpoint.stored import load
+from gpu_wcoj.checkpoint.state import load
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UsageError
 from gpu_wcoj.query.rules import Rules

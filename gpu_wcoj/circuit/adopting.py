@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import within_memory

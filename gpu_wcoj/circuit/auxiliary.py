@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink
 from gpu_wcoj.errors import AuxiliaryError, WeightOverflowError
-from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import PhaseRows
 
 PER_ROW = 4

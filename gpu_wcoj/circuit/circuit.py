@@ -25,8 +25,8 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.running import fetch_work
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
@@ -34,7 +34,7 @@ from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.grouping import GroupingHead
+    from gpu_wcoj.circuit.aggregate import GroupingHead
     from gpu_wcoj.circuit.positive import PositiveHead
     from gpu_wcoj.circuit.recursion.loop import LoopHead
     from gpu_wcoj.join.begun import CommonPrefixes
@@ -451,11 +451,11 @@ class Circuit:
                     head.total = head.recounting.total()
                 return head.total
             if head is not None and not isinstance(head, Head):
-                from gpu_wcoj.circuit.grouping import GroupingHead  # which few programs need
+                from gpu_wcoj.circuit.aggregate import GroupingHead  # which few programs need
                 from gpu_wcoj.circuit.positive import PositiveHead
 
                 if not isinstance(head, (GroupingHead, PositiveHead)):
-                    from gpu_wcoj.circuit.recursion.ranked import count_rows  # which loops alone need
+                    from gpu_wcoj.circuit.recursion.relation import count_rows  # which loops alone need
 
                     return count_rows(head.relation)
             return exact_sum(self.backend, self._rows(name)[1])

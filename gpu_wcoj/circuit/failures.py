@@ -22,13 +22,14 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.afresh import recomputation_joins
-from gpu_wcoj.column import floats_of
+from gpu_wcoj.data.column import floats_of
+from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.join.calculate import FormulaRun, evaluate_calculation
+from gpu_wcoj.functions import FormulaRun, evaluate_calculation
 from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.path import (
+from gpu_wcoj.join.plan import (
     Absent,
     AtomUse,
     Calculation,
@@ -41,7 +42,6 @@ from gpu_wcoj.join.path import (
 )
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import MAX_DIGITS
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.column import float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.kernels.protocol import Int64Array
 
 INFINITY, MINUS_INFINITY, NAN = 1000, 1001, 1002

@@ -15,9 +15,9 @@ from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.index import RelationIndex
 from gpu_wcoj.join.magnitudes import bound_magnitudes, to_python
 from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.arrays import exact_sum, numbers, positions

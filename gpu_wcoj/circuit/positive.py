@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.arrays import positions
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Literal
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, with_weights
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.join.summing import AllowanceError, can_eliminate, with_weights
+from gpu_wcoj.join.plan import DeltaQuery
 from gpu_wcoj.join.whole import SAMPLED, FullJoin, Moment, report_work, with_metered_budget
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
@@ -63,7 +63,7 @@ class Recounted:
     """One phase of a tick that was counted by full recomputation, with its costs.
 
     Costs weight the work of kernels and joins by the time it takes, in units of testing one candidate; see
-    `gpu_wcoj.join.summing`.
+    `gpu_wcoj.join.eliminate`.
 
     Attributes
     ----------
@@ -290,7 +290,7 @@ class Recounting:
 
         More roughly if it is far less than `min_cost`.
         """
-        from gpu_wcoj.join.tried import CountEstimate, estimate_cost  # needed only by programs that count answers
+        from gpu_wcoj.join.full_join import CountEstimate, estimate_cost  # needed only by programs that count answers
 
         cost, rows = 0.0, 0
         changes = list(self._changes(phase))

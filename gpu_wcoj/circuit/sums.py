@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.column import float_codes
+from gpu_wcoj.data.column import float_codes
 from gpu_wcoj.join.magnitudes import largest_magnitudes
 from gpu_wcoj.kernels.protocol import Int64Array
 

@@ -18,7 +18,7 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
         The GPU; auto is the first one found.
     """
     from gpu_wcoj.backend import select_backend
-    from gpu_wcoj.routing.calibrate import calibrate as measured
+    from gpu_wcoj.engine.calibrate import calibrate as measured
     from gpu_wcoj.routing.store import store
 
     if rows < 100:

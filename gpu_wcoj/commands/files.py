@@ -38,7 +38,7 @@ def files_of_program(
     engine: Program | MotifProgram, folder: Path, named_relations: Collection[str]
 ) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
     """Return the files that a program names, and the types that it declares for them."""
-    from gpu_wcoj.directives import inputs_of
+    from gpu_wcoj.cli.source import inputs_of
 
     named = tuple(spec for spec in inputs_of(engine.rules, folder, named_relations) if not _is_empty(spec.path))
     declared = {declaration.relation: declaration.types for declaration in engine.rules.declarations}
@@ -72,7 +72,7 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
 
 def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
     """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
-    from gpu_wcoj.query.checks import check_required, unnamed_inputs
+    from gpu_wcoj.query.check import check_required, unnamed_inputs
 
     remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
     check_required(program.rules, unnamed_inputs(program.rules), named_relations, remedy)

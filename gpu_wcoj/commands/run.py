@@ -106,8 +106,8 @@ def run(
         bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
         route=int(route) if route.isdecimal() else route,
     )  # fmt: skip
-    from gpu_wcoj.directives import outputs_of
-    from gpu_wcoj.runner import Job, run_job
+    from gpu_wcoj.cli.run import Job, run_job
+    from gpu_wcoj.cli.source import outputs_of
 
     check_files(engine, loaded, fed)
     loaded, fed = expecting(engine, loaded), expecting(engine, fed)

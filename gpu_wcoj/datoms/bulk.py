@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.column import Column, Int64Array, without_zero_signs
+from gpu_wcoj.data.column import Column, Int64Array, without_zero_signs
 from gpu_wcoj.datoms.schema import Attribute, attribute_name
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.values import ACCEPTED, TYPES

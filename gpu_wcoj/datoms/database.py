@@ -18,7 +18,7 @@ from gpu_wcoj.datoms.schema import Attribute, read_schema
 from gpu_wcoj.datoms.store import Delta, Store
 from gpu_wcoj.datoms.subscription import Subscription
 from gpu_wcoj.errors import SchemaError, entry_point
-from gpu_wcoj.turns import NotCopied, StateLock
+from gpu_wcoj.locks import NotCopied, StateLock
 
 T = TypeVar("T")
 

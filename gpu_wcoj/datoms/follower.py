@@ -13,9 +13,9 @@ from gpu_wcoj.datoms.question import BoundQuery, CompiledQuery, Source
 from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta
+from gpu_wcoj.engine.state import Mark
 from gpu_wcoj.errors import UnknownAttributeWarning
 from gpu_wcoj.program import Program
-from gpu_wcoj.tick import Mark
 from gpu_wcoj.zset.zset import ZSet
 
 _PACKAGE = str(Path(__file__).parents[1])

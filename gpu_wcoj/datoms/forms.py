@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
+from gpu_wcoj.data.rows import as_python
 from gpu_wcoj.datoms.schema import attribute_name
 from gpu_wcoj.datoms.store import Store
 from gpu_wcoj.datoms.values import Keyword, Text
 from gpu_wcoj.errors import TransactionError, nearest
 from gpu_wcoj.query.edn.sources import forward_attribute
-from gpu_wcoj.rows import as_python
 
 OperationKind = Literal["add", "retract", "retract all", "retract entity"]
 

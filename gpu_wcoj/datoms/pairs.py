@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 
 _MIN_CHANGES = 4096
 """Number of buffered changes below which they are never merged."""

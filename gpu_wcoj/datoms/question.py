@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.datoms.report import datoms_as_zset
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.store import Delta, Store

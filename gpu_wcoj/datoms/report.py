@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.column import Column, Int64Array
+from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.datoms.values import TYPES, Texts
 from gpu_wcoj.zset.zset import ZSet
 

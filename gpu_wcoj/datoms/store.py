@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.datoms.pairs import Pairs
 from gpu_wcoj.datoms.schema import Attribute
 from gpu_wcoj.datoms.values import Texts

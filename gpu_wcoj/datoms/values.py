@@ -9,11 +9,11 @@ from uuid import UUID
 
 import numpy as np
 
-from gpu_wcoj.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.data.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.data.rows import as_python
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.rows import as_python
-from gpu_wcoj.schema import DataType
 from gpu_wcoj.zset.algebra import python_values
 
 TYPES = {

@@ -8,12 +8,12 @@ from typing import Any
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.positive import PositiveHead
+from gpu_wcoj.data.rows import Row
 from gpu_wcoj.explain.described import ColumnName, words_of
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.statistics import Degrees, measure
-from gpu_wcoj.rows import Row
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 POSITIVE = ", rows of positive weight"

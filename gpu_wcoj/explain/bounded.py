@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.explain.tree import HeadTree, LevelTree, PathTree, PlanTree
-from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.plan import AtomUse, DeltaPath
 from gpu_wcoj.planner.bounds import Size, bound
-from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.statistics import measure
 

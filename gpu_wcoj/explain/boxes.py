@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpu_wcoj.explain.figures import SeedCounts
-from gpu_wcoj.explain.phrases import (
+from gpu_wcoj.explain.render import (
     afresh_phrases,
     begins_phrase,
     branch_phrase,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpu_wcoj.circuit.recursion.rules import RANK, LoopPlan
+from gpu_wcoj.circuit.recursion.plan import RANK, LoopPlan
 from gpu_wcoj.explain.figures import Estimate
 from gpu_wcoj.explain.tree import (
     Arranged,
@@ -24,7 +24,7 @@ from gpu_wcoj.explain.tree import (
 )
 from gpu_wcoj.join.beginning import Continuation
 from gpu_wcoj.join.delta import MIN_PAIRED_ROWS
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, DeltaPath, DeltaQuery, Step, branch_name
+from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.planner.expected import Expected
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import ArrangementKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpu_wcoj.explain.boxes import Chain, HeadPanel, arrangement_lines, panels
-from gpu_wcoj.explain.phrases import headlines
+from gpu_wcoj.explain.render import headlines
 from gpu_wcoj.explain.tree import PlanTree
 
 _BRACKETS = {"seed": ("([", "])"), "level": ("[", "]"), "head": ("{{", "}}")}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gpu_wcoj.engine.state import TickReport
 from gpu_wcoj.explain.bounded import SizesOf, with_bounds
-from gpu_wcoj.explain.counted import afresh_sentences, with_counts
+from gpu_wcoj.explain.build import afresh_sentences, with_counts
 from gpu_wcoj.explain.described import ColumnName, build_tree
 from gpu_wcoj.explain.tree import PlanTree
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.tick import TickReport
 
 
 @dataclass(frozen=True, eq=False)

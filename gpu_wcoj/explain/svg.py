@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
 from gpu_wcoj.explain.boxes import Box, Chain, HeadPanel, arrangement_lines, panels
-from gpu_wcoj.explain.phrases import headlines
+from gpu_wcoj.explain.render import headlines
 from gpu_wcoj.explain.tree import PlanTree
 
 CHARACTER, LINE = 7.2, 16

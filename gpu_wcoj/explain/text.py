@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpu_wcoj.explain.phrases import (
+from gpu_wcoj.explain.render import (
     afresh_phrases,
     begins_phrase,
     branch_phrase,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from gpu_wcoj import errors
 from gpu_wcoj.errors import GpuWcojError, InputFileError, UsageError
 from gpu_wcoj.files.block import RowBlock, make_block
-from gpu_wcoj.files.select import numbered, select
+from gpu_wcoj.files.record_batch import numbered, select
 from gpu_wcoj.files.spec import InputSpec
 
 _ROOT = Path(__file__).parent.parent.parent

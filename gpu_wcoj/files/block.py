@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.errors import InputFileError, WeightError
-from gpu_wcoj.files.select import Selection
+from gpu_wcoj.files.record_batch import Selection
 from gpu_wcoj.files.spec import InputSpec
 
 

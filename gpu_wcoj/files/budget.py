@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpu_wcoj.amounts import format_bytes, parse_bytes
 from gpu_wcoj.errors import MemoryBudgetError
+from gpu_wcoj.units import format_bytes, parse_bytes
 
 VARIABLE = "GPU_WCOJ_MEMORY_BUDGET"
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from gpu_wcoj.errors import GpuWcojError, InputFileError
 from gpu_wcoj.files.budget import over_budget
-from gpu_wcoj.files.lines import BLOCK_BYTES, GZIP_ERRORS, damaged_gzip
-from gpu_wcoj.files.select import select
+from gpu_wcoj.files.format import BLOCK_BYTES, GZIP_ERRORS, damaged_gzip
+from gpu_wcoj.files.record_batch import select
 from gpu_wcoj.files.spec import InputSpec
 
 ERROR_STATUS: Final = 3

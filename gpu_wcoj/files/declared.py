@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files.advice import header_hint
 from gpu_wcoj.files.spec import InputSpec
-from gpu_wcoj.schema import DataType
 
 
 def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -> pa.Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_wcoj.errors import InputFileError, UsageError
-from gpu_wcoj.files.lines import GZIP_ERRORS, GZIP_MAGIC, damaged_gzip, open_bytes
+from gpu_wcoj.files.format import GZIP_ERRORS, GZIP_MAGIC, damaged_gzip, open_bytes
 from gpu_wcoj.files.spec import InputSpec
 
 SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": " "}

@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.files.values import is_integer, is_number
-from gpu_wcoj.schema import DataType
 
 SAMPLE_ROWS: Final = 1000
 """Rows after the first line that are examined. A constant, so that a file of any size costs the same."""

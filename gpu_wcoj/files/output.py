@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 

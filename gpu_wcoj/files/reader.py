@@ -10,8 +10,8 @@ import pyarrow as pa
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.block import RowBlock
 from gpu_wcoj.files.budget import over_budget
+from gpu_wcoj.files.format import check_gzip
 from gpu_wcoj.files.forms import SEPARATORS, form_of
-from gpu_wcoj.files.lines import check_gzip
 from gpu_wcoj.files.spec import InputSpec
 
 

@@ -20,14 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError
 from gpu_wcoj.files import advice
 from gpu_wcoj.files.blanks import is_row, squeeze
 from gpu_wcoj.files.block import RowBlock, make_block
+from gpu_wcoj.files.format import BOM, Lines, TextFile
 from gpu_wcoj.files.forms import is_facts
 from gpu_wcoj.files.header import SAMPLE_ROWS, names_by_program, names_by_rows
-from gpu_wcoj.files.lines import BOM, Lines, TextFile
-from gpu_wcoj.files.select import WEIGHT, fields_of_empty_file, numbered, select
+from gpu_wcoj.files.record_batch import WEIGHT, fields_of_empty_file, numbered, select
 from gpu_wcoj.files.spec import ColumnName, InputSpec
 from gpu_wcoj.files.values import (
     as_type,
@@ -37,7 +38,6 @@ from gpu_wcoj.files.values import (
     may_be_rounded,
     may_lead_with_zero,
 )
-from gpu_wcoj.schema import DataType
 
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string(), "null": pa.null()}

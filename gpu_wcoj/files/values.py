@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_wcoj.column import BoolArray
+from gpu_wcoj.data.column import BoolArray
 from gpu_wcoj.errors import InputFileError
 
 _INTEGER: Final = r"^[ \t]*[+-]?[0-9]+[ \t]*$"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpu_wcoj.errors import entry_point
-from gpu_wcoj.finding.matcher import Matcher
-from gpu_wcoj.finding.matches import Matches
 from gpu_wcoj.query.motif.form import Semantics
 from gpu_wcoj.query.motif.pattern import Motif
+from gpu_wcoj.views.matcher import Matcher
+from gpu_wcoj.views.matches import Matches
 
 
 @entry_point

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_wcoj.column import Int64Array
+from gpu_wcoj.data.column import Int64Array
+from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
 from gpu_wcoj.errors import SchemaError, UsageError
-from gpu_wcoj.incoming import Incoming, are_numbered, read_change
 from gpu_wcoj.query.motif.form import ROW
 from gpu_wcoj.weights import weight_name
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.held import IndexedTable
+    from gpu_wcoj.arrow.indexed_table import IndexedTable
     from gpu_wcoj.arrow.row_index import RowIndex
     from gpu_wcoj.program import Program
 
@@ -65,7 +65,7 @@ class Table:
     def from_data(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
         """Create a table from the needed columns of `data`, a result of `as_table`."""
         from gpu_wcoj.arrow.given import kinds_of, read_rows, refuse_nulls
-        from gpu_wcoj.arrow.held import IndexedTable
+        from gpu_wcoj.arrow.indexed_table import IndexedTable
 
         what = f"the {name}"
         rows = read_rows(data, what, needed)
@@ -211,7 +211,7 @@ class TableChange:
 def _incoming(
     name: str, program: Program, contents: IndexedTable, removed: Int64Array, added: Int64Array, columns: Sequence[str]
 ) -> Incoming:
-    from gpu_wcoj.arrow.held import rows_with_numbers
+    from gpu_wcoj.arrow.indexed_table import rows_with_numbers
 
     rows = rows_with_numbers(contents, np.concatenate([removed, added]), columns, ROW)
     size = len(columns)

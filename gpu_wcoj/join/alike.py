@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.plan import Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.plan import DeltaPath
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from typing import TypeVar
 import numpy as np
 
 from gpu_wcoj.join.beginning import CommonPrefix, Continuation
-from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Meter
-from gpu_wcoj.join.path import DeltaPath, DeltaQuery, branch_name
+from gpu_wcoj.join.plan import DeltaPath, DeltaQuery, branch_name
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import MIN_BLOCK_SEEDS, SPLIT_FROM, BoundPath, PathRunner, Run
 from gpu_wcoj.join.seeds import Seeds, bind_seeds
+from gpu_wcoj.join.settings import in_order
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.arrays import positions, stacked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpu_wcoj.join.conditions import condition_mask
-from gpu_wcoj.join.path import Absent, Calculation, Check, Condition
+from gpu_wcoj.join.plan import Absent, Calculation, Check, Condition
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.weights import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -42,7 +42,7 @@ def apply_checks(
             mask = mask & condition_mask([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
-            from gpu_wcoj.join.calculate import evaluate_calculation  # needed by few programs
+            from gpu_wcoj.functions import evaluate_calculation  # needed by few programs
 
             values[check.variable], failed = evaluate_calculation(
                 check, arguments, mask, backend, join.dictionary, join.ranks

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.path import Condition, Step
+from gpu_wcoj.join.plan import Condition, Step
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import stacked

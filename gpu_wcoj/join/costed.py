@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gpu_wcoj.join.eliminate import BOUND, SEED, Allowance
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.measured import MeasuredJoin
 from gpu_wcoj.join.meter import Meter
-from gpu_wcoj.join.path import DeltaPath, Step
+from gpu_wcoj.join.plan import DeltaPath, Step
 from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.summing import BOUND, SEED, Allowance
 from gpu_wcoj.kernels.protocol import Int64Array
 
 

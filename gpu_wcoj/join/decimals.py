@@ -13,7 +13,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.integers import INTEGER_OPERATIONS, Calculated, multiply
-from gpu_wcoj.join.path import Calculation
+from gpu_wcoj.join.plan import Calculation
 from gpu_wcoj.kernels.protocol import Int64Array
 
 _MAX_INT64 = (1 << 63) - 1

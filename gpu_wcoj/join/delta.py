@@ -22,8 +22,8 @@ import numpy as np
 from gpu_wcoj.join.few import extend_seeds_once
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.magnitudes import bound_magnitudes, exact_dot, multiply_exactly
-from gpu_wcoj.join.path import DeltaPath
 from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.plan import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.running import PathRunner
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -134,7 +134,7 @@ class IncrementalGenericJoin(PathRunner):
         """Bind the first steps of a path; yield the prefixes in pieces."""
         if not path.branches:
             return join.pieces(prefixes, path.steps[:depth])
-        from gpu_wcoj.join.branch import bind_branched  # needed by few paths
+        from gpu_wcoj.join.bushy import bind_branched  # needed by few paths
 
         return bind_branched(join, prefixes, path, depth)
 
@@ -195,7 +195,7 @@ class IncrementalGenericJoin(PathRunner):
 
         def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             if self._eliminates_variables(path, len(prefixes)):
-                from gpu_wcoj.join.summing import sum_bindings
+                from gpu_wcoj.join.eliminate import sum_bindings
 
                 added = sum_bindings(join, prefixes, path, path.steps)
                 self.magnitude += abs(added) if self.execution.weighted else 0
@@ -229,7 +229,7 @@ class IncrementalGenericJoin(PathRunner):
             return False
         is_summable = self._summable.get(id(path))
         if is_summable is None:
-            from gpu_wcoj.join.summing import can_eliminate
+            from gpu_wcoj.join.eliminate import can_eliminate
 
             is_summable = self._summable[id(path)] = can_eliminate(path)
         return is_summable

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.join.path import AtomUse, Condition, Step
+from gpu_wcoj.join.plan import AtomUse, Condition, Step
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
 

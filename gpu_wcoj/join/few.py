@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.join.path import DeltaPath
+from gpu_wcoj.join.plan import DeltaPath
 from gpu_wcoj.join.running import PathRunner
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
 

@@ -21,7 +21,7 @@ from gpu_wcoj.join.conditions import condition_mask, find_bounds
 from gpu_wcoj.join.last import count_last_step
 from gpu_wcoj.join.magnitudes import largest_magnitudes, multiply_exactly, to_python
 from gpu_wcoj.join.memory import CHUNK_ROWS, run_within_memory
-from gpu_wcoj.join.path import AtomUse, Step, split_independent
+from gpu_wcoj.join.plan import AtomUse, Step, split_independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes
 from gpu_wcoj.join.shapes import Shapes, shape_of
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, Int64Array

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeVar
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -24,7 +24,7 @@ def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> from gpu_wcoj.join.path import Step
+    >>> from gpu_wcoj.join.plan import Step
     >>> from gpu_wcoj.trace.arrangement import ArrangementKey
     >>> def use(atom, order, names):
     ...     return AtomUse(atom, ArrangementKey("e", order), tuple(names))

@@ -10,7 +10,7 @@ import numpy as np
 from gpu_wcoj.join.checks import presence_mask
 from gpu_wcoj.join.conditions import find_bounds
 from gpu_wcoj.join.memory import run_within_memory
-from gpu_wcoj.join.path import Absent, AtomUse, Step
+from gpu_wcoj.join.plan import Absent, AtomUse, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array
 from gpu_wcoj.zset.arrays import stacked

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Gauge, Meter, now
-from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.plan import Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.kernels.protocol import Int64Array
 

@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.plan import DeltaQuery
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 
 

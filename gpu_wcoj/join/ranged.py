@@ -17,15 +17,15 @@ import numpy as np
 from gpu_wcoj.join.conditions import condition_mask, find_bounds
 from gpu_wcoj.join.excluding import Split, split, strip_exclusions
 from gpu_wcoj.join.magnitudes import exact_dot, largest_magnitudes, multiply_exactly
-from gpu_wcoj.join.path import Condition, Step
+from gpu_wcoj.join.plan import Condition, Step
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.sizes import estimate_values
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
 if TYPE_CHECKING:
+    from gpu_wcoj.join.eliminate import Summing
     from gpu_wcoj.join.generic import GenericJoin
-    from gpu_wcoj.join.summing import Summing
 
 MAX_GATHERED_VALUES = 1 << 20
 """Values that gather before they are added up."""

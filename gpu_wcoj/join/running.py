@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.memory import run_within_memory
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 from gpu_wcoj.join.prefixes import Prefixes
 from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind_seeds, first_variables, reverse_change, seed_rows
+from gpu_wcoj.join.settings import in_order
 from gpu_wcoj.join.shapes import Shapes
 from gpu_wcoj.kernels.protocol import SURVIVORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey

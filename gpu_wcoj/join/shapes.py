@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpu_wcoj.join.path import AtomUse, Step
+from gpu_wcoj.join.plan import AtomUse, Step
 from gpu_wcoj.join.prefixes import Layout
 
 

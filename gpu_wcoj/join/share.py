@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.path import AtomUse
+from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.seeds import Seeds
 from gpu_wcoj.zset.arrays import positions
 

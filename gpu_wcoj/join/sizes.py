@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.join.conditions import find_bounds
-from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.plan import Step
 from gpu_wcoj.join.prefixes import Prefixes
 
 if TYPE_CHECKING:

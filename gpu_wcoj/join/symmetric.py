@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.plan import AtomUse, DeltaPath
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine

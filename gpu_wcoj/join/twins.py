@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.join.magnitudes import exact_dot, largest_magnitudes
-from gpu_wcoj.join.path import Step
+from gpu_wcoj.join.plan import Step
 from gpu_wcoj.join.prefixes import Prefixes
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def compare_twins(first: Step, second: Step) -> str | None:
 
     Examples
     --------
-    >>> from gpu_wcoj.join.path import Condition
+    >>> from gpu_wcoj.join.plan import Condition
     >>> link = Condition("d", "<", "c")
     >>> compare_twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
     '<'

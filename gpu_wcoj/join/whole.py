@@ -12,15 +12,15 @@ from operator import add
 
 import numpy as np
 
-from gpu_wcoj.join.blocks import in_order
 from gpu_wcoj.join.costed import BudgetedJoin, binding_cost, with_budget
 from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.eliminate import Summing
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.meter import Meter
-from gpu_wcoj.join.path import AtomUse, DeltaPath
+from gpu_wcoj.join.plan import AtomUse, DeltaPath
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
-from gpu_wcoj.join.summing import Summing
+from gpu_wcoj.join.settings import in_order
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -115,7 +115,11 @@ class FullJoin:
         If a path costs far more than `worth` or than another, the sample is small; without `max_cost`, also if a larger
         one would cost much of the path's cost.
         """
-        from gpu_wcoj.join.tried import MAX_SAMPLE_COST, CountEstimate, compare_costs  # needed by full recomputations
+        from gpu_wcoj.join.full_join import (  # needed by full recomputations
+            MAX_SAMPLE_COST,
+            CountEstimate,
+            compare_costs,
+        )
 
         trials: dict[int, CountEstimate] = {}
         for path_index in numbers:

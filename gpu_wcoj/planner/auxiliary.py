@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpu_wcoj.planner.body import Body, BodyAtom, Shape
-from gpu_wcoj.planner.draft import CatalogReader
 from gpu_wcoj.planner.facts import Facts
+from gpu_wcoj.planner.ir import CatalogReader
+from gpu_wcoj.query.ir import Atom, Variable
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import Atom, Variable
 
 JOINED = "v"
 """Name of the joined column in the rule; the columns that are kept are numbered."""

@@ -23,13 +23,13 @@ from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
 
-from gpu_wcoj.join.path import Calculation, Condition
+from gpu_wcoj.data.schema import NO_DECIMAL, DataType
+from gpu_wcoj.join.plan import Calculation, Condition
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable, formula_of
 from gpu_wcoj.planner.equalities import Resolve, resolver
 from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
+from gpu_wcoj.query.ir import MIRRORED, NULL, Atom, Constant, Expression, Term, Variable
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import MIRRORED, NULL, Atom, Constant, Expression, Term, Variable
-from gpu_wcoj.schema import NO_DECIMAL, DataType
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
 
 Encode = Callable[[str, int, object], int]

@@ -1,10 +1,10 @@
-"""Bracketings of a path: choices of steps as branches; see `gpu_wcoj.join.branch`."""
+"""Bracketings of a path: choices of steps as branches; see `gpu_wcoj.join.bushy`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpu_wcoj.join.path import Branch, Step, split_independent
+from gpu_wcoj.join.plan import Branch, Step, split_independent
 
 
 def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:

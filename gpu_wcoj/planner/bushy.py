@@ -1,4 +1,4 @@
-"""Cost of a path with branches (a bushy plan); see `gpu_wcoj.join.branch`."""
+"""Cost of a path with branches (a bushy plan); see `gpu_wcoj.join.bushy`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.join.path import Branch, Step
+from gpu_wcoj.join.plan import Branch, Step
 
 CHANGES = 100.0
 """Assumed number of changed rows in one batch; their prefixes may share branches."""

@@ -9,15 +9,15 @@ from typing import Protocol
 
 import numpy as np
 
-from gpu_wcoj.column import without_zero_signs
-from gpu_wcoj.join.path import Calculation, Formula
+from gpu_wcoj.data.column import without_zero_signs
+from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.join.plan import Calculation, Formula
 from gpu_wcoj.planner.equalities import Resolve
 from gpu_wcoj.planner.nulls import Nulls
 from gpu_wcoj.planner.results import BOOL, STRING, decimal_kind, result_of
-from gpu_wcoj.query.constant import is_spelled
+from gpu_wcoj.query.constant_folding import is_spelled
+from gpu_wcoj.query.ir import COMPARING, MIRRORED, NULL, Call, Constant, Expression, Term, Variable
 from gpu_wcoj.query.rules import Computed, Rule
-from gpu_wcoj.query.terms import COMPARING, MIRRORED, NULL, Call, Constant, Expression, Term, Variable
-from gpu_wcoj.schema import INT64, DataType
 
 
 class EncodeValue(Protocol):

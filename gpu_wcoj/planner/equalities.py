@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gpu_wcoj.query.ir import Expression, Term, Variable, plain
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import Expression, Term, Variable, plain
 
 Resolve = Callable[[Expression], Term]
 """Return the term that replaces a term."""

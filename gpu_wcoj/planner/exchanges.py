@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpu_wcoj.planner.delta_lookups import Costs, solve
 from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table
 from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPlan
-from gpu_wcoj.planner.solver import Costs, solve
+from gpu_wcoj.query.ir import MIRRORED, Comparison, Constant, Variable
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import MIRRORED, Comparison, Constant, Variable
 
 SENT = Costs(lookup=0.0, found=0.0, exchanged=1.0, maintained=0.0)
 """Costs that count only prefixes that travel; ties prefer existing arrangements."""

@@ -1,4 +1,4 @@
-"""Estimates of tries, levels and paths; see `gpu_wcoj.planner.costs`."""
+"""Estimates of tries, levels and paths; see `gpu_wcoj.planner.cost`."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpu_wcoj.circuit.groups import GroupingPlan
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.planner.body import Alias, BodyAtom, Encode, Shape, through_aliases
 from gpu_wcoj.planner.calculations import Kinds
 from gpu_wcoj.query.rules import Grouping
-from gpu_wcoj.schema import DataType
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gpu_wcoj.join.path import Calculation, Condition
+from gpu_wcoj.join.plan import Calculation, Condition
 from gpu_wcoj.planner.body import Body
 
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import Best, LoopPlan, LoopRule
+from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.plan import DeltaQuery
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Setting
 from gpu_wcoj.planner.equalities import standing_for
+from gpu_wcoj.planner.ir import Setting
 from gpu_wcoj.planner.single import path_from
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 

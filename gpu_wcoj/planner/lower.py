@@ -11,22 +11,22 @@ from gpu_wcoj.circuit.circuit import AnyHead, Circuit
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
 from gpu_wcoj.planner.calculations import INTEGERS, Kinds
-from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.expected import Expected
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.strata import components, cycle
-from gpu_wcoj.query.stratified import loops_of
+from gpu_wcoj.query.stratify import loops_of
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.groups import GroupingPlan
-    from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-    from gpu_wcoj.circuit.recursion.rules import LoopPlan
+    from gpu_wcoj.circuit.recursion.plan import LoopPlan
+    from gpu_wcoj.circuit.recursion.relation import RankedIndex
     from gpu_wcoj.join.begun import CommonPrefixes
     from gpu_wcoj.join.common import CommonJoin
     from gpu_wcoj.planner.auxiliary import Auxiliary
@@ -180,7 +180,7 @@ def plan(
         order.extend(members)
         first = members[0]
         if len(members) > 1 or first in reads[first] or first in extremes or (first in recursive and bodies.get(first)):
-            from gpu_wcoj.circuit.recursion.rules import Best
+            from gpu_wcoj.circuit.recursion.plan import Best
             from gpu_wcoj.planner.loops import loop_plan
 
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
@@ -261,7 +261,7 @@ def _derivation_estimates(
 
 
 def _estimate(path: DeltaPath, catalog: CatalogReader) -> tuple[Expected, ...]:
-    from gpu_wcoj.planner.costs import foreseen
+    from gpu_wcoj.planner.cost import foreseen
 
     estimate = foreseen(path, catalog)
     return () if estimate is None else estimate.levels
@@ -308,7 +308,7 @@ def lower(
         if name not in loop_of:
             relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
             continue
-        from gpu_wcoj.circuit.recursion.ranked import RankedIndex  # only for programs with recursion
+        from gpu_wcoj.circuit.recursion.relation import RankedIndex  # only for programs with recursion
 
         if name in best:
             relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
@@ -345,7 +345,7 @@ def lower(
                 heads.update({head.name: head for head in loop_heads})
             continue
         if name in planned.groupings:
-            from gpu_wcoj.circuit.grouping import GroupingHead
+            from gpu_wcoj.circuit.aggregate import GroupingHead
 
             grouping, width = planned.groupings[name], planned.shapes[name].width
             own_keys = [ArrangementKey(name, grouping.order)]

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
-from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from gpu_wcoj.planner.renaming import rename_path
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.recursion.rules import LoopPlan
+    from gpu_wcoj.circuit.recursion.plan import LoopPlan
 
 
 def mix_plans(present: Plan, planned: Plan, places: Collection[Place], catalog: CatalogReader = EMPTY_CATALOG) -> Plan:
@@ -52,7 +52,7 @@ def _share_prefixes(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: CatalogReader
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
-    from gpu_wcoj.planner.passes.beginnings import with_shared_prefixes  # not needed to import the package
+    from gpu_wcoj.planner.passes.share_prefixes import with_shared_prefixes  # not needed to import the package
 
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
     shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, catalog))

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpu_wcoj.planner.equalities import Resolve, resolver
+from gpu_wcoj.query.ir import NULL, Atom, Call, Expression, Term, Variable
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import NULL, Atom, Call, Expression, Term, Variable
 
 Nullable = Mapping[str, Sequence[bool]]
 """Per relation, one mask of the columns that may hold null."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpu_wcoj.join.path import Absent, AtomUse, Calculation, Check, Condition, DeltaPath
+from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, Condition, DeltaPath
 
 
 def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath | None:
@@ -18,7 +18,7 @@ def rename_path(path: DeltaPath, target_paths: Iterable[DeltaPath]) -> DeltaPath
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES, share_joins
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> text = "h(a, c) :- r(a, b), s(b, c), a < c. h(x, z) :- r(x, y), s(y, z), x < z."
     >>> one, other = (rule.paths for rule in draft_program(text, PASSES[: PASSES.index(share_joins)]).rules)
     >>> rename_path(other[0], one) == one[0] != other[0]

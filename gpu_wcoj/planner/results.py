@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType, decimal_of
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.query.constant import is_spelled
-from gpu_wcoj.query.terms import CHECKED, COMPARING, NULL_AWARE, Call, Constant, Expression, Variable
-from gpu_wcoj.schema import INT64, MAX_DIGITS, DataType, decimal_of
+from gpu_wcoj.query.constant_folding import is_spelled
+from gpu_wcoj.query.ir import CHECKED, COMPARING, NULL_AWARE, Call, Constant, Expression, Variable
 
 BOOL = DataType("bool")
 DOUBLE = DataType("double")
@@ -65,7 +65,7 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
 
     Examples
     --------
-    >>> from gpu_wcoj.query.terms import Variable
+    >>> from gpu_wcoj.query.ir import Variable
     >>> x, y = Variable("x"), Variable("y")
     >>> result_of(Call("+", (x, y)), [None, DataType("int32")], "").name
     'int64'

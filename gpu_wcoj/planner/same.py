@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from gpu_wcoj.planner.body import Alias
+from gpu_wcoj.query.ir import Call, Expression, Variable
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.strata import components
-from gpu_wcoj.query.terms import Call, Expression, Variable
 
 
 def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.draft import CatalogReader
+from gpu_wcoj.planner.ir import CatalogReader
 from gpu_wcoj.trace.arrangement import COMPARE
 
 RANGE = 0.5

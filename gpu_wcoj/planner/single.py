@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gpu_wcoj.join.path import DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.planner.body import Body
-from gpu_wcoj.planner.chooser import Chooser
-from gpu_wcoj.planner.draft import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
+from gpu_wcoj.planner.passes.arrange import arrangements_of, with_checks
 from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.checks import arrangements_of, with_checks
 from gpu_wcoj.planner.passes.fuse import with_lookups
 from gpu_wcoj.planner.passes.normalise import normalise_rules
-from gpu_wcoj.planner.passes.push_down import push_down_predicates
+from gpu_wcoj.planner.passes.simplify import push_down_predicates
 from gpu_wcoj.planner.passes.sort import with_sorting
 from gpu_wcoj.trace.arrangement import ArrangementKey
 

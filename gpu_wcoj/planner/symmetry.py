@@ -13,9 +13,9 @@ from functools import cached_property
 from itertools import islice
 from math import lcm
 
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.query.terms import MIRRORED
+from gpu_wcoj.query.ir import MIRRORED
 
 MAX_ATOMS = 16
 """Larger bodies, in atoms, are not searched."""
@@ -99,7 +99,7 @@ def symmetry_of(body: Body) -> Renaming | None:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> def found(text):
     ...     return symmetry_of(draft_program(text, [normalise_rules]).rules[0].normalised)

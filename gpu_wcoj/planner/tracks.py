@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from gpu_wcoj.join.path import Absent, AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, check_variables
-from gpu_wcoj.query.terms import MIRRORED
+from gpu_wcoj.join.plan import Absent, AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, check_variables
+from gpu_wcoj.query.ir import MIRRORED
 
 Word = tuple[object, ...]
 """Signature of a condition or a negated atom."""
@@ -55,7 +55,7 @@ class Track:
     Two paths with a common prefix under different names, and the remaining path of the second one.
 
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> text = "t(a, b, c) :- r(a, b), s(b, c), u(a, c). k(x, y, z, v) :- r(x, y), s(y, z), u(x, z), w(z, v)."
     >>> one, other = (Track(rule.paths[0]) for rule in draft_program(text, PASSES).rules)
     >>> one.finished(1).keys() == other.finished(1).keys()

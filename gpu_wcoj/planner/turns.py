@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gpu_wcoj.join.path import Check, Condition, Step
+from gpu_wcoj.join.plan import Check, Condition, Step
 
 
 @lru_cache(maxsize=1 << 12)

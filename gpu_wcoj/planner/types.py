@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.results import aggregate_of, kind_of, type_of_constants
+from gpu_wcoj.query.ir import COMPARING, NULL, Call, Constant, Expression, Variable, plain
 from gpu_wcoj.query.rules import Computed, Rule, Rules
-from gpu_wcoj.query.stratified import loops_of
-from gpu_wcoj.query.terms import COMPARING, NULL, Call, Constant, Expression, Variable, plain
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.query.stratify import loops_of
 
 Place = tuple[str, int]
 """Relation and index of one of its columns."""

@@ -9,7 +9,7 @@ from gpu_wcoj.planner.bits import Bits
 
 @dataclass(eq=False)
 class SharedCosts:
-    """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.costs.Estimator`.
+    """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.cost.Estimator`.
 
     It serves all changes of positive atoms of a body without calculations: the changed row may bind a calculated
     variable, and a negated atom has other values.

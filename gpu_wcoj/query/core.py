@@ -25,15 +25,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.binding import (
+from gpu_wcoj.query.desugar import UNIT, ZERO, Variant, is_wildcard
+from gpu_wcoj.query.ir import NEVER, Aggregate, Atom, Constant, Expression, Variable
+from gpu_wcoj.query.rules import Declaration, Extreme, Facts, Grouping, Rule, Rules
+from gpu_wcoj.query.safety import (
     applied,
     bound_variables,
     standing,
 )
-from gpu_wcoj.query.rules import Declaration, Extreme, Facts, Grouping, Rule, Rules
-from gpu_wcoj.query.stratified import EXTREMES, check_settled, guarded, loops_of, recursive_rule
-from gpu_wcoj.query.terms import NEVER, Aggregate, Atom, Constant, Expression, Variable
-from gpu_wcoj.query.variant import UNIT, ZERO, Variant, is_wildcard
+from gpu_wcoj.query.stratify import EXTREMES, check_settled, guarded, loops_of, recursive_rule
 
 MAX_ZEROS = 6
 """Most counts and sums in one rule: the rule is written once for each choice of those that are 0."""
@@ -226,7 +226,7 @@ class _Core:
                 self.facts.setdefault(lowered.head.relation, {})[row] = None
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
-        """Return the number of the helpers of an aggregate; see `gpu_wcoj.query.variant.Helpers`."""
+        """Return the number of the helpers of an aggregate; see `gpu_wcoj.query.desugar.Helpers`."""
         bound = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in bound)
         keys_rule = context.keys_rule(Atom("", keys), aggregate) if missing else None

@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, SchemaError, UnsupportedTypeError, UsageError, pointed
-from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.check import check
 from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.ir import (
     AGGREGATES,
     ARGUMENT_COUNTS,
     CONSTRAINTS,
@@ -28,6 +27,7 @@ from gpu_wcoj.query.terms import (
     Span,
     Variable,
 )
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
@@ -71,7 +71,7 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
     UnsupportedError
         For negation or aggregation through recursion, ``;`` and relations without columns.
     ArityError, SchemaError, UnknownRelationError, UnsafeRuleError, TypeMismatchError
-        If rules and declarations disagree; see `gpu_wcoj.query.checks.check`.
+        If rules and declarations disagree; see `gpu_wcoj.query.check.check`.
 
     Examples
     --------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, nearest
-from gpu_wcoj.schema import DataType
 
 SPELLINGS = {
     "float32": "float",

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsupportedError, UsageError, nearest, pointed
+from gpu_wcoj.query.ir import AGGREGATES, FUNCTIONS, SOUFFLE_FUNCTORS
 from gpu_wcoj.query.languages import language_of
-from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS, SOUFFLE_FUNCTORS
 
 if TYPE_CHECKING:
     from lark import Lark, Token

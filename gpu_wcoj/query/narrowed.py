@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.query.binding import inner_aggregates
+from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Expression, Variable, is_total, variables_of
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.stratified import guarded
-from gpu_wcoj.query.terms import NULL, Atom, Call, Comparison, Expression, Variable, is_total, variables_of
+from gpu_wcoj.query.safety import inner_aggregates
+from gpu_wcoj.query.stratify import guarded
 
 
 def narrow_inputs(rules: Rules) -> Rules:

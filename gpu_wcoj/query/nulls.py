@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.binding import applied, inner_aggregates, standing
+from gpu_wcoj.query.ir import NULL, Aggregate, Call, Comparison, Expression, Span, Variable, variables_of
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import NULL, Aggregate, Call, Comparison, Expression, Span, Variable, variables_of
+from gpu_wcoj.query.safety import applied, inner_aggregates, standing
 
 _Point = Callable[[str, Span], str]
 

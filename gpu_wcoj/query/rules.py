@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TypeVar
 
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.ir import (
     NULL,
     Aggregate,
     Atom,

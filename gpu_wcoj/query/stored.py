@@ -8,9 +8,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.ir import Aggregate, Atom, Call, Comparison, Constant, Variable
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Computed, Declaration, Directive, Extreme, Facts, Grouping, Rule, Rules
-from gpu_wcoj.query.terms import Aggregate, Atom, Call, Comparison, Constant, Variable
 
 _KIND = "kind"
 _CLASSES: Final[dict[str, type[Any]]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet

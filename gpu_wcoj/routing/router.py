@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpu_wcoj.amounts import format_bytes, part_of
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.engine.replicas import ALWAYS, ASSUMED, CostModel, Workload
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.lowering import Compiler
 from gpu_wcoj.routing.backlog import MAX_BACKLOG_TICKS
-from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel, Workload
 from gpu_wcoj.routing.sides import Replica, Replicas
+from gpu_wcoj.units import format_bytes, part_of
 
 BACKLOG_SHARE = 0.125
 """Maximum size of a backlog as a share of the twin's memory; a larger one is merged before the next tick."""

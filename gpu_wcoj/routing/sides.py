@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.adopting import adopt
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState
-from gpu_wcoj.lowering import CompiledProgram, Compiler
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.routing.backlog import NO_BACKLOG, Backlog, merge_backlog, moved
 from gpu_wcoj.zset.index import IndexedZSet

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.routing.costs import CostModel
+from gpu_wcoj.engine.replicas import CostModel
 
 FORMAT = 2
 """Format version. Files with another version are rejected."""

@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.canonical import normalise as normalise
     from gpu_wcoj.spark.feed import as_change as as_change
     from gpu_wcoj.spark.formats import detect as detect
-    from gpu_wcoj.spark.once import count as count
-    from gpu_wcoj.spark.once import explain as explain
-    from gpu_wcoj.spark.once import join as join
+    from gpu_wcoj.spark.maintenance import maintain as maintain
+    from gpu_wcoj.spark.query import count as count
+    from gpu_wcoj.spark.query import explain as explain
+    from gpu_wcoj.spark.query import join as join
     from gpu_wcoj.spark.rapids import rapids_conf as rapids_conf
     from gpu_wcoj.spark.reading import read_output as read_output
     from gpu_wcoj.spark.session import local_session as local_session
-    from gpu_wcoj.spark.upkeep import maintain as maintain
     from gpu_wcoj.spark.view import View as View
 
 _HOME = {
     "View": "view",
     "as_change": "feed",
-    "count": "once",
+    "count": "query",
     "detect": "formats",
-    "explain": "once",
-    "join": "once",
+    "explain": "query",
+    "join": "query",
     "local_session": "session",
-    "maintain": "upkeep",
+    "maintain": "maintenance",
     "normalise": "canonical",
     "rapids_conf": "rapids",
     "read_output": "reading",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import DecimalType
 
+from gpu_wcoj.data.schema import MAX_DIGITS
+from gpu_wcoj.engine.ingest import column_order
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
-from gpu_wcoj.incoming import column_order
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import BAGS, Language, check_language, language_of
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.query.translation import read
-from gpu_wcoj.schema import MAX_DIGITS
 from gpu_wcoj.spark.types import arrow_type
 
 if TYPE_CHECKING:

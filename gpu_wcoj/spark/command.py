@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
-from gpu_wcoj.files.lines import open_bytes
+from gpu_wcoj.files.format import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
 from gpu_wcoj.query.languages import language_of_file
 from gpu_wcoj.spark.formats import Format
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
     from rich.status import Status
 
-    from gpu_wcoj.spark.cells.view import CellView
+    from gpu_wcoj.spark.cluster.view import CellView
     from gpu_wcoj.spark.view import View
 
 app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
@@ -156,9 +156,9 @@ def _view(
     memory: str,
     **options: Any,
 ) -> View | CellView:
-    from gpu_wcoj.query.checks import check_required
+    from gpu_wcoj.query.check import check_required
     from gpu_wcoj.query.datalog import parse
-    from gpu_wcoj.spark.upkeep import maintain
+    from gpu_wcoj.spark.maintenance import maintain
 
     names: dict[str, tuple[str, ...]] = {}
     if options["language"] == "datalog":  # before Spark starts; names of other languages need its tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.cells.chosen import Layout as CellsLayout
 from gpu_wcoj.spark.cells.spread import reason_against, require_spread
+from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from gpu_wcoj.checkpoint import Manifest
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.held import restore_program
+from gpu_wcoj.spark.cluster.read import restore_program
 from gpu_wcoj.spark.progress import Listener, log_progress, progress_fields
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.schema import MAX_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

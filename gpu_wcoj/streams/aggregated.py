@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpu_wcoj.streams.aggregator import Aggregator
+from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
 from gpu_wcoj.streams.grouped import grouped, refuse_negative
 from gpu_wcoj.streams.layout import ColumnName
-from gpu_wcoj.streams.place import NOTHING, Place, places_of
 from gpu_wcoj.zset.zset import ZSet
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.grouped import Groups
-from gpu_wcoj.streams.place import Place
 from gpu_wcoj.zset.zset import ZSet
 
 ColumnName = str | int

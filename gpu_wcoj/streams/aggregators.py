@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import INT64
+from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.options import validate_positive
-from gpu_wcoj.schema import INT64
 from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
-from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
+from gpu_wcoj.streams.device_context import place_of
 from gpu_wcoj.streams.grouped import Groups, levels_of
+from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.ordering import in_order
-from gpu_wcoj.streams.place import place_of
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
 

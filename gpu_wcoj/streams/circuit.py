@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, entry_point
-from gpu_wcoj.options import validate_positive
+from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.query.declared import declared_type
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.consolidate import Consolidate
 from gpu_wcoj.streams.operators.eliminate import Eliminate
 from gpu_wcoj.streams.operators.generate import Source
 from gpu_wcoj.streams.operators.introduce import Hold, Introduce
 from gpu_wcoj.streams.operators.sink import Sink
-from gpu_wcoj.streams.place import Place
 from gpu_wcoj.streams.scope import Scope
 from gpu_wcoj.streams.stream import Stream
 from gpu_wcoj.streams.time import Time
-from gpu_wcoj.turns import NotCopied, StateLock
 from gpu_wcoj.zset.arrays import within_memory
 
 ITERATIONS = 100_000

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpu_wcoj.column import Column, on_host
+from gpu_wcoj.data.column import Column, on_host
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.streams.place import Place
+    from gpu_wcoj.streams.device_context import Place
 
 
 def product(place: Place, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet

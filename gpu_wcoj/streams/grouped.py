@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import NegativeWeightError
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.layout import is_null
-from gpu_wcoj.streams.place import Place
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.place import NOTHING, Place
+from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.zset.zset import ZSet
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import DataType
-from gpu_wcoj.streams.place import Place, check_arity, common_type, place_of, places_of
+from gpu_wcoj.streams.device_context import Place, check_arity, common_type, place_of, places_of
 from gpu_wcoj.zset.arrays import BoolArray
 from gpu_wcoj.zset.zset import ZSet
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.later import split_by_iteration
 from gpu_wcoj.streams.layout import ColumnName, Sorting
-from gpu_wcoj.streams.place import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.timed import TimedTrace
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.zset.zset import ZSet

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.streams.grouped import keys_of
-from gpu_wcoj.streams.place import NOTHING, Place
 from gpu_wcoj.streams.timed import TimedTrace, upto
 from gpu_wcoj.streams.trace import TraceLookup
 from gpu_wcoj.zset.arrays import positions

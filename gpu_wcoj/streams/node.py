@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpu_wcoj.errors import CircuitError
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING
 
 if TYPE_CHECKING:
     from gpu_wcoj.streams.scope import Scope

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpu_wcoj.streams.place import Place
+    from gpu_wcoj.streams.device_context import Place
     from gpu_wcoj.streams.scope import Scope
     from gpu_wcoj.streams.time import Time
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.grouped import Groups
 from gpu_wcoj.streams.layout import is_null
-from gpu_wcoj.streams.place import Place
 
 
 def order_keys(place: Place, column: Column, descending: bool = False) -> list[Int64Array]:

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gpu_wcoj.circuit.recursion.rules import ranked_query
-from gpu_wcoj.column import Column
+from gpu_wcoj.circuit.recursion.plan import ranked_query
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import (
     ArityError,
     UnknownRelationError,
@@ -17,18 +18,17 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightOverflowError,
 )
-from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.plan import DeltaQuery
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.ir import NULL, Constant, Variable
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import NULL, Constant, Variable
-from gpu_wcoj.schema import INT64, DataType
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.later import split_by_iteration
 from gpu_wcoj.streams.layout import is_null
-from gpu_wcoj.streams.place import Place
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.zset.zset import ZSet
 
@@ -43,7 +43,7 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
     UnknownRelationError, UsageError
         If it reads an unknown relation, or does not read a given relation.
     """
-    from gpu_wcoj.query.checks import check
+    from gpu_wcoj.query.check import check
     from gpu_wcoj.query.datalog import parse
 
     if isinstance(rule, str):

@@ -15,7 +15,7 @@ from gpu_wcoj.streams.stream import Stream
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.rules import Rule
-    from gpu_wcoj.streams.place import Place
+    from gpu_wcoj.streams.device_context import Place
     from gpu_wcoj.streams.time import Time
 
 

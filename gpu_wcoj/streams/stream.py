@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 from gpu_wcoj.errors import CircuitError, UsageError, entry_point
 from gpu_wcoj.streams.aggregator import Aggregator
 from gpu_wcoj.streams.aggregators import CountDistinct
-from gpu_wcoj.streams.callables import Names
 from gpu_wcoj.streams.layout import Sorting
 from gpu_wcoj.streams.matching import JoinShape
 from gpu_wcoj.streams.operator import Operator
@@ -30,6 +29,7 @@ from gpu_wcoj.streams.operators.inspect import Inspect
 from gpu_wcoj.streams.operators.integrate import Integrate
 from gpu_wcoj.streams.operators.join import Join
 from gpu_wcoj.streams.operators.join_trace import JoinTrace
+from gpu_wcoj.streams.operators.linear import Names
 from gpu_wcoj.streams.operators.map import Map, MapRows, Select
 from gpu_wcoj.streams.operators.minus import Minus
 from gpu_wcoj.streams.operators.negate import Negate

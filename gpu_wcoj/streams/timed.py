@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import Place, is_nothing
 from gpu_wcoj.streams.layout import ITERATION, Sorting
-from gpu_wcoj.streams.place import Place, is_nothing
 from gpu_wcoj.streams.trace import Trace, TraceLookup
 from gpu_wcoj.zset.zset import ZSet
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.data.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import INT64, DataType
 from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
+from gpu_wcoj.streams.device_context import Place, place_of
 from gpu_wcoj.streams.grouped import Groups
-from gpu_wcoj.streams.place import Place, place_of
 from gpu_wcoj.streams.words import Words, column_of, words_by_group, words_of_groups
 from gpu_wcoj.zset.arrays import numbers
 from gpu_wcoj.zset.zset import ZSet

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing
 from gpu_wcoj.streams.layout import Layout, Sorting
-from gpu_wcoj.streams.place import NOTHING, Place, is_nothing
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet

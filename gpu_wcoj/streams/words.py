@@ -8,11 +8,11 @@ import numpy as np
 
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.circuit.float_sums import float_sum_codes, float_words
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.grouped import Groups
-from gpu_wcoj.streams.place import Place
 
 ROWS, VALUES = -1, -2
 """Word indices of the number of rows of a group, and of its non-null values."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.column import BoolArray, Column, Int64Array
+from gpu_wcoj.data.column import BoolArray, Column, Int64Array
 from gpu_wcoj.errors import (
     ArityError,
     ColumnError,

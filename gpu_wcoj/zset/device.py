@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.column import Column, float_codes, floats_of, on_host
+from gpu_wcoj.data.column import Column, float_codes, floats_of, on_host
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, WeightError
-from gpu_wcoj.schema import DataType
 from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset import algebra
 

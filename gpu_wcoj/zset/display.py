@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.column import Column, on_host
+from gpu_wcoj.data.column import Column, on_host
 
 if TYPE_CHECKING:
     from gpu_wcoj.zset.zset import ZSet

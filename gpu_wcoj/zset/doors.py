@@ -7,7 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import ColumnError, WeightError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def from_cudf(
     TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
         If it is no such table, or a column has no place in the engine.
     """
-    from gpu_wcoj.cudf import columns_of
+    from gpu_wcoj.arrow.cudf import columns_of
     from gpu_wcoj.dictionary import Dictionary
 
     chosen = select_backend(backend)
@@ -117,7 +117,7 @@ def read_parquet(
     ...     read_parquet(file.name, weight="n", backend="cpu").rows()
     [((1,), 3), ((2,), -1)]
     """
-    from gpu_wcoj import cudf
+    from gpu_wcoj.arrow import cudf
     from gpu_wcoj.dictionary import Dictionary
 
     chosen = select_backend(backend)
@@ -154,7 +154,7 @@ def to_cudf(zset: ZSet, backend: BackendName | Backend = "cuda") -> Any:
     UnsupportedTypeError
         If a column holds bytes.
     """
-    from gpu_wcoj.cudf import to_frame
+    from gpu_wcoj.arrow.cudf import to_frame
 
     chosen = select_backend(backend) if zset.backend is None else zset.backend
     names, columns = zset.names, zset.columns

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import ColumnError
 from gpu_wcoj.weights import as_weights
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpu_wcoj.column import BoolArray, Column, Int64Array, on_host, read_only
+from gpu_wcoj.data.column import BoolArray, Column, Int64Array, on_host, read_only
+from gpu_wcoj.data.rows import Row, columns_of, split_weights
+from gpu_wcoj.data.schema import INT64, DataType, check_names
 from gpu_wcoj.errors import ArityError, SchemaError, entry_point
-from gpu_wcoj.rows import Row, columns_of, split_weights
-from gpu_wcoj.schema import INT64, DataType, check_names
 from gpu_wcoj.weights import as_weights
 from gpu_wcoj.zset import algebra, doors, tables
 

@@ -24,10 +24,10 @@ from gpu_wcoj.arrow import (
     to_text,
     type_of,
 )
-from gpu_wcoj.column import Column, float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.column import Column, float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.schema import DataType
 
 INTEGERS = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]
 TIMESTAMPS = [pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Europe/Rome")]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj import cudf
+from gpu_wcoj.arrow import cudf
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     ColumnError,

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from gpu_wcoj.arrow import as_table, encode_numpy, encode_values, to_python
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
-from gpu_wcoj.schema import INT64, DataType
 
 # tables of other libraries
 

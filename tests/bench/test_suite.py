@@ -29,7 +29,7 @@ from bench.suite.runner import Progress, SuiteRun
 from bench.suite.streams import Data, TooFewRowsError, stream
 from bench.suite.workload import Stream
 from bench.suite.workloads import fixed, graphs, lsqb
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from tests.helpers.long_tests import IS_LONG
 
 HERE = "tests.helpers.suite_contenders"

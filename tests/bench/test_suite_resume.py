@@ -21,7 +21,7 @@ from bench.suite.ending import EndedError, ending
 from bench.suite.record import Document
 from bench.suite.runner import Progress, SuiteRun
 from bench.suite.store import Store, sources
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from gpu_wcoj.errors import UsageError
 from tests.helpers.long_tests import IS_LONG
 

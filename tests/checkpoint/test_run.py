@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
-COMMAND = [sys.executable, "-m", "gpu_wcoj.cli"]
+COMMAND = [sys.executable, "-m", "gpu_wcoj.cli.main"]
 N_TICKS = 40
 
 

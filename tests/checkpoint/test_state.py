@@ -65,7 +65,7 @@ def test_runs_are_not_sorted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert checkpoint.last.state is not None
             assert len(checkpoint.last.state.relations["input edge"].runs) == number + 1
             with monkeypatch.context() as patched:
-                patched.setattr("gpu_wcoj.checkpoint.stored._consolidated", None)
+                patched.setattr("gpu_wcoj.checkpoint.state._consolidated", None)
                 assert Program.restore(tmp_path).relation("edge") == program.relation("edge")
 
 

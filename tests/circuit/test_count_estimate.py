@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import summing, whole
-from gpu_wcoj.join import tried as tried_module
+from gpu_wcoj.join import eliminate, whole
+from gpu_wcoj.join import full_join as tried_module
+from gpu_wcoj.join.eliminate import Summing
+from gpu_wcoj.join.full_join import CountEstimate, estimate_cost
 from gpu_wcoj.join.images import distinct_paths
-from gpu_wcoj.join.summing import Summing
-from gpu_wcoj.join.tried import CountEstimate, estimate_cost
 from tests.helpers.recounted_programs import PATH, TRIANGLE, heads_of, skewed
 
 
 @pytest.mark.parametrize(("matters", "most_rows"), [((0.0, 1e18), 128), ((1e18, 1e19), 16), ((0.0, 1e-9), 16)])
 def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matters(matters, most_rows, monkeypatch):
     drawn = []
-    over = summing.Summing.sum_merged
+    over = eliminate.Summing.sum_merged
     monkeypatch.setattr(
-        summing.Summing, "over", lambda self, rows, steps: (drawn.append(len(rows)), over(self, rows, steps))[1]
+        eliminate.Summing, "over", lambda self, rows, steps: (drawn.append(len(rows)), over(self, rows, steps))[1]
     )
     program = gw.Program(PATH)
     program.load({"e": skewed()[0]})

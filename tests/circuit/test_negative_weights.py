@@ -9,7 +9,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, TypeMismatchError
-from gpu_wcoj.planner.draft import STRATEGIES, Strategy
+from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from tests.helpers.answers import named
 from tests.reference.fixpoint import fixpoint
 from tests.reference.program_text import written

@@ -14,7 +14,7 @@ from gpu_wcoj.circuit import recount
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
-from gpu_wcoj.join import delta, last, ranged, summing, whole
+from gpu_wcoj.join import delta, eliminate, last, ranged, whole
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.helpers.answers import named
@@ -73,11 +73,11 @@ def followed(monkeypatch):
 
 
 def _sum_all(monkeypatch):
-    monkeypatch.setattr(summing, "MIN_MERGED", 1)
-    monkeypatch.setattr(summing, "MIN_SUMMED", 2)
+    monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
+    monkeypatch.setattr(eliminate, "MIN_SUMMED", 2)
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
-    monkeypatch.setattr(summing, "MERGE_COST", 0)
-    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(eliminate, "MERGE_COST", 0)
+    monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
 
 
@@ -218,8 +218,8 @@ def test_weights_outside_int64_are_refused():
 def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
     """The last step's values are summed by ranges; the negated atom matches none of them."""
     monkeypatch.setattr(last, "MIN_RANGE_PREFIXES", 1)
-    monkeypatch.setattr(summing, "INITIAL_GATHERED", 1)
-    monkeypatch.setattr(summing, "MAX_GATHERED", 4)
+    monkeypatch.setattr(eliminate, "INITIAL_GATHERED", 1)
+    monkeypatch.setattr(eliminate, "MAX_GATHERED", 4)
     text = "h(a, b, c, d) :- e(a, b), f(b, c), k(c, d), !g(b, d). .output h"
     program = gw.Program(text, chunk_rows=2, inputs=named(text))
     rows = [(x, y) for x in range(7) for y in range(7)]

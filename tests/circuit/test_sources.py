@@ -8,7 +8,7 @@ import pytest
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.circuit.source import bag_change
 from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj import datasets
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from tests.helpers.command_line import TRIANGLE, complaint, run_json, write_stream
 
 STREAM = [(1, 2, 1, 3), (2, 3, 1, 3), (1, 3, 1, 5), (3, 4, 1, 5), (2, 4, 1, 5), (2, 3, -1, 8), (9, 9, -1, 9)]

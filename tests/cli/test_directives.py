@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj.cli import main
-from gpu_wcoj.files import lines as blocks
+from gpu_wcoj.cli.main import main
+from gpu_wcoj.files import format as blocks
 
 PATH = """
     .decl edge(x: number, y: number)

@@ -22,7 +22,9 @@ N_ROWS = 600_000
 def run(*arguments: object, around: str = "{}", **environment: str) -> subprocess.CompletedProcess[str]:
     """The command within a line of the shell."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = shlex.join([sys.executable, "-m", "gpu_wcoj.cli", *(os.fsdecode(os.fspath(one)) for one in arguments)])
+    command = shlex.join(
+        [sys.executable, "-m", "gpu_wcoj.cli.main", *(os.fsdecode(os.fspath(one)) for one in arguments)]
+    )
     return subprocess.run(
         ["bash", "-c", os.fsencode(around.format(command))],
         env={**os.environ, "PYTHONPATH": path, **environment},

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 
 SQL = "CREATE VIEW hop AS SELECT e.src, f.dst, e.weight FROM edges e JOIN edges f ON e.dst = f.src"
 EDN = "[:find ?a ?c :where [$edges ?a ?b _] [$edges ?b ?c _]]"

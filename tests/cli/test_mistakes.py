@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj import datasets
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from tests.helpers.command_line import TRIANGLE, complaint
 
 

@@ -16,9 +16,10 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj import progress, runner
-from gpu_wcoj.cli import main
-from gpu_wcoj.files import lines
+from gpu_wcoj import progress
+from gpu_wcoj.cli.main import main
+from gpu_wcoj.cli.main import run as runner
+from gpu_wcoj.files import format
 from gpu_wcoj.progress import LateBar
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, TRIANGLE
 
@@ -70,7 +71,7 @@ def test_a_reader_that_goes_away(tmp_path: Path):
 
 def test_starting_loads_nothing_heavy():
     heavy = {"pyarrow", "numba", "lark", "pandas", "polars", "duckdb", "rich.table"}
-    code = f"import sys, gpu_wcoj.cli; print(*sorted({heavy} & {{*sys.modules}}))"
+    code = f"import sys, gpu_wcoj.cli.main; print(*sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
 
@@ -116,7 +117,7 @@ def test_the_bar_counts_rows_that_ticks_have_taken(
         pq.write_table(table, tmp_path / "e.parquet")
     else:
         pa_csv.write_csv(table, tmp_path / "e.csv")
-        monkeypatch.setattr(lines, "BLOCK_BYTES", 64 if form == "blocks" else lines.BLOCK_BYTES)
+        monkeypatch.setattr(format, "BLOCK_BYTES", 64 if form == "blocks" else format.BLOCK_BYTES)
     (tmp_path / "b.csv").write_text("n\n1\n2\n")
     path = next(tmp_path.glob("e.*"))
     options = ["--input", f"b={tmp_path}/b.csv", "--changes", f"e={path}", "--tick-rows", 10, "--json"]

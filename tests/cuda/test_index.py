@@ -10,7 +10,7 @@ import pytest
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join.extender import ConditionExtender, Extender
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.shim import available, shim_backend
 

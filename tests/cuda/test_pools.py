@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpu_wcoj.amounts import part_of
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.cuda import memory
+from gpu_wcoj.units import part_of
 from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.schema import DataType
 
 CATEGORY = "dictionary<values={}, indices=int8, ordered=0>"
 COMMON = [

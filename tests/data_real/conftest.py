@@ -22,7 +22,7 @@ def run() -> Run:
     def run(*arguments: object) -> tuple[list[dict], dict]:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
-            [sys.executable, "-m", "gpu_wcoj.cli", "run", *map(str, arguments), "--json"],
+            [sys.executable, "-m", "gpu_wcoj.cli.main", "run", *map(str, arguments), "--json"],
             env={**os.environ, "PYTHONPATH": path},
             capture_output=True,
             text=True,

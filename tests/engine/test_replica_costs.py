@@ -11,10 +11,10 @@ import pytest
 
 import gpu_wcoj as gw
 import gpu_wcoj.backend
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
+from gpu_wcoj.engine.calibrate import calibrate, fit_costs
+from gpu_wcoj.engine.replicas import ALWAYS, ASSUMED, CostModel, Forecast, SideCosts, Workload, proposed_by
 from gpu_wcoj.routing import store
-from gpu_wcoj.routing.calibrate import calibrate, fit_costs
-from gpu_wcoj.routing.costs import ALWAYS, ASSUMED, CostModel, Forecast, SideCosts, Workload, proposed_by
 
 MODEL = CostModel(SideCosts(1e-3, 1e-8, 1e-10, 5e-4, 1e-8), SideCosts(2e-4, 1e-6, 1.01e-8, 1e-4, 2e-7), 3e-7)
 TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c)."
@@ -211,7 +211,7 @@ class TestCalibration:
         monkeypatch.setattr(
             gpu_wcoj.backend, "select_backend", lambda name: right(name) if name == "cpu" else pair.primary
         )
-        monkeypatch.setattr("gpu_wcoj.routing.calibrate.SIZES", (1, 20))
+        monkeypatch.setattr("gpu_wcoj.engine.calibrate.SIZES", (1, 20))
         assert main(["calibrate", "--rows", "300"]) == 0
         printed = capfd.readouterr().out
         assert "stored in" in printed

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import Reference, arities, check_script, fed, random_script

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.routing.costs import ASSUMED, Workload
+from gpu_wcoj.engine.replicas import ASSUMED, Workload
 from tests.engine.conftest import Pair
 
 TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c)."

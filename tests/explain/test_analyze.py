@@ -11,7 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.circuit import recount
-from gpu_wcoj.join.branch import MAX_DISTINCT_FRACTION
+from gpu_wcoj.join.bushy import MAX_DISTINCT_FRACTION
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.helpers.answers import named
 from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from gpu_wcoj.errors import BackendUnavailableError
 from tests.helpers.explained_programs import PROGRAMS
 

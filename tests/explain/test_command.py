@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from tests.helpers.command_line import complaint
 

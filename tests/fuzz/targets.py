@@ -13,7 +13,7 @@ from gpu_wcoj.query import edn, languages, motif
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.motif import compiling as motifs
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Rules
 
 ROOT = Path(__file__).parents[2]

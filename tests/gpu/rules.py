@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import RESERVED, float_constant
 from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.ir import (
     AGGREGATES,
     ARGUMENT_COUNTS,
     COMPARISONS,
@@ -35,6 +34,7 @@ from gpu_wcoj.query.terms import (
     Span,
     Variable,
 )
+from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 
 _SKIP = re.compile(r"(?:/\*.*?\*/|//[^\n]*|[\s\ufeff]+)*", re.DOTALL)
 _TOKEN = re.compile(

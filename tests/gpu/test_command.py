@@ -125,7 +125,7 @@ def test_imports_are_followed_through_the_checkout(folder):
     path = folder / "one.py"
     path.write_text("from tests.planner import random_queries\n")
     assert needed_by(path) >= {"duckdb"}
-    path.with_name("two.py").write_text("import gpu_wcoj.cli\n")
+    path.with_name("two.py").write_text("import gpu_wcoj.cli.main\n")
     assert needed_by(path.with_name("two.py")) >= {"cyclopts", "numpy"}
     path.with_name("three.py").write_text("import gpu_wcoj\n")
     assert not needed_by(path.with_name("three.py")) & LIBRARIES

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj.cli import main
+from gpu_wcoj.cli.main import main
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 ROOT = Path(__file__).parents[2]

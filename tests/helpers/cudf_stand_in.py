@@ -1,4 +1,4 @@
-"""As much of pylibcudf and cuDF as `gpu_wcoj.cudf` asks for, by PyArrow and the memory of the shim.
+"""As much of pylibcudf and cuDF as `gpu_wcoj.arrow.cudf` asks for, by PyArrow and the memory of the shim.
 
 Names, parameters and layouts are those of pylibcudf 26.10: truth values in bytes, masks of bits, offsets into both.
 """

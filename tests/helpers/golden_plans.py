@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.ir import Draft
 from gpu_wcoj.planner.passes import PASSES, Pass
-from gpu_wcoj.planner.passes.examples import draft_program
+from tests.planner.examples import draft_program
 
 FOLDER = Path(__file__).parents[1] / "planner" / "golden"
 SECTIONS = ("program", "options", "before", "after")

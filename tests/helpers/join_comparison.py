@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.terms import COMPARISONS
+from gpu_wcoj.query.ir import COMPARISONS
 from tests.helpers.answers import named
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus
 from tests.reference.datalog import evaluate

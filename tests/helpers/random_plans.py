@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_wcoj.join import branch
-from gpu_wcoj.join.path import Branch, DeltaPath
+from gpu_wcoj.join import bushy
+from gpu_wcoj.join.plan import Branch, DeltaPath
 from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import passes as planner
-from gpu_wcoj.planner.chooser import Chooser
-from gpu_wcoj.planner.draft import Draft, Order
+from gpu_wcoj.planner.ir import Draft, Order
+from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, Pass, order_variables, run_passes
-from gpu_wcoj.query.binding import inner_aggregates
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.safety import inner_aggregates
 
 
 def with_passes(monkeypatch: pytest.MonkeyPatch, passes: Iterable[Pass]) -> None:
@@ -57,7 +57,7 @@ def any_orders(chance: random.Random, passes: Iterable[Pass]) -> list[Pass]:
 
 def with_any_branches(monkeypatch: pytest.MonkeyPatch, chance: random.Random, *, orders: bool = False) -> None:
     """Let chance bracket the steps of every path, and always join branches back, whatever prefixes share."""
-    monkeypatch.setattr(branch, "MAX_DISTINCT_FRACTION", 1.0)
+    monkeypatch.setattr(bushy, "MAX_DISTINCT_FRACTION", 1.0)
 
     def by_chance(draft: Draft) -> Draft:
         return draft.over(lambda one: replace(one, paths=tuple(bracketed(path) for path in one.paths)))

@@ -12,7 +12,7 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner import feedback
+from gpu_wcoj.planner import replan
 
 RULE = "h(a, b, c, d) :- s(a, d), r(a, b, c), u(b), v(c)."
 """From a change of s, b should come before c where u has few rows, and c before b where v has."""
@@ -68,14 +68,14 @@ def run_both(replanned: Program, fixed: Program, ticks: Iterator[Tick]) -> tuple
     return work
 
 
-def every_tick(monkeypatch: pytest.MonkeyPatch, cheaper: Callable[..., dict[feedback.Place, float]]) -> None:
+def every_tick(monkeypatch: pytest.MonkeyPatch, cheaper: Callable[..., dict[replan.Place, float]]) -> None:
     """Every tick begins by taking the paths of another plan that these are."""
 
-    def hurry(self: feedback.Feedback, *_: Any) -> None:
+    def hurry(self: replan.Feedback, *_: Any) -> None:
         self.is_due = True
         self.done = defaultdict(float)
 
     monkeypatch.setattr(replanning_module, "_cheaper", cheaper)
     monkeypatch.setattr(replanning_module, "SORTING", 0.0)
     monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
-    monkeypatch.setattr(feedback.Feedback, "observe", hurry)
+    monkeypatch.setattr(replan.Feedback, "observe", hurry)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import branch
+from gpu_wcoj.join import bushy as branch
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES, make_bushy
 from tests.helpers.random_plans import with_passes

@@ -127,7 +127,7 @@ def test_50_million_rows_are_streamed_to_parquet(tmp_path):
     inputs = [word for name in ("r", "s") for word in ("--input", f"{name}={tmp_path / name}.parquet")]
     program = "h(a, b, c) :- v(b), r(a, b), s(b, c)."
     total = run(
-        *("-m", "gpu_wcoj.cli", "run", "-e", program, *inputs),
+        *("-m", "gpu_wcoj.cli.main", "run", "-e", program, *inputs),
         *("--changes", f"v={tmp_path / 'v.parquet'}", "--output", tmp_path / "out", "--json"),
     )
     assert total["total"] == {"h": n * m}

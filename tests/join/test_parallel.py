@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gpu_wcoj.join.blocks import AHEAD, QUEUE_RESULTS, in_order
+from gpu_wcoj.join.settings import AHEAD, QUEUE_RESULTS, in_order
 
 THREADS = [1, 2, 5]
 

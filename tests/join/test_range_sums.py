@@ -7,9 +7,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.datasets import rmat, undirected
-from gpu_wcoj.join import delta, ranged, summing
+from gpu_wcoj.join import delta, eliminate, ranged
 from gpu_wcoj.join.excluding import split
-from gpu_wcoj.join.path import Condition, Step
+from gpu_wcoj.join.plan import Condition, Step
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.trace.arrangement import COMPARE
 from tests.helpers.answers import named
@@ -36,7 +36,7 @@ def ticks(n_new):
 
 def alone(monkeypatch):
     """Every prefix is counted by itself."""
-    monkeypatch.setattr(summing.Summing, "_sum_by_ranges", lambda *_: None)
+    monkeypatch.setattr(eliminate.Summing, "_sum_by_ranges", lambda *_: None)
     monkeypatch.setattr(ranged, "strip_conditions", lambda steps, *_: (steps, False))
 
 
@@ -140,8 +140,8 @@ def added(monkeypatch):
 
 @pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
 def test_codes_far_from_zero(shift, monkeypatch, added):
-    monkeypatch.setattr(summing, "MIN_MERGED", 1)
-    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
+    monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     state, change, _ = ticks(150)
     counts = []
@@ -155,8 +155,8 @@ def test_codes_far_from_zero(shift, monkeypatch, added):
 
 
 def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
-    monkeypatch.setattr(summing, "MIN_MERGED", 1)
-    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
+    monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
     monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     state, change, _ = ticks(150)
@@ -175,9 +175,9 @@ def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
 @pytest.mark.parametrize("powers", [(0, 0), (20, 20), (27, 31), (30, 31), (0, 61)])
 def test_sums_beyond_int64_are_exact(powers, monkeypatch):
     """In a bag no row's weight leaves int64; their sum does."""
-    monkeypatch.setattr(summing, "MIN_MERGED", 1)
-    monkeypatch.setattr(summing, "MIN_SUMMED", 1)
-    monkeypatch.setattr(summing, "MAX_DISTINCT_FRACTION", 1e30)
+    monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
+    monkeypatch.setattr(eliminate, "MIN_SUMMED", 1)
+    monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
     text = "h(x, a, c, d) :- k(x, a), e(x, c), f(c, d), a < c. .output h"
     rows = [(x, a) for x in range(8) for a in range(8)]

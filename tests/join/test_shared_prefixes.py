@@ -11,8 +11,9 @@ from gpu_wcoj.errors import CalculationError, WeightOverflowError
 from gpu_wcoj.join import begun, seeds
 from gpu_wcoj.join.begun import CommonPrefixes, SharedPrefix
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.passes import PASSES, beginnings
-from gpu_wcoj.planner.passes.beginnings import share_prefixes
+from gpu_wcoj.planner.passes import PASSES
+from gpu_wcoj.planner.passes import share_prefixes as beginnings
+from gpu_wcoj.planner.passes.share_prefixes import share_prefixes
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script
 from tests.helpers.long_tests import IS_LONG

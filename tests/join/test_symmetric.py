@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.join import delta
 from gpu_wcoj.join.symmetry import Symmetry
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.draft import STRATEGIES, Strategy
+from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from tests.helpers.answers import named
 from tests.helpers.kernel_kinds import Kind
 from tests.helpers.long_tests import IS_LONG

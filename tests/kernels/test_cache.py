@@ -13,7 +13,7 @@ import numba
 import pytest
 
 import cpu_fallback
-from cpu_fallback.cache import MAX_FOLDERS, KernelCache, Locator, cache_folder, cached_njit, sources_hash
+from cpu_fallback.runtime import MAX_FOLDERS, KernelCache, Locator, cache_folder, cached_njit, sources_hash
 
 PACKAGE = Path(cpu_fallback.__file__).parent
 
@@ -25,7 +25,7 @@ from numba.core import event
 logging.basicConfig(format="%(message)s", stream=sys.stderr)
 with event.install_recorder("numba:compile") as recorder:
     import numpy as np
-    from cpu_fallback.compiled import CompiledKernels
+    from cpu_fallback.kernels import CompiledKernels
     kernels = CompiledKernels()
     record, support = kernels.describe(np.arange(5) * 10, None, None)
     print(kernels.locate([[record]], [[0]], np.array([[30, 35]])).tolist())
@@ -67,7 +67,7 @@ import time
 from pathlib import Path
 from numba.core import event
 import numpy as np
-from cpu_fallback.compiled import CompiledKernels
+from cpu_fallback.kernels import CompiledKernels
 
 place, number = Path(sys.argv[1]), sys.argv[2]
 (place / f"ready {number}").touch()
@@ -105,7 +105,7 @@ def test_processes_that_start_together_compile_each_function_once(tmp_path):
 
 
 def test_constants_that_are_handed_on_compile_a_function_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("cpu_fallback.cache.FOLDER", tmp_path / "kernels")
+    monkeypatch.setattr("cpu_fallback.runtime.FOLDER", tmp_path / "kernels")
 
     @cached_njit
     def moved(number, by, is_less):
@@ -120,8 +120,8 @@ def test_constants_that_are_handed_on_compile_a_function_once(tmp_path, monkeypa
 
 
 def test_a_process_that_stops_while_it_compiles_is_not_waited_for_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr("cpu_fallback.cache.FOLDER", tmp_path / "kernels")
-    monkeypatch.setattr("cpu_fallback.cache.PATIENCE", 0.2)
+    monkeypatch.setattr("cpu_fallback.runtime.FOLDER", tmp_path / "kernels")
+    monkeypatch.setattr("cpu_fallback.runtime.PATIENCE", 0.2)
     one, other = cached_njit(doubled), cached_njit(doubled)
     one._cache._wait()
     assert one._cache._turn is not None
@@ -208,7 +208,7 @@ def test_whatever_a_damaged_file_raises_no_call_fails(error, tmp_path, monkeypat
 
 def test_every_compiled_function_is_kept():
     """Functions that are inlined where they are called have no code of their own."""
-    from cpu_fallback import compiled  # noqa: F401  # loads them all
+    from cpu_fallback import kernels  # noqa: F401  # loads them all
 
     functions = {
         function

@@ -82,7 +82,7 @@ def test_without_numba_the_engine_works_and_says_so_once():
 
 def test_insisting_on_compiled_kernels_without_numba(monkeypatch, caplog):
     """An installed numba may still refuse to be imported, as beside a NumPy that is too new for it."""
-    for module in [name for name in sys.modules if name.startswith("cpu_fallback.compiled")]:
+    for module in [name for name in sys.modules if name.startswith("cpu_fallback.kernels")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "cpu_fallback.extend", None)
     with pytest.raises(ImportError, match=r"cpu_fallback\.extend"):

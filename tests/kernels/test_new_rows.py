@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cpu_fallback import fresh
+from cpu_fallback import new_rows
 from cpu_fallback.vectorised import fresh as vectorised
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
@@ -152,7 +152,7 @@ def test_marks_and_hashes_agree(domain, monkeypatch):
     known = [random_batch(rng, 500, [range(3), domain], [1])]
     known_groups = [(0,), (1,), (2,), (5,)]
     expected = reference.fresh_values(batches, groups, known, known_groups)
-    for bytes_of, bits_of in ((fresh.MAX_BYTE_SPAN, fresh.MAX_BIT_SPAN), (0, fresh.MAX_BIT_SPAN), (0, 0)):
-        monkeypatch.setattr("cpu_fallback.compiled.MAX_BYTE_SPAN", bytes_of)
-        monkeypatch.setattr("cpu_fallback.compiled.MAX_BIT_SPAN", bits_of)
+    for bytes_of, bits_of in ((new_rows.MAX_BYTE_SPAN, new_rows.MAX_BIT_SPAN), (0, new_rows.MAX_BIT_SPAN), (0, 0)):
+        monkeypatch.setattr("cpu_fallback.kernels.MAX_BYTE_SPAN", bytes_of)
+        monkeypatch.setattr("cpu_fallback.kernels.MAX_BIT_SPAN", bits_of)
         assert ask(Kind("numba").backend(), batches, 1, groups, known, 1, known_groups)[0] == expected

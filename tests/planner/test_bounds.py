@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpu_wcoj as gw
+from bench.suite.hypergraph import is_acyclic, reduce
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.bounds import Size, bound
-from gpu_wcoj.planner.costs import foreseen
+from gpu_wcoj.planner.cost import foreseen
 from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.planner.hypergraph import is_acyclic, reduce
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
 

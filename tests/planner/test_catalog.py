@@ -14,8 +14,8 @@ from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.planner.body import BodyAtom
+from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.planner.facts import Facts
-from gpu_wcoj.planner.known import FILE, Catalog
 from gpu_wcoj.planner.sampling import EXACT_ROWS, sample_statistics
 from tests.helpers.kernel_kinds import KINDS, needed
 

@@ -16,21 +16,21 @@ from bench.suite.random_queries import random_query
 from gpu_wcoj import Program, datasets
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
-from gpu_wcoj.join.path import Condition
+from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.chooser import MAX_ATOMS, Chooser
-from gpu_wcoj.planner.costs import Estimator, foreseen
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.cost import Estimator, foreseen
 from gpu_wcoj.planner.expected import TOO_DEAR
-from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.planner.join_order import MAX_ATOMS, Chooser
+from gpu_wcoj.planner.passes.arrange import with_checks
 from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.checks import with_checks
-from gpu_wcoj.planner.passes.examples import draft_program
 from gpu_wcoj.planner.passes.fuse import with_lookups
 from gpu_wcoj.planner.passes.normalise import normalise_rules
 from gpu_wcoj.planner.passes.orders import order_variables
-from gpu_wcoj.planner.passes.push_down import push_down_predicates
+from gpu_wcoj.planner.passes.simplify import push_down_predicates
 from gpu_wcoj.planner.shares import share_of
 from tests.helpers.kernel_kinds import KINDS, Kind, lacking
+from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
 CPU = select_backend("cpu")

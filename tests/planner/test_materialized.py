@@ -13,11 +13,11 @@ import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
 from gpu_wcoj.errors import UnknownRelationError
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner import feedback
-from gpu_wcoj.planner.draft import Draft
-from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.planner import replan
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.ir import Draft
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.planner.passes import auxiliaries as passes
+from gpu_wcoj.planner.passes import share_joins as passes
 from tests.helpers.kernel_kinds import QUICK_KINDS
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.materialized_homes import NAME, TEXT, Tick, changes, kept, world
@@ -170,7 +170,7 @@ def test_not_for_sets_hints_strategies_or_shared_work():
 def test_plans_with_and_without_follow_each_other(monkeypatch, tmp_path, seed):
     """Before every tick chance keeps it or not; checkpoints are written and read under either."""
     chance = random.Random(seed)
-    monkeypatch.setattr(feedback.Feedback, "observe", lambda self, *_: setattr(self, "is_due", True))
+    monkeypatch.setattr(replan.Feedback, "observe", lambda self, *_: setattr(self, "is_due", True))
     state = world(150, 40, 4, 900, seed)
     text = TEXT + "pair(a, b) :- knows(a, b), near(a), lives(a, x), city(x, k), lives(b, y), city(y, k)."
     program = gw.Program(text, bag=True, keep=["pair"])

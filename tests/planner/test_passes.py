@@ -10,15 +10,15 @@ import pytest
 
 import gpu_wcoj as gw
 from bench.suite.random_queries import random_query
-from gpu_wcoj.planner.chooser import Chooser
-from gpu_wcoj.planner.draft import STRATEGIES, Draft, Order
-from gpu_wcoj.planner.known import Catalog
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.ir import STRATEGIES, Draft, Order
+from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, Pass
-from gpu_wcoj.planner.passes.examples import draft_program
 from gpu_wcoj.query.datalog import parse
 from tests.helpers.golden_plans import FOLDER, Case, read
 from tests.helpers.random_plans import with_passes
 from tests.helpers.recursion_comparison import check_scripts
+from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
 BY_NAME = {one.__module__.rpartition(".")[2]: one for one in PASSES}

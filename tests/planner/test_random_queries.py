@@ -12,11 +12,11 @@ import pytest
 
 from bench.suite.random_queries import Query, random_query
 from bench.suite.random_rows import relations_within
-from gpu_wcoj.planner.draft import STRATEGIES
+from gpu_wcoj.planner.ir import STRATEGIES
 from gpu_wcoj.planner.passes import PASSES
-from gpu_wcoj.planner.passes.examples import draft_program
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
+from tests.planner.examples import draft_program
 
 N_QUERIES = 1000
 N_BLOCKS = 8

@@ -11,7 +11,7 @@ from gpu_wcoj import Program
 from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.circuit import adopting
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.planner import feedback
+from gpu_wcoj.planner import replan
 from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
 
 
@@ -27,7 +27,7 @@ def test_a_stream_whose_skew_changes():
 
 
 def test_small_ticks_are_noticed_too(eager, monkeypatch):
-    monkeypatch.setattr(feedback, "SMALL_TICKS", 16)
+    monkeypatch.setattr(replan, "SMALL_TICKS", 16)
     program, fixed = Program(RULE, threads=1), Program(RULE, replan=None, threads=1)
     work, wasted = run_both(program, fixed, stream(60, 2, n=2000, changes=4))
     assert was_replanned(program)
@@ -42,8 +42,8 @@ def test_a_stream_as_expected_is_left_alone(monkeypatch):
         looks.append(1)
         return made(*given)
 
-    monkeypatch.setattr(feedback, "FEWEST", 500)
-    monkeypatch.setattr(feedback, "PER_ORDER", 0.0)
+    monkeypatch.setattr(replan, "FEWEST", 500)
+    monkeypatch.setattr(replan, "PER_ORDER", 0.0)
     monkeypatch.setattr(replanning_module, "replan", count)
     program = Program("t(a, b, c) :- e(a, b), e(b, c), e(a, c).")
     numbers = np.random.default_rng(0)
@@ -64,8 +64,8 @@ def test_skew_that_swings_makes_no_plan_swing(monkeypatch):
         made(circuit, other)
 
     monkeypatch.setattr("gpu_wcoj.routing.sides.adopt", count)
-    monkeypatch.setattr(feedback, "FEWEST", 500)
-    monkeypatch.setattr(feedback, "PER_ORDER", 0.0)
+    monkeypatch.setattr(replan, "FEWEST", 500)
+    monkeypatch.setattr(replan, "PER_ORDER", 0.0)
     program = Program(RULE, threads=1)
     work = 0
     for tick in stream(1, 99, n=4000):
@@ -78,7 +78,7 @@ def test_skew_that_swings_makes_no_plan_swing(monkeypatch):
             rows |= {many: [((i,), 1) for i in range(100)], few: [((i,), -1) for i in range(1, 100)]}
         program.step(rows)
         work += proposed(program)
-    assert feedback.SORTING * sum(built) <= work
+    assert replan.SORTING * sum(built) <= work
 
 
 @pytest.mark.parametrize("value", [1, 0, -2.0, float("nan"), float("inf"), True, "4", [4]])

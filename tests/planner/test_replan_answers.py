@@ -12,8 +12,8 @@ import pytest
 
 from gpu_wcoj import Program
 from gpu_wcoj import replanning as replanning_module
-from gpu_wcoj.lowering import Compiler
-from gpu_wcoj.planner import feedback
+from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.lower import Plan
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import arities, check_script, random_script
@@ -86,7 +86,7 @@ def test_counted_loaded_and_streamed_ticks(eager):
 @pytest.mark.parametrize("seed", range(4 if IS_LONG else 2))
 def test_random_ticks(eager, monkeypatch, seed):
     """Whatever comes, with plans that change as often as they can; types, nulls and texts turn up on the way."""
-    monkeypatch.setattr(feedback, "FEWEST", 20)
+    monkeypatch.setattr(replan, "FEWEST", 20)
     monkeypatch.setattr(replanning_module, "CLEARLY", 1.0)
     chance = random.Random(seed)
     text = (
@@ -177,7 +177,7 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
         strategy = chance.choice(["auto", "wcoj", "binary"])
         return planned(replace(self, hints=hints, strategy=strategy), *given)
 
-    def some(_: Plan, present: Plan, *__: Any) -> dict[feedback.Place, float]:
+    def some(_: Plan, present: Plan, *__: Any) -> dict[replan.Place, float]:
         places = [
             (name, rule, number)
             for name, queries in present.queries.items()

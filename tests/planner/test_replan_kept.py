@@ -12,8 +12,8 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.circuit import adopting
 from gpu_wcoj.errors import DeviceMemoryError
-from gpu_wcoj.join.index import RelationIndex
-from gpu_wcoj.join.path import AtomUse
+from gpu_wcoj.join.plan import AtomUse
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import Arrangement
 from tests.helpers.kernel_kinds import QUICK_KINDS

@@ -11,7 +11,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UnknownRelationError, UsageError
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.draft import STRATEGIES
+from gpu_wcoj.planner.ir import STRATEGIES
 from tests.helpers import recursion_comparison as recursion
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import (

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.schema import DataType
 from tests.helpers.answers import named
 
 ARROW = {

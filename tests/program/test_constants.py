@@ -10,8 +10,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.arrow import encode_constant
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
-from gpu_wcoj.schema import DataType
 from tests.helpers.answers import answer_of, changes_of
 
 

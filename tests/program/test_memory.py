@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 
 ROWS = [(2**40 + number, number % 3) for number in range(40)]
 """Values of 64 bits, which the engine does not store in fewer bytes."""

@@ -12,8 +12,8 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.query.datalog import NAME_LENGTH, TEXT_BYTES, parse
 from gpu_wcoj.query.declared import SPELLINGS
+from gpu_wcoj.query.ir import COMPARISONS, Atom, Call, Comparison, Constant, Span, Variable
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.terms import COMPARISONS, Atom, Call, Comparison, Constant, Span, Variable
 
 
 def variables(*names):

@@ -13,10 +13,10 @@ from gpu_wcoj.errors import (
     UnsafeRuleError,
     UnsupportedError,
 )
-from gpu_wcoj.query.checks import check, check_required, unnamed_inputs
+from gpu_wcoj.query.check import check, check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.ir import SOUFFLE_FUNCTORS, Atom, Variable
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import SOUFFLE_FUNCTORS, Atom, Variable
 
 
 def variables(*names):

@@ -9,7 +9,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Rules
 from tests.reference.core import from_core
 from tests.reference.fixpoint import fixpoint

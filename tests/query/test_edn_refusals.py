@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj.errors import EdnSyntaxError, TypeMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.query.edn import Attribute, Datoms, Relation, parse
-from gpu_wcoj.query.edn.where import MAX_CLAUSES, MAX_NESTING
+from gpu_wcoj.query.edn.parse import MAX_CLAUSES, MAX_NESTING
 
 DB = Datoms(
     {

@@ -12,9 +12,9 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import NAME_LENGTH, parse
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.ir import NULL, Aggregate, Atom, Call, Constant, Variable
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.terms import NULL, Aggregate, Atom, Call, Constant, Variable
 from tests.helpers import recursive_programs
 from tests.reference.core import with_demands
 from tests.reference.fixpoint import fixpoint

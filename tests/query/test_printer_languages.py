@@ -11,7 +11,7 @@ from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query import edn, motif, sql
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.motif.compiling import SEMANTICS, Graph, compile_motif
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.printer import as_datalog
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_conditions import FEATURES
 from tests.helpers.sql_queries import Writer

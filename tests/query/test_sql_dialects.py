@@ -15,7 +15,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.join.casing import downcase, upcase
-from gpu_wcoj.query.sql.functions import BY_CHARACTER, FUNCTION_NAMES, INFINITE
+from gpu_wcoj.query.sql.coercion import BY_CHARACTER, FUNCTION_NAMES, INFINITE
 from gpu_wcoj.query.sql.parse import DIALECTS
 
 DOUBLES = {"a": [1.5, 3.0, None], "b": [0.0, 2.0, 0.0]}

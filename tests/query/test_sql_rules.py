@@ -13,9 +13,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.planner import calculations, results
-from gpu_wcoj.planner.passes import checks
+from gpu_wcoj.planner.passes import arrange
 from gpu_wcoj.query.datalog import parse as parse_datalog
-from gpu_wcoj.query.printed import as_datalog
+from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql import parse
 
@@ -331,7 +331,7 @@ def test_types_and_places_are_worked_out_a_few_times_a_term(
 
     counted(results, "result_of")
     counted(calculations, "result_of")
-    counted(checks, "names_of")
+    counted(arrange, "names_of")
     program = gw.Program(parse(text, COLUMNS), bag=True, backend="cpu")
     row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
     _ = program.step({"t": row})

@@ -3,8 +3,8 @@
 import pytest
 
 from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.query.ir import Atom, Comparison, Constant, Variable
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
-from gpu_wcoj.query.terms import Atom, Comparison, Constant, Variable
 
 X, Y = Variable("x"), Variable("y")
 
@@ -99,6 +99,6 @@ def test_text_of_a_program():
 
 
 def test_places_do_not_count_when_comparing():
-    from gpu_wcoj.query.terms import Span
+    from gpu_wcoj.query.ir import Span
 
     assert Atom("r", (X,), Span(1, 2, 3)) == Atom("r", (X,), Span(4, 5, 6))

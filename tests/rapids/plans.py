@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from gpu_wcoj.spark.cells.commit import CellRun
+    from gpu_wcoj.spark.cluster.driver import CellRun
 
 
 def stored(spark: SparkSession, folder: Path, case: Case) -> DataFrame:
@@ -64,7 +64,7 @@ def to_cells(layout: str, is_exchanged: bool, spark: SparkSession, folder: Path)
 
 
 def opened(layout: str, program: str, rows: DataFrame, folder: Path, heavy: Any = None) -> CellRun:
-    from gpu_wcoj.spark.cells.commit import CellRun
+    from gpu_wcoj.spark.cluster.driver import CellRun
 
     return CellRun.open(
         program, {"edge": rows.schema}, checkpoint=folder / "checkpoint", output=folder / "output",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpu_wcoj.query import terms
+from gpu_wcoj.query import ir
 from gpu_wcoj.query.rules import Rules
 from tests.reference.changes import ZSet
 from tests.reference.fixpoint import Facts, fixpoint
@@ -35,16 +35,16 @@ def from_core(rules: Rules) -> Written:
     return Written(tuple(found), rules.outputs)
 
 
-def _atom(atom: terms.Atom, positive: bool = True) -> Atom:
+def _atom(atom: ir.Atom, positive: bool = True) -> Atom:
     return Atom(atom.relation, tuple(map(_term, atom.terms)), positive)
 
 
-def _term(term: terms.Expression) -> Term:
-    if isinstance(term, terms.Variable):
+def _term(term: ir.Expression) -> Term:
+    if isinstance(term, ir.Variable):
         return Name(term.name)
-    if isinstance(term, terms.Constant):
+    if isinstance(term, ir.Constant):
         return term.value
-    assert isinstance(term, terms.Call), f"{term} is in no core form"
+    assert isinstance(term, ir.Call), f"{term} is in no core form"
     return Call(term.op, tuple(map(_term, term.arguments)))
 
 

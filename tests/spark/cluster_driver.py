@@ -18,7 +18,7 @@ import pyspark
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.cells.commit import CellRun
+from gpu_wcoj.spark.cluster.driver import CellRun
 
 
 def main() -> None:

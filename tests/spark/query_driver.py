@@ -12,7 +12,7 @@ import pyspark
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.cells import answer
+from gpu_wcoj.spark.cluster import answer
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 CLIQUE = "q(a, b, c, d) :- edge(a, b), edge(a, c), edge(a, d), edge(b, c), edge(b, d), edge(c, d)."

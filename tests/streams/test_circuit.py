@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj import streams
 from gpu_wcoj.errors import CircuitError
 from gpu_wcoj.streams import operators
-from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.streams.device_context import NOTHING
 from tests.helpers.stream_graphs import closure_by_joins
 from tests.helpers.stream_literals import literal
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.backend import select_backend
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.trace.test_spine import POLICIES, arrays

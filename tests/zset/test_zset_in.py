@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import (
     ArityError,
     ColumnError,
@@ -18,7 +19,6 @@ from gpu_wcoj.errors import (
     WeightError,
     WeightOverflowError,
 )
-from gpu_wcoj.schema import DataType
 from gpu_wcoj.zset.zset import ZSet
 
 

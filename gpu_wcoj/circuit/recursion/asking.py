@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gpu_wcoj.circuit.recursion.derived import derive
+from gpu_wcoj.circuit.recursion.plan import LoopRule
 from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
-from gpu_wcoj.circuit.recursion.rules import LoopRule
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array

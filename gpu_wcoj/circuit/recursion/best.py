@@ -20,8 +20,8 @@ import numpy as np
 from gpu_wcoj.circuit.extremes import extreme_values, rows_below
 from gpu_wcoj.circuit.recursion.asking import DerivationQuery
 from gpu_wcoj.circuit.recursion.history import SetHistory, Signed, group_by_iteration
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.circuit.recursion.rules import Best
+from gpu_wcoj.circuit.recursion.plan import Best
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.spine import Spine

@@ -8,9 +8,9 @@ from gpu_wcoj.circuit.recursion.asking import DerivationQuery
 from gpu_wcoj.circuit.recursion.best import BestHistory, ValueOrder
 from gpu_wcoj.circuit.recursion.derived import derive
 from gpu_wcoj.circuit.recursion.history import SetHistory
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.circuit.recursion.plan import LoopPlan
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
-from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey

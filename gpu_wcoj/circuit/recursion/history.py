@@ -9,7 +9,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.recursion.asking import DerivationQuery
 from gpu_wcoj.circuit.recursion.buffer import Buffer
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex, ranks_in
+from gpu_wcoj.circuit.recursion.relation import RankedIndex, ranks_in
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine

@@ -10,14 +10,14 @@ from gpu_wcoj.circuit.failures import refuse_failure
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.circuit.recursion.best import ValueOrder, change_of_best
 from gpu_wcoj.circuit.recursion.changes import IncrementalRun, TooManyDerivedError
-from gpu_wcoj.circuit.recursion.ranked import LoopChange, RankedIndex, count_rows, unranked
+from gpu_wcoj.circuit.recursion.plan import LoopPlan
+from gpu_wcoj.circuit.recursion.relation import LoopChange, RankedIndex, count_rows, unranked
 from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
-from gpu_wcoj.circuit.recursion.rules import LoopPlan
 from gpu_wcoj.circuit.recursion.scratch import SemiNaiveRun
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.circuit.recursion.rules import LoopRule
+from gpu_wcoj.circuit.recursion.plan import LoopRule
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 
 

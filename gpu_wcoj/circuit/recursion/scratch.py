@@ -11,14 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from gpu_wcoj.circuit.recursion.best import ValueOrder
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
+from gpu_wcoj.circuit.recursion.plan import LoopPlan, without_rank
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.circuit.recursion.rule_join import RuleJoin
-from gpu_wcoj.circuit.recursion.rules import LoopPlan, without_rank
+from gpu_wcoj.circuit.recursion.semi_naive import find_new_rows
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import find_new_rows
-from gpu_wcoj.join.index import THREADED_ROWS
-from gpu_wcoj.join.path import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
+from gpu_wcoj.join.relation import THREADED_ROWS
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine

@@ -11,8 +11,8 @@ import logging
 import time
 from typing import Any, Protocol
 
-from gpu_wcoj.amounts import format_bytes, part_of
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.units import format_bytes, part_of
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 _ALIGNMENT = 256

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, Step
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
+from gpu_wcoj.planner.ir import Draft, Order, RuleDraft
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 Uses = dict[tuple[int, tuple[str, ...]], AtomUse]
@@ -19,7 +19,7 @@ def assign_arrangements(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables])

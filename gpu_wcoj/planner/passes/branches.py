@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 
-from gpu_wcoj.join.path import Branch, DeltaPath, Step
+from gpu_wcoj.join.plan import Branch, DeltaPath, Step
 from gpu_wcoj.planner.brackets import ways_of
 from gpu_wcoj.planner.bushy import BEGUN, CHANGES
-from gpu_wcoj.planner.chooser import MAX_ATOMS
-from gpu_wcoj.planner.costs import Estimator
-from gpu_wcoj.planner.draft import CatalogReader, Draft, RuleDraft
+from gpu_wcoj.planner.cost import Estimator
 from gpu_wcoj.planner.expected import Foreseen
+from gpu_wcoj.planner.ir import CatalogReader, Draft, RuleDraft
+from gpu_wcoj.planner.join_order import MAX_ATOMS
 
 CLEARLY = 0.8
 """Cost ratio: branches are used if listing costs less than this share of listing without them."""
@@ -28,7 +28,7 @@ def make_bushy(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES, make_bushy
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
     >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
     >>> before = draft_program(text, PASSES[: PASSES.index(make_bushy)], sizes=sizes)

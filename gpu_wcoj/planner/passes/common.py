@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.path import Calculation, Condition, DeltaQuery
+from gpu_wcoj.join.plan import Calculation, Condition, DeltaQuery
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft, RuleDraft
+from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.query.strata import components
 
 
@@ -21,7 +21,7 @@ def share_joins(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> text = "h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z)."
     >>> before = draft_program(text, PASSES[: PASSES.index(share_joins)])
     >>> [(one.query.head, one.query.shared_variables) for one in before.rules]

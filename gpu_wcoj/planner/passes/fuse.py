@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_wcoj.join.path import DeltaPath
-from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
+from gpu_wcoj.join.plan import DeltaPath
+from gpu_wcoj.planner.ir import Draft, Order, RuleDraft
 from gpu_wcoj.planner.turns import in_turn
 
 
@@ -17,7 +17,7 @@ def fuse_lookups(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> text = "h(a, b, c) :- r(a, b), s(b, c), t(a, c), u(c, d), v(c, b)."

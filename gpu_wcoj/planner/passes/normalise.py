@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gpu_wcoj.errors import UnsafeRuleError
-from gpu_wcoj.join.path import check_variables
+from gpu_wcoj.join.plan import check_variables
 from gpu_wcoj.planner.body import Alias, Body, alias_of, normalise
-from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.ir import Draft
 from gpu_wcoj.planner.nulls import cases
 from gpu_wcoj.planner.same import same_rows
 from gpu_wcoj.query.rules import Rule
@@ -24,7 +24,7 @@ def normalise_rules(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> before = draft_program("h(x) :- r(x, y, x), y = 5, x < 9. h(x) :- r(x, x, x), 1 > 2.")
     >>> print(before)
     h: h(x) :- r(x, y, x), y = 5, x < 9.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpu_wcoj.planner.bits import Bits
-from gpu_wcoj.planner.chooser import Chooser, ImageEstimates
-from gpu_wcoj.planner.draft import Draft
 from gpu_wcoj.planner.equalities import standing_for
+from gpu_wcoj.planner.ir import Draft
+from gpu_wcoj.planner.join_order import Chooser, ImageEstimates
 from gpu_wcoj.planner.symmetry import symmetry_of
 from gpu_wcoj.planner.worked import SharedCosts
 
@@ -32,7 +32,7 @@ def order_variables(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> text = "h(a, b, c, d) :- r(a, b), s(b, c), t(c, d)."
     >>> before = draft_program(text, [normalise_rules])

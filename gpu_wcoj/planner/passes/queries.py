@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_wcoj.join.path import DeltaQuery
-from gpu_wcoj.planner.draft import Draft, RuleDraft
+from gpu_wcoj.join.plan import DeltaQuery
+from gpu_wcoj.planner.ir import Draft, RuleDraft
 
 
 def to_delta_queries(draft: Draft) -> Draft:
@@ -14,7 +14,7 @@ def to_delta_queries(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables, assign_arrangements])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpu_wcoj.join.path import check_variables
+from gpu_wcoj.join.plan import check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.draft import Draft
+from gpu_wcoj.planner.ir import Draft
 
 
 def drop_redundant_atoms(draft: Draft) -> Draft:
@@ -18,7 +18,7 @@ def drop_redundant_atoms(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> before = draft_program("h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).", [normalise_rules])
     >>> print(before)

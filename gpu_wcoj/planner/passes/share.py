@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gpu_wcoj.join.path import AtomUse, DeltaPath, split_independent
+from gpu_wcoj.join.plan import AtomUse, DeltaPath, split_independent
 from gpu_wcoj.planner.body import Body
-from gpu_wcoj.planner.draft import Draft, Order, RuleDraft
+from gpu_wcoj.planner.ir import Draft, Order, RuleDraft
+from gpu_wcoj.planner.passes.arrange import arrangements_of, with_checks
 from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.checks import arrangements_of, with_checks
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 
@@ -21,7 +21,7 @@ def reuse_arrangements(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
     >>> from gpu_wcoj.planner.passes.orders import order_variables
     >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(c, d), r(a, d)."

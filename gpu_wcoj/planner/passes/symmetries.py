@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gpu_wcoj.join.beginning import CommonPrefix
-from gpu_wcoj.join.path import DeltaQuery
+from gpu_wcoj.join.plan import DeltaQuery
 from gpu_wcoj.join.symmetry import Symmetry
-from gpu_wcoj.planner.draft import Draft, RuleDraft
+from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.planner.passes.common import nonrecursive_heads, query_of
 
 MIN_STEPS = 2
@@ -27,7 +27,7 @@ def use_symmetry(draft: Draft) -> Draft:
     Examples
     --------
     >>> from gpu_wcoj.planner.passes import PASSES
-    >>> from gpu_wcoj.planner.passes.examples import draft_program
+    >>> from tests.planner.examples import draft_program
     >>> before = draft_program("h(a, b, c) :- e(a, b), e(b, c), e(c, a).", PASSES[:-1])
     >>> print("\n".join(str(before).splitlines()[8:]))
       change of 2, e[0, 1] or e[1, 0], sorted by c, a

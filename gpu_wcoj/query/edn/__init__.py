@@ -1,8 +1,8 @@
 """Queries in EDN, as in Datomic and DataScript, and a reader of EDN."""
 
 from gpu_wcoj.query.edn.answer import Query
+from gpu_wcoj.query.edn.compile import Read
 from gpu_wcoj.query.edn.compiled import parse
-from gpu_wcoj.query.edn.compiler import Read
 from gpu_wcoj.query.edn.forms import Form, Symbol, to_python
 from gpu_wcoj.query.edn.reader import read
 from gpu_wcoj.query.edn.sources import Attribute, Datoms, Relation

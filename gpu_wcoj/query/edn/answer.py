@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpu_wcoj.query.edn.asked import Shape
-from gpu_wcoj.query.edn.compiler import Read
+from gpu_wcoj.query.edn.compile import Read
 from gpu_wcoj.query.edn.forms import Symbol
 from gpu_wcoj.query.rules import Rules
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gpu_wcoj.errors import UsageError, nearest
+from gpu_wcoj.query.edn.ast import Branch, Clause, Const, FindSpec, Function, RuleSet, Text, Var, variables_of
 from gpu_wcoj.query.edn.binding import bind, data_form
-from gpu_wcoj.query.edn.clauses import Branch, Clause, Const, FindSpec, Function, RuleSet, Text, Var, variables_of
 from gpu_wcoj.query.edn.forms import Form, to_form
 from gpu_wcoj.query.edn.functions import AGGREGATES, CLAUSES, FUNCTIONS, PREDICATES
+from gpu_wcoj.query.edn.parse import ClauseReader
 from gpu_wcoj.query.edn.reader import read
 from gpu_wcoj.query.edn.sources import Datoms, Relation, Source, source_of
-from gpu_wcoj.query.edn.where import ClauseReader
-from gpu_wcoj.query.terms import Span
+from gpu_wcoj.query.ir import Span
 
 Shape = Literal["relation", "collection", "tuple", "scalar"]
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.query.edn.clauses import Blank, Clause, Const, Function, Rows, Text, Var
+from gpu_wcoj.data.rows import as_python
+from gpu_wcoj.query.edn.ast import Blank, Clause, Const, Function, Rows, Text, Var
 from gpu_wcoj.query.edn.forms import Form
 from gpu_wcoj.query.edn.sources import TEXT
-from gpu_wcoj.query.terms import Span
-from gpu_wcoj.rows import as_python
+from gpu_wcoj.query.ir import Span
 
 if TYPE_CHECKING:
-    from gpu_wcoj.query.edn.where import ClauseReader
+    from gpu_wcoj.query.edn.parse import ClauseReader
 
 
 def bind(reader: ClauseReader, text: Text, binding: Form, value: Form, is_data: bool = False) -> Iterator[Clause]:
@@ -73,7 +73,7 @@ def _scalar(text: Text, binding: Form, value: Form, is_data: bool) -> Iterator[C
 
 
 def _constant(text: Text, binding: Form, value: Form, is_data: bool) -> Const:
-    from gpu_wcoj.query.edn.where import constant
+    from gpu_wcoj.query.edn.parse import constant
 
     if value.kind in ("vector", "list", "map", "set", "nil", "char", "symbol"):
         raise text.error(f"'{binding}' binds a single value: got '{value}'", binding.span)

@@ -7,20 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
-from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.check import check
 from gpu_wcoj.query.edn.answer import Query
 from gpu_wcoj.query.edn.asked import ParsedQuery, parse_query
-from gpu_wcoj.query.edn.clauses import Const, FindSpec, Var
-from gpu_wcoj.query.edn.compiler import Compiler
+from gpu_wcoj.query.edn.ast import Const, FindSpec, Var
+from gpu_wcoj.query.edn.compile import Compiler
 from gpu_wcoj.query.edn.functions import AGGREGATES
-from gpu_wcoj.query.edn.kinds import NUMBERS, UNORDERED, Env, Set, TypeInference, join
 from gpu_wcoj.query.edn.names import unique_names
 from gpu_wcoj.query.edn.pieces import ZERO
 from gpu_wcoj.query.edn.placing import resolve_sources
+from gpu_wcoj.query.edn.resolve import NUMBERS, UNORDERED, Env, Set, TypeInference, join
 from gpu_wcoj.query.edn.scopes import Scopes
 from gpu_wcoj.query.edn.sources import ENGINE, OPAQUE, TEXT, Source
+from gpu_wcoj.query.ir import Atom, Call, Comparison, Constant, Expression, Variable
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
-from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable
 
 EMPTY_INPUT = "nothing#1"
 """Name of an input without rows, read by queries whose answer is provably empty for now."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from gpu_wcoj.query.terms import Span
+from gpu_wcoj.query.ir import Span
 
 Kind = Literal[
     "nil", "bool", "int", "float", "string", "char", "keyword", "symbol", "inst", "uuid", "list", "vector", "map", "set"

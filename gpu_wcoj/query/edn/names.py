@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpu_wcoj.query.edn.clauses import Blank, Const, Var
-from gpu_wcoj.query.terms import Constant, Variable
+from gpu_wcoj.query.edn.ast import Blank, Const, Var
+from gpu_wcoj.query.ir import Constant, Variable
 
 
 class Names:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gpu_wcoj.query.edn.clauses import Const, Function, Predicate, Text, Var
+from gpu_wcoj.query.edn.ast import Const, Function, Predicate, Text, Var
 from gpu_wcoj.query.edn.functions import ARITHMETIC, COMPARISONS, PARITY, TESTS
-from gpu_wcoj.query.edn.kinds import DOUBLE, LONG, Env, meet
 from gpu_wcoj.query.edn.names import Names
-from gpu_wcoj.query.terms import Atom, Call, Comparison, Constant, Expression, Variable, variables_of
+from gpu_wcoj.query.edn.resolve import DOUBLE, LONG, Env, meet
+from gpu_wcoj.query.ir import Atom, Call, Comparison, Constant, Expression, Variable, variables_of
 
 ZERO = Constant(0)
 

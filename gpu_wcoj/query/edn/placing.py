@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, nearest
-from gpu_wcoj.query.edn.clauses import (
+from gpu_wcoj.query.edn.ast import (
     Blank,
     Branch,
     Call,
@@ -23,9 +23,9 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
     variables_of,
 )
+from gpu_wcoj.query.edn.parse import ClauseReader, substitute
 from gpu_wcoj.query.edn.sources import TEXT, Datoms, Relation, Source, forward_attribute, source_of
-from gpu_wcoj.query.edn.where import ClauseReader, substitute
-from gpu_wcoj.query.terms import Span
+from gpu_wcoj.query.ir import Span
 
 DEFAULT = "$"
 IDENT = ":db/ident"

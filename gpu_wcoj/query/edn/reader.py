@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpu_wcoj.errors import EdnSyntaxError, UsageError
 from gpu_wcoj.query.edn import atoms
 from gpu_wcoj.query.edn.forms import CLOSING, OPENING, Form, Kind
-from gpu_wcoj.query.terms import Span
+from gpu_wcoj.query.ir import Span
 
 if TYPE_CHECKING:
     from lark import Lark, Token

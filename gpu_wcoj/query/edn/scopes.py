@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from gpu_wcoj.query.edn.clauses import (
+from gpu_wcoj.query.edn.ast import (
     Branch,
     Call,
     Clause,
@@ -25,7 +25,7 @@ from gpu_wcoj.query.edn.clauses import (
     Var,
     variables_of,
 )
-from gpu_wcoj.query.edn.where import ClauseReader, substitute
+from gpu_wcoj.query.edn.parse import ClauseReader, substitute
 
 Vars = frozenset[Var]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError
-from gpu_wcoj.schema import DataType
 
 TYPES = ("long", "ref", "double", "string", "keyword", "boolean", "instant", "uuid", "bytes")
 """The types of attributes. A ref is an entity id, which is a long."""

@@ -8,7 +8,7 @@ path expansion.
 
 from gpu_wcoj.query.motif.compiling import compile_motif
 from gpu_wcoj.query.motif.form import CompiledMotif, Element, Graph, Semantics
+from gpu_wcoj.query.motif.parse import parse
 from gpu_wcoj.query.motif.pattern import Motif
-from gpu_wcoj.query.motif.reading import parse
 
 __all__ = ["CompiledMotif", "Element", "Graph", "Motif", "Semantics", "compile_motif", "parse"]

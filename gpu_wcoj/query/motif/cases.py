@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any as Anything
 
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
+from gpu_wcoj.query.ir import Constant
 from gpu_wcoj.query.motif.condition import (
     All,
     Among,
@@ -30,7 +31,6 @@ from gpu_wcoj.query.motif.condition import (
     Value,
     fields_of,
 )
-from gpu_wcoj.query.terms import Constant
 
 MAX_CASES = 64
 """The largest number of conjunctions that the conditions of a motif become."""

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from itertools import combinations, product
 
 from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, listed, nearest
-from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import Atom, Constant
 from gpu_wcoj.query.motif import condition as conditions
 from gpu_wcoj.query.motif.cases import conjuncts
+from gpu_wcoj.query.motif.compile import PathExpansion, share_ends
 from gpu_wcoj.query.motif.condition import Condition, fields_of
 from gpu_wcoj.query.motif.form import ROW, SEMANTICS, CompiledMotif, Element, Graph, Semantics
+from gpu_wcoj.query.motif.parse import pointed_lines
 from gpu_wcoj.query.motif.pattern import Edge, Motif, Path
-from gpu_wcoj.query.motif.reading import pointed_lines
-from gpu_wcoj.query.motif.way import PathExpansion, share_ends
 from gpu_wcoj.query.rules import Declaration, Rule, Rules
-from gpu_wcoj.query.terms import Atom, Constant
 
 
 def compile_motif(

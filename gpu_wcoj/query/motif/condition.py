@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import MotifSyntaxError, TypeMismatchError, UnsupportedError, UnsupportedTypeError, nearest
+from gpu_wcoj.query.ir import Constant, Span
+from gpu_wcoj.query.motif.parse import check_text, parser_of, pointed_lines, span_of, tokens, trees
 from gpu_wcoj.query.motif.pattern import Motif
-from gpu_wcoj.query.motif.reading import check_text, parser_of, pointed_lines, span_of, tokens, trees
-from gpu_wcoj.query.terms import Constant, Span
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -182,7 +182,7 @@ def parse(text: str, motif: Motif, *, source: str = "<where>") -> Condition:
 
     Examples
     --------
-    >>> from gpu_wcoj.query.motif.reading import parse as parse_motif
+    >>> from gpu_wcoj.query.motif.parse import parse as parse_motif
     >>> print(parse("t.amount > 9 + a.limit", parse_motif("(a)-[t]->(b)")))
     t.amount > 9 + a.limit
     """

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpu_wcoj.query.constant import equality_key, negated, simplified_call
+from gpu_wcoj.query.constant_folding import equality_key, negated, simplified_call
+from gpu_wcoj.query.ir import COMPARING, NULL, TRUE, Atom, Call, Comparison, Constant, Expression
 from gpu_wcoj.query.motif.cases import Case, Untrue
 from gpu_wcoj.query.motif.condition import All, Among, Any, Condition, Field, IsNull, Null, Operation, Test, Value
 from gpu_wcoj.query.motif.pattern import MOTIF_FUNCTIONS
-from gpu_wcoj.query.terms import COMPARING, NULL, TRUE, Atom, Call, Comparison, Constant, Expression
 
 MAX_COMPARED = 4
 """Longest NOT IN list, in values, that becomes comparisons; longer lists become a relation."""

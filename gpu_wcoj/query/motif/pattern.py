@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from gpu_wcoj.query.terms import Span
+from gpu_wcoj.query.ir import Span
 
 Arrow = Literal["->", "<-", "<->", "-"]
 Direction = Literal["out", "in"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpu_wcoj.query.terms import AGGREGATES, FUNCTIONS, Variable
+from gpu_wcoj.query.ir import AGGREGATES, FUNCTIONS, Variable
 
 _RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import is_spelled
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.query.constant_folding import is_spelled
+from gpu_wcoj.query.ir import NULL, Call, Constant, Expression
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context
 from gpu_wcoj.query.sql.literals import as_text, is_date
-from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
-from gpu_wcoj.schema import DataType
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpu_wcoj.query.constant import holds, simplified_call
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.constant_folding import holds, simplified_call
+from gpu_wcoj.query.ir import (
     FALSE,
     MIRRORED,
     NEVER,

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.sql import formulas, groups, literals, recursion, selection, sets, truth, values
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.query.ir import Atom, Expression
+from gpu_wcoj.query.sql import conditions, expressions, formulas, literals, recursion, select, selection, sets
 from gpu_wcoj.query.sql.alike import unify_pair, unify_rows
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Case, Context, Derived
-from gpu_wcoj.query.sql.groups import GroupedScope, identity
 from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.terms import Atom, Expression
-from gpu_wcoj.schema import DataType
+from gpu_wcoj.query.sql.select import GroupedScope, identity
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -117,12 +117,12 @@ class Compiler(Context):
 
     def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         """See `gpu_wcoj.query.sql.context.Context.truth`."""
-        return self.limited(truth.truth(self, node, truth_value, scope, branch), node)
+        return self.limited(conditions.truth(self, node, truth_value, scope, branch), node)
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """See `gpu_wcoj.query.sql.context.Context.cases`."""
         leaf = self.leaf(node, scope, branch)
-        return values.cases(self, node, scope, branch) if leaf is None else [leaf]
+        return expressions.cases(self, node, scope, branch) if leaf is None else [leaf]
 
     def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
         """See `gpu_wcoj.query.sql.context.Context.formula`."""
@@ -171,7 +171,7 @@ class Compiler(Context):
         while isinstance(query, exp.Subquery):
             check_parts(query, self.place, "this")
             query = query.this
-        is_one = isinstance(query, exp.Select) and groups.is_grouped(query)
+        is_one = isinstance(query, exp.Select) and select.is_grouped(query)
         if not is_one or query.args.get("group") or query.args.get("having") or len(query.expressions) != 1:
             raise self.place.refused(
                 "a query as a value is supported with one aggregate, without GROUP BY and HAVING",

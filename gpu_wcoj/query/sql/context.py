@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.ir import NULL, NULL_AWARE, Atom, Call, Constant, Expression, Variable, variables_of
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.known import has_query
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
 from gpu_wcoj.query.sql.writing import rule
-from gpu_wcoj.query.terms import NULL, NULL_AWARE, Atom, Call, Constant, Expression, Variable, variables_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

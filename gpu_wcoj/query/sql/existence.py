@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpu_wcoj.query.ir import Atom, Call, Constant, Variable, variables_of
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.context import Context
-from gpu_wcoj.query.terms import Atom, Call, Constant, Variable, variables_of
 
 _ZERO = Constant(0)
 

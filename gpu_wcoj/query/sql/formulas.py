@@ -11,16 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.constant import equality_key, fold_constants, negated, simplified_call
-from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.sql.alike import unify_values
-from gpu_wcoj.query.sql.branch import Branch
-from gpu_wcoj.query.sql.context import Context
-from gpu_wcoj.query.sql.functions import function
-from gpu_wcoj.query.sql.known import check_parts
-from gpu_wcoj.query.sql.literals import as_text, is_date
-from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.constant_folding import equality_key, fold_constants, negated, simplified_call
+from gpu_wcoj.query.ir import (
     COMPARING,
     FALSE,
     MIRRORED,
@@ -36,6 +28,14 @@ from gpu_wcoj.query.terms import (
     valued_variables,
     variables_of,
 )
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.sql.alike import unify_values
+from gpu_wcoj.query.sql.branch import Branch
+from gpu_wcoj.query.sql.coercion import function
+from gpu_wcoj.query.sql.context import Context
+from gpu_wcoj.query.sql.known import check_parts
+from gpu_wcoj.query.sql.literals import as_text, is_date
+from gpu_wcoj.query.sql.scope import Scope
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.query.ir import NULL, Call, Constant, Expression
 from gpu_wcoj.query.sql.context import DATE
 from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.terms import NULL, Call, Constant, Expression
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError
-from gpu_wcoj.query.checks import check
+from gpu_wcoj.query.check import check
 from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from gpu_wcoj.query.sql.compiler import Compiler
 from gpu_wcoj.query.sql.context import Derived
 from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.statements import statements as read
+from gpu_wcoj.query.sql.source import statements as read
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.sql.context import Context, Derived
-from gpu_wcoj.query.sql.groups import is_grouped
 from gpu_wcoj.query.sql.known import check_parts, describe_node
+from gpu_wcoj.query.sql.select import is_grouped
 from gpu_wcoj.query.sql.sets import rows_of
 
 if TYPE_CHECKING:

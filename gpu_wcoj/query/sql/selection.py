@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.ir import Atom
 from gpu_wcoj.query.sql.branch import Branch, Values
+from gpu_wcoj.query.sql.conditions import TRUE
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import distinct
-from gpu_wcoj.query.sql.groups import grouped, is_grouped
-from gpu_wcoj.query.sql.joins import Joined, from_clause
+from gpu_wcoj.query.sql.from_clause import Joined, from_clause
 from gpu_wcoj.query.sql.known import check_parts
 from gpu_wcoj.query.sql.names import unique
 from gpu_wcoj.query.sql.place import Place
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.sql.truth import TRUE
-from gpu_wcoj.query.terms import Atom
+from gpu_wcoj.query.sql.select import grouped, is_grouped
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.query.ir import Constant
 from gpu_wcoj.query.sql.branch import Branch, Values
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import antijoin, semijoin
 from gpu_wcoj.query.sql.known import check_parts, describe_node
 from gpu_wcoj.query.sql.scope import Scope
-from gpu_wcoj.query.terms import Constant
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.sql.branch import Branch, Values, substituted
-from gpu_wcoj.query.terms import (
+from gpu_wcoj.query.ir import (
     AGGREGATES,
     FUNCTIONS,
     NULL,
@@ -22,6 +20,8 @@ from gpu_wcoj.query.terms import (
     valued_variables,
     variables_of,
 )
+from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.sql.branch import Branch, Values, substituted
 
 _RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.chosen import CellLayout, Layout, choose
-from gpu_wcoj.spark.cells.commit import LOAD
 from gpu_wcoj.spark.cells.flow import flow, work_of
 from gpu_wcoj.spark.cells.heavy import find_heavy_values
 from gpu_wcoj.spark.cells.load import Notes
-from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.rows import Columns, in_order, quoted, unite
 from gpu_wcoj.spark.cells.shares import MAX_CELLS
+from gpu_wcoj.spark.cluster.driver import LOAD
+from gpu_wcoj.spark.cluster.exchange import Columns, in_order, quoted, unite
+from gpu_wcoj.spark.cluster.layout import CellLayout, Layout, choose
+from gpu_wcoj.spark.cluster.plan import CellPlan
 from gpu_wcoj.spark.formats import WEIGHT
 
 if TYPE_CHECKING:

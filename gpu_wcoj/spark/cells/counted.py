@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.engine.compile import stored_columns
+from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.errors import CheckpointError, WeightOverflowError
-from gpu_wcoj.incoming import read_change
-from gpu_wcoj.lowering import stored_columns
 from gpu_wcoj.program import Program
 from gpu_wcoj.zset.zset import ZSet
 

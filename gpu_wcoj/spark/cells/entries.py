@@ -7,8 +7,8 @@ from typing import Any
 
 from gpu_wcoj.checkpoint import Manifest
 from gpu_wcoj.errors import CheckpointError
-from gpu_wcoj.spark.cells.moving import ROLE_ROWS, Moved
 from gpu_wcoj.spark.cells.state import CELLS, Entry
+from gpu_wcoj.spark.cluster.rebalance import ROLE_ROWS, Moved
 
 
 def entries_after(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.spark.cells.plan import CellPlan
 from gpu_wcoj.spark.cells.routing import exchange_rows, route_rows
-from gpu_wcoj.spark.cells.rows import NOTE, Columns
-from gpu_wcoj.spark.cells.step import Work
+from gpu_wcoj.spark.cluster.exchange import NOTE, Columns
+from gpu_wcoj.spark.cluster.plan import CellPlan
+from gpu_wcoj.spark.cluster.worker import Work
 from gpu_wcoj.spark.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
     """Return a DataFrame with the notes of the cells for these rows.
 
-    The rows have the form that `gpu_wcoj.spark.cells.rows.unite` returns.
+    The rows have the form that `gpu_wcoj.spark.cluster.exchange.unite` returns.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType
 
 from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.cells.chosen import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value
-from gpu_wcoj.spark.cells.rows import data_columns
+from gpu_wcoj.spark.cluster.exchange import data_columns
+from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.errors import CheckpointError
-from gpu_wcoj.spark.cells.plan import CellPlan
-from gpu_wcoj.spark.cells.step import add_counts
+from gpu_wcoj.spark.cluster.plan import CellPlan
+from gpu_wcoj.spark.cluster.worker import add_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,10 +20,10 @@ from math import prod
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.core import desugar
+from gpu_wcoj.query.ir import Atom, Comparison, Expression, Variable
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import Atom, Comparison, Expression, Variable
-from gpu_wcoj.spark.cells.chosen import CellLayout, Names
-from gpu_wcoj.spark.cells.plan import OWNER_SALT, CellPlan, Hashed, Result, Route, Stage, Travelling
+from gpu_wcoj.spark.cluster.layout import CellLayout, Names
+from gpu_wcoj.spark.cluster.plan import OWNER_SALT, CellPlan, Hashed, Result, Route, Stage, Travelling
 
 
 def cell_plan(

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 
 from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.spark.cells.keys import cell_keys
-from gpu_wcoj.spark.cells.plan import CellPlan, Route
-from gpu_wcoj.spark.cells.rows import CELL, DIGEST, FIRST, KEY, MASK, NOTE, REL, STAGE, Columns
+from gpu_wcoj.spark.cluster.exchange import CELL, DIGEST, FIRST, KEY, MASK, NOTE, REL, STAGE, Columns
+from gpu_wcoj.spark.cluster.plan import CellPlan, Route
 from gpu_wcoj.spark.formats import WEIGHT
 
 if TYPE_CHECKING:

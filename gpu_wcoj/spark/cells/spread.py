@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpu_wcoj.errors import UnsupportedError
+from gpu_wcoj.query.ir import NULL, Call, Constant, Variable
 from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.query.terms import NULL, Call, Constant, Variable
 
 
 def reason_against(rules: Rules) -> str:

@@ -19,12 +19,12 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.checkpoint.reading import folder_at, read_newest
-from gpu_wcoj.checkpoint.stored import StoredState, load, mark_stored, store
+from gpu_wcoj.checkpoint.state import StoredState, load, mark_stored, store
 from gpu_wcoj.checkpoint.watched import WatchedFolder
 from gpu_wcoj.errors import BatchMismatchError, CheckpointDamagedError, GpuWcojError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.plan import Stage
+from gpu_wcoj.spark.cluster.plan import Stage
 
 CELLS = "cells"
 """The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""

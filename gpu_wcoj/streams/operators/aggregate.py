@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import UnsupportedTypeError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import DataType
 from gpu_wcoj.streams.aggregated import aggregate_rows
 from gpu_wcoj.streams.aggregator import Aggregator
+from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
 from gpu_wcoj.streams.first import first_rows
 from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
 from gpu_wcoj.streams.layout import ColumnName, Sorting
 from gpu_wcoj.streams.nested import Due, nested_change
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.float_sums import float_change
-from gpu_wcoj.streams.place import NOTHING, Place, places_of
 from gpu_wcoj.streams.timed import TimedTrace
 from gpu_wcoj.streams.totals import Sum, group_sums
 from gpu_wcoj.streams.trace import Trace

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.schema import INT64
 from gpu_wcoj.streams.aggregators import CountDistinct
+from gpu_wcoj.streams.device_context import NOTHING, places_of
 from gpu_wcoj.streams.grouped import keys_of, refuse_negative
 from gpu_wcoj.streams.layout import ColumnName, Sorting
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING, places_of
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import Place
 from gpu_wcoj.zset.zset import ZSet
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import BoolArray
-from gpu_wcoj.streams.callables import input_arrays
 from gpu_wcoj.streams.operator import Operator
+from gpu_wcoj.streams.operators.linear import input_arrays
 from gpu_wcoj.zset.zset import ZSet
 
 

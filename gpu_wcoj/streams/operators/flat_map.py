@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING
+from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.zset.zset import ZSet
 
 _Made = tuple[Int64Array, tuple[str, ...], list[Column]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpu_wcoj.column import Column
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.streams.device_context import NOTHING, Place
 from gpu_wcoj.streams.grouped import Groups
 from gpu_wcoj.streams.layout import Sorting
-from gpu_wcoj.streams.place import NOTHING, Place
 from gpu_wcoj.streams.totals import Sum
 from gpu_wcoj.streams.trace import Trace
 from gpu_wcoj.streams.words import ROWS, Words, words_by_group

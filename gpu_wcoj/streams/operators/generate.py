@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.errors import ArityError, SchemaError
-from gpu_wcoj.incoming import are_numbered, arity_message, column_order, named_after, narrow_columns
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.streams.time import Time
 from gpu_wcoj.zset.zset import ZSet
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpu_wcoj.column import Column
-from gpu_wcoj.streams.callables import Names, columns_from, input_arrays, rows_from
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.streams.device_context import NOTHING, is_nothing, places_of
 from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.place import NOTHING, is_nothing, places_of
+from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.zset.zset import ZSet
 
 

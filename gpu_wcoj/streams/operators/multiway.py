@@ -10,11 +10,11 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.exact import exact_change
 from gpu_wcoj.circuit.source import refuse_overflow
+from gpu_wcoj.engine.options import processors
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.magnitudes import bound_magnitudes, to_python
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.options import processors
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.streams.later import Later
 from gpu_wcoj.streams.operator import Operator

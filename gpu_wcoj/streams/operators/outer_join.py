@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from gpu_wcoj.streams.device_context import NOTHING
 from gpu_wcoj.streams.matching import JoinShape, pad_rows
 from gpu_wcoj.streams.operator import Operator
 from gpu_wcoj.streams.operators.antijoin import Antijoin, incremental_antijoin
 from gpu_wcoj.streams.operators.incremental_join import incremental_join
 from gpu_wcoj.streams.operators.join import Join
-from gpu_wcoj.streams.place import NOTHING
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join import fresh
+from gpu_wcoj.circuit.recursion import semi_naive
+from gpu_wcoj.circuit.recursion.semi_naive import StoredRows, find_new_rows
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.fresh import StoredRows, find_new_rows
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.single import delta_query
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.ir import Variable
 from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.terms import Variable
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.helpers.kernel_kinds import Kind, needed
@@ -168,7 +168,7 @@ def test_in_pieces(name, threads, backend, monkeypatch):
         "MAX_BLOCK_SEEDS": 7,
         "FEW_SEEDS": 0,
     }.items():
-        monkeypatch.setattr(fresh, constant, size)
+        monkeypatch.setattr(semi_naive, constant, size)
     question = Question(RULES[name], 7, range(7), 20)
     joins = question.joins(backend, threads, dead=False)
     for join in joins:

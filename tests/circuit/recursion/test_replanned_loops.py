@@ -14,13 +14,14 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.circuit.recursion.loop import LoopHead
-from gpu_wcoj.circuit.recursion.ranked import RankedIndex
-from gpu_wcoj.join.index import RelationIndex
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
+from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.lowering import Compiler
-from gpu_wcoj.planner import feedback, single
-from gpu_wcoj.planner.chooser import Chooser
-from gpu_wcoj.planner.draft import Order
+from gpu_wcoj.planner import replan as feedback
+from gpu_wcoj.planner import single
+from gpu_wcoj.planner.ir import Order
+from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script, translated

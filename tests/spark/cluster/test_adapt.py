@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.cells import commit
+from gpu_wcoj.spark.cluster import driver
 from tests.spark.cluster.test_answers import EDGE, Stream, Tick, alone, written
 
 HOPS = """
@@ -73,14 +73,14 @@ def test_a_hub_that_comes_later_is_split(spark: Any, tmp_path: Path, monkeypatch
         stream.add(tick)
 
     # The first attempt to move the state dies when the cells have written it, before anything is committed.
-    inner = commit.CellRun._commit
+    inner = driver.CellRun._commit
 
     def dying(self: Any, frame: Any, batch: int, **how: Any) -> Any:
         if how.get("moved") is not None:
             raise RuntimeError("the driver is gone")
         return inner(self, frame, batch, **how)
 
-    monkeypatch.setattr(commit.CellRun, "_commit", dying)
+    monkeypatch.setattr(driver.CellRun, "_commit", dying)
     view = view_of(spark, tmp_path)
     with pytest.raises(Exception, match="the driver is gone"):
         run(view)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.spark import normalise
-from gpu_wcoj.spark.cells.commit import CellRun
+from gpu_wcoj.spark.cluster.driver import CellRun
 from gpu_wcoj.spark.listing import Listing
 from tests.helpers.answers import named
 

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import gpu_wcoj.spark as gws
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError
-from gpu_wcoj.spark.cells.commit import CellRun
+from gpu_wcoj.spark.cluster.driver import CellRun
 from tests.spark.cluster.test_answers import EDGE, TRIANGLE, Stream, alone, random_ticks, written
 
 REACH = "far(a, c) :- edge(a, b), edge(b, c), a != c."

@@ -1,4 +1,4 @@
-# What cpu_fallback/cache.py builds on.
+# What cpu_fallback/runtime.py builds on.
 from typing import Any
 
 class CompileResultCacheImpl:

@@ -1,0 +1,377 @@
+"""The kernels of the protocol in compiled loops: callers that pass tables of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cpu_fallback import choices, sort, sums, tries
+from cpu_fallback.choices import IndexArray
+from cpu_fallback.extend import extend_arrays
+from cpu_fallback.memory import address_of as _address
+from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
+from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
+from cpu_fallback.packed import PACKED_FROM, distinct_packed
+from cpu_fallback.progress import N_WORK, SURVIVORS
+from cpu_fallback.ranges import add_widths
+from cpu_fallback.ranked import publish, rank_level
+from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
+from cpu_fallback.reorder import index_rows, rearrange_packed
+from cpu_fallback.search import bucket_index, count_children, locate, narrow
+from cpu_fallback.seeded import extend_seeds
+from cpu_fallback.slots import N_FIELDS, describe_level
+from cpu_fallback.sort import Int64Array
+from cpu_fallback.tries import CodeArray
+
+_NOTHING = np.empty(0, np.int64)
+_MAX_INT64 = np.iinfo(np.int64).max
+DESCRIBED = 2
+"""Arrays that `CompiledKernels.describe` stores for a level; the ranks of `rank_level` follow after these."""
+MIN_BUCKETED = 8
+"""Values of a top level above which it gets a bucket index."""
+MAX_PIECE_ROWS = 1 << 22
+"""Rows that one call of `fill_common` returns at most, regardless of its capacity: their memory is allocated first."""
+
+
+class CompiledKernels:
+    """See `gpu_wcoj.kernels.protocol.Kernels`."""
+
+    name: ClassVar[str] = "numba"
+    measures_ranges: ClassVar[bool] = True
+    lexsort = staticmethod(sort.lexsort)
+    run_starts = staticmethod(sort.run_starts)
+    distinct_rows = staticmethod(distinct_packed)
+    consolidate = staticmethod(sort.consolidate)
+    held_rows = staticmethod(sort.held_rows)
+    segment_sums = staticmethod(sums.segment_sums)
+    exclusive_sum = staticmethod(sums.exclusive_sum)
+    hash_rows = staticmethod(sums.hash_rows)
+
+    @staticmethod
+    def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.build_levels`."""
+        n = len(columns[0])
+        if len(columns) == 1 or n < 2:
+            return tries.build_levels(columns)
+        if len(columns) > 2:
+            return _build_deep(columns) if n >= PACKED_FROM else tries.build_levels(columns)
+        first, second = columns
+        values = np.empty(n, np.int64)
+        offsets = np.empty(n + 1, np.int64)
+        fits = int(second.min()) >= -(1 << 31) and int(second.max()) < 1 << 31
+        children: CodeArray = np.empty(n, np.int32) if fits else np.empty(n, np.int64)
+        count = trie_levels_two(first, second, values, offsets, children)
+        return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
+
+    @staticmethod
+    def index_rows(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.index_rows`."""
+        indexed = index_rows(columns) if len(columns[0]) >= PACKED_FROM else None
+        return indexed or CompiledKernels.build_levels(CompiledKernels.distinct_rows(columns))
+
+    @staticmethod
+    def rearrange(
+        parts: Sequence[tuple[Sequence[CodeArray], Sequence[Int64Array]]], order: Sequence[int],
+        tags: Sequence[int] = (),
+    ) -> tuple[list[CodeArray], list[Int64Array]]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.rearrange`."""
+        filled = [part for part, (values, _) in enumerate(parts) if len(values[-1])]
+        if filled and sum(len(parts[part][0][-1]) for part in filled) >= PACKED_FROM:
+            rearranged_trie = rearrange_packed(
+                [parts[part] for part in filled], order, [tags[part] for part in filled if tags]
+            )
+            if rearranged_trie is not None:
+                return rearranged_trie
+        return tries.rearrange(parts, order, tags, CompiledKernels.index_rows)
+
+    @staticmethod
+    def describe(values: CodeArray, parent_offsets: Int64Array | None, weights: Int64Array | None) -> tuple[int, Any]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.describe`.
+
+        The record is the address of the level's slot fields.
+        """
+        n = len(values)
+        shift = 0
+        starts = _NOTHING
+        if parent_offsets is None and n > MIN_BUCKETED:
+            span = int(values[-1]) - int(values[0])
+            shift = max(0, span.bit_length() - (2 * n).bit_length())
+            starts = np.empty((span >> shift) + 2, np.int64)
+            bucket_index(values, shift, starts)
+        fields = np.empty(N_FIELDS, np.int64)
+        parents = _NOTHING if parent_offsets is None else parent_offsets
+        address = describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
+        return address, [fields, starts]
+
+    @staticmethod
+    def bytes_beside(level: Any) -> int:
+        """See `gpu_wcoj.kernels.protocol.Kernels.bytes_beside`."""
+        return sum(array.nbytes for array in (*level.support[:DESCRIBED], *chain(*level.support[DESCRIBED:])))
+
+    @staticmethod
+    def expand_columns(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.expand_columns`."""
+        if len(values) != 2:
+            return tries.expand_columns(values, offsets)
+        parents = np.empty(len(values[1]), np.int64)
+        expand_rows(offsets[0], parents)
+        return [values[0][parents].astype(np.int64), values[1].astype(np.int64)]
+
+    @staticmethod
+    def merge_tries(
+        left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+        right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    ) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.merge_tries`."""
+        left_values, left_offsets, _ = left
+        if len(left_values) == 2:
+            merged = _merge_pairs(left, right)
+            if merged is None:
+                merged = _merge_pairs((left_values, left_offsets, np.ones(len(left_values[1]), np.int64)), right)
+            assert merged is not None
+            return merged
+        merged = _merge_deep(left, right)
+        if merged is None:
+            merged = _merge_deep((left_values, left_offsets, np.ones(len(left_values[-1]), np.int64)), right)
+        assert merged is not None
+        return merged
+
+    @staticmethod
+    def locate(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.locate`."""
+        positions = np.empty((len(records), columns.shape[1]), np.int64)
+        locate(_descents(records, column_of), columns, positions)
+        return positions
+
+    @staticmethod
+    def weights_of(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.weights_of`."""
+        return choices.weights_of(CompiledKernels.locate, levels, column_of, columns)
+
+    @staticmethod
+    def count_children(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_children`."""
+        sums = np.empty(len(levels), np.int64)
+        descents = _descents([[level.record for level in batch_levels[:-1]] for batch_levels in levels], column_of)
+        count_children(
+            descents, columns, np.array([batch_levels[-1].record for batch_levels in levels], np.int64), sums
+        )
+        return sums
+
+    @staticmethod
+    def widths(
+        levels: Sequence[Any], rows: Sequence[int], positions: Int64Array, lower: Int64Array, upper: Int64Array
+    ) -> Int64Array:
+        """See `gpu_wcoj.kernels.protocol.Kernels.widths`."""
+        widths = np.zeros(positions.shape[1], np.int64)
+        records = np.array([level.record for level in levels], np.int64)
+        add_widths(records, np.array(rows, np.int64), positions, lower, upper, widths)
+        return widths
+
+    @staticmethod
+    def narrowest(choices: Sequence[tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]]) -> IndexArray:
+        """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
+        n = choices[0][0].shape[1]
+        min_widths, chosen = np.full(n, _MAX_INT64), np.zeros(n, np.intp)
+        for choice, (positions, atoms) in enumerate(choices):
+            described = [len(atoms)]
+            for batches in atoms:
+                described.append(len(batches))
+                for row, offsets in batches:
+                    described += (row, _address(offsets))
+            narrow(np.array(described, np.int64), positions, choice, min_widths, chosen)
+        return chosen
+
+    @staticmethod
+    def extend_seeds(
+        levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], first: Sequence[int],
+        columns: Int64Array, fill: bool, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
+        slots = [len(levels), len(first) - 1, *first, *[descent[-1].record for descent in levels]]
+        descents: list[int] = []
+        for descent, level_columns in zip(levels, column_of, strict=True):
+            if len(level_columns) == 1:
+                descents += (1, descent[0].record, level_columns[0])
+                continue
+            descents.append(len(level_columns))
+            for level, column in zip(descent, level_columns, strict=False):
+                descents += (level.record, column)
+        described = np.array(slots, np.int64), np.array(descents, np.int64)
+        counts = np.zeros((1, columns.shape[1]), np.int64)
+        extend_seeds(*described, columns, False, counts, work)
+        total = int(counts.sum()) if fill else 0
+        if total == 0:
+            return counts[0], np.empty((2, 0), np.int64)
+        pairs = np.empty((2, total), np.int64)
+        extend_seeds(*described, columns, True, pairs, np.zeros(N_WORK, np.int64))
+        return counts[0], pairs
+
+    @staticmethod
+    def prepare(
+        levels: Sequence[Any], first: Sequence[int], last: Sequence[bool], shared: Sequence[bool],
+        rows: Sequence[int], out_rows: Sequence[int], sought: bool = False,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.prepare`."""
+        if len(last) > 1 or sought:
+            for level in levels:
+                if level.parent_offsets is not None and len(level.support) == DESCRIBED:
+                    level.support.append(rank_level(level.support[0], level.parent_offsets))
+                    publish(level.support[0], level.support[DESCRIBED])
+                    del level.support[DESCRIBED + 1 :]  # ranks that other threads have built meanwhile, unused
+        records = [level.record for level in levels]
+        return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
+
+    @staticmethod
+    def count_common(
+        extension: Int64Array, positions: Int64Array, begin: int, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array, work: Int64Array,
+    ) -> Int64Array:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
+        counts = np.zeros((1, end), np.int64)
+        resume = np.array((begin, 0, 0), np.int64)
+        extend_arrays(extension, positions, end, lower, upper, excluded, False, _NOTHING, False, resume, counts, work)
+        return counts[0, begin:]
+
+    @staticmethod
+    def fill_common(
+        extension: Int64Array, positions: Int64Array, resume: Int64Array, end: int,
+        lower: Int64Array, upper: Int64Array, excluded: Int64Array,
+        weights: Int64Array | None, weighted: bool, capacity: int, n_out_rows: int, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array, Int64Array | None, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fill_common`."""
+        fixed = 3 if weighted else 2
+        out = np.empty((fixed + n_out_rows, min(capacity, MAX_PIECE_ROWS)), np.int64)
+        call_work = np.zeros(N_WORK, np.int64)
+        if weighted and weights is None:
+            weights = np.ones(end, np.int64)
+        extend_arrays(
+            extension, positions, end, lower, upper, excluded,
+            weighted, _NOTHING if weights is None else weights, True, resume, out, call_work,
+        )  # fmt: skip
+        work += call_work
+        n = int(call_work[SURVIVORS])
+        return out[0, :n], out[1, :n], out[2, :n] if weighted else None, out[fixed:, :n].copy()
+
+    @staticmethod
+    def fresh_values(
+        levels: Sequence[Any], positions: Int64Array, starts: Int64Array,
+        known: Sequence[Any], known_positions: Int64Array, work: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
+        """See `gpu_wcoj.kernels.protocol.Kernels.fresh_values`."""
+        records = np.array([level.record for level in (*levels, *known)], np.int64)
+        base, maximum = span_of(records[: len(levels)])
+        span = maximum - base + 1
+        seen = np.zeros(-(-span // 8) * 8 if span <= MAX_BYTE_SPAN else 0, np.uint8)
+        bits = np.zeros((span >> 6) + 1 if span <= MAX_BIT_SPAN else 0, np.uint64)
+        above = np.zeros((len(bits) >> 6) + 1, np.uint64)
+        offsets = np.empty(len(starts), np.int64)
+        values, n = fresh_values(
+            records, len(levels), np.ascontiguousarray(positions), starts, np.ascontiguousarray(known_positions),
+            base, seen, bits, above, offsets, work,
+        )  # fmt: skip
+        return offsets, _trim(values, n)
+
+
+def _descents(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]]) -> Int64Array:
+    """Return the table of the tries that `locate` descends."""
+    described: list[int] = []
+    for levels, level_columns in zip(records, column_of, strict=True):
+        described.append(len(levels))
+        for level, column in zip(levels, level_columns, strict=True):
+            described += (level, column)
+    return np.array(described, np.int64)
+
+
+def _merge_pairs(
+    left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None] | None:
+    """Merge tries of two levels; None if both have unit weights and a common row."""
+    ((x_top, x), (x_offsets,), x_weights), ((y_top, y), (y_offsets,), y_weights) = left, right
+    unit = x_weights is None and y_weights is None
+    top = _room(x_top, y_top)
+    values = _room(x, y)
+    offsets = np.empty(len(top) + 1, np.int64)
+    weights = _NOTHING if unit else np.empty(len(values), np.int64)
+    sizes = np.empty(2, np.int64)
+    merge_pairs(
+        _address(x_top), x_top.itemsize, x_offsets, _address(x), x.itemsize, _address_or_none(x_weights),
+        _address(y_top), y_top.itemsize, y_offsets, _address(y), y.itemsize, _address_or_none(y_weights),
+        _address(top), top.itemsize, offsets, _address(values), values.itemsize, weights, sizes,
+    )  # fmt: skip
+    n_top, n = sizes.tolist()
+    if n < 0:
+        return None
+    merged_weights = None if unit else _trim(weights, n)
+    if merged_weights is not None and bool((merged_weights == 1).all()):
+        merged_weights = None
+    return [_trim(top, n_top), _trim(values, n)], [_trim(offsets, n_top + 1)], merged_weights
+
+
+def _merge_deep(
+    left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+    right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
+) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None] | None:
+    """Merge tries of any depth; None if both have unit weights and a common row."""
+    values = [_room(x, y) for x, y in zip(left[0], right[0], strict=True)]
+    offsets = [np.empty(len(level) + 1, np.int64) for level in values[:-1]]
+    unit = left[2] is None and right[2] is None
+    weights = _NOTHING if unit else np.empty(len(values[-1]), np.int64)
+    sizes = np.empty(len(values), np.int64)
+    done = merge_deep(
+        _table(left[0], left[1]), len(left[0][0]), _address_or_none(left[2]),
+        _table(right[0], right[1]), len(right[0][0]), _address_or_none(right[2]),
+        _table(values, offsets), weights, sizes,
+    )  # fmt: skip
+    if not done:
+        return None
+    counts = sizes.tolist()
+    merged_weights = None if unit else _trim(weights, counts[-1])
+    if merged_weights is not None and bool((merged_weights == 1).all()):
+        merged_weights = None
+    trimmed = [_trim(level, n) for level, n in zip(values, counts, strict=True)]
+    return trimmed, [_trim(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], merged_weights
+
+
+def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
+    """Return the table of a trie for `merge_deep`; the arrays must stay alive."""
+    table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
+    for row, level, children in zip(table, values, (*offsets, _NOTHING), strict=True):
+        row[:] = _address(level), _address(children), level.itemsize
+    return table
+
+
+def _room(x: CodeArray, y: CodeArray) -> CodeArray:
+    size = len(x) + len(y)
+    return np.empty(size, np.int32) if x.itemsize == y.itemsize == 4 else np.empty(size, np.int64)
+
+
+def _address_or_none(weights: Int64Array | None) -> int:
+    return 0 if weights is None else _address(weights)
+
+
+def _trim(array: Any, n: int) -> Any:
+    """Return the first n elements, copied if much memory would remain unused."""
+    return array[:n] if 8 * n >= 7 * len(array) else array[:n].copy()
+
+
+def _build_deep(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:
+    """Build levels of three or more columns; see `build_levels`."""
+    contiguous = [np.ascontiguousarray(column) for column in columns]
+    n, depth = len(contiguous[0]), len(contiguous)
+    values, offsets = np.empty((depth - 1, n), np.int64), np.empty((depth - 1, n + 1), np.int64)
+    counts = np.full(depth, n, np.int64)
+    trie_levels(np.array([_address(column) for column in contiguous], np.int64), values, offsets, counts)
+    sizes = counts.tolist()
+    levels = [tries.narrow(values[level, : sizes[level]].copy()) for level in range(depth - 1)]
+    return [*levels, tries.narrow(contiguous[-1])], [
+        offsets[level, : sizes[level] + 1].copy() for level in range(depth - 1)
+    ]

@@ -1,0 +1,375 @@
+"""Storing the state of a program as files, and loading it.
+
+Of every relation that has state, only the rows in the relation's own column order are stored; its arrangements are
+built again from them. What a tick has changed is one more run; see `gpu_wcoj.checkpoint.merging` for when runs are
+merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.checkpoint.folder import Folder
+from gpu_wcoj.checkpoint.merging import MAX_RUNS, first_to_merge
+from gpu_wcoj.checkpoint.runs import Run, read_rows, read_values, write_rows, write_values
+from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
+from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.state import State, TickReport
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
+from gpu_wcoj.join.relation import RelationIndex
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.replanning import replan_after_load
+from gpu_wcoj.routing.backlog import Backlog
+from gpu_wcoj.routing.journal import Journal
+from gpu_wcoj.routing.sides import Replicas
+from gpu_wcoj.subject import Subject
+from gpu_wcoj.zset.index import IndexedZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+Rows = tuple[Sequence[Int64Array], Int64Array]
+"""Columns in the host's memory, and the weight of each row."""
+
+
+@dataclass(frozen=True)
+class StoredRuns:
+    """The runs of one relation, whose sum are its rows, or of one dictionary.
+
+    Attributes
+    ----------
+    content
+        Of rows, the sum of weight times hash over all of them, modulo 2^64: whatever the runs, the same for the same
+        rows. Of a dictionary, how many values it has.
+    """
+
+    runs: tuple[Run, ...] = ()
+    content: int = 0
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> StoredRuns:
+        """Return the object of a result of `to_json`."""
+        return cls(tuple(Run(**run) for run in content["runs"]), int(content["content"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"runs": [run.to_json() for run in self.runs], "content": self.content}
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The complete state of a program: its files and the small parts beside them.
+
+    Attributes
+    ----------
+    tick
+        Number of the last tick, -1 before the first.
+    types
+        What inputs have shown of columns' types: relation, column, type.
+    names
+        What columns are called, by relation.
+    nullable
+        Which columns of a relation have a stored column of null flags; empty before the first rows.
+    bounds
+        By head, the largest weight that a row of a bag's answer can have.
+    relations, dictionaries
+        The runs, by what they hold.
+    tells_zeros_apart
+        Whether columns may hold -0.0; where it is not said, the state was written when every -0.0 became 0.0.
+    """
+
+    tick: int
+    types: tuple[tuple[str, int, str], ...]
+    names: Mapping[str, tuple[str, ...]]
+    nullable: Mapping[str, tuple[bool, ...]]
+    bounds: Mapping[str, int]
+    relations: Mapping[str, StoredRuns]
+    dictionaries: Mapping[str, StoredRuns]
+    tells_zeros_apart: bool = True
+
+    @property
+    def runs(self) -> list[Run]:
+        """All files."""
+        return [
+            run
+            for part in (self.relations, self.dictionaries)
+            for stored_runs in part.values()
+            for run in stored_runs.runs
+        ]
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> StoredState:
+        """Return the object of a result of `to_json`."""
+        return cls(
+            int(content["tick"]),
+            tuple((str(relation), int(column), str(kind)) for relation, column, kind in content["types"]),
+            {name: tuple(map(str, columns)) for name, columns in content["names"].items()},
+            {name: tuple(map(bool, flags)) for name, flags in content["nullable"].items()},
+            {name: int(bound) for name, bound in content["bounds"].items()},
+            {name: StoredRuns.from_json(runs) for name, runs in content["relations"].items()},
+            {name: StoredRuns.from_json(runs) for name, runs in content["dictionaries"].items()},
+            bool(content.get("tells_zeros_apart", False)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "tick": self.tick,
+            "types": [list(entry) for entry in self.types],
+            "names": {name: list(columns) for name, columns in self.names.items()},
+            "nullable": {name: list(flags) for name, flags in self.nullable.items()},
+            "bounds": dict(self.bounds),
+            "relations": {name: runs.to_json() for name, runs in self.relations.items()},
+            "dictionaries": {name: runs.to_json() for name, runs in self.dictionaries.items()},
+            "tells_zeros_apart": self.tells_zeros_apart,
+        }
+
+
+def indices_of(circuit: Circuit) -> dict[str, RelationIndex]:
+    """Return the relations with state by a unique name, in the order of `Circuit.indices`."""
+    indices = {f"input {name}": index for name, index in circuit.sources.items()}
+    for name, head in circuit.heads.items():
+        if head.derivations is not None:
+            indices[f"derivations {name}"] = head.derivations
+        if head.relation is not None:
+            indices[f"{'auxiliary' if isinstance(head, AuxiliaryHead) else 'head'} {name}"] = head.relation
+    return indices
+
+
+def _is_stored(name: str) -> bool:
+    """Return True if files hold it: auxiliary relations are joined again."""
+    return not name.startswith("auxiliary ")
+
+
+def store(
+    subject: Subject,
+    before: StoredState | None,
+    folder: Folder,
+    new_name: Callable[[], str],
+    most_runs: int = MAX_RUNS,
+) -> StoredState:
+    """Write the changes of the journal since `before`, or the complete state without a journal.
+
+    Files of `before` are used again; new ones get a name each. They are on the disk when this returns, their names
+    need not be.
+    """
+    sides = subject.ledger.settle()
+    state = subject.ledger.state
+    changes = None if before is None else _changes(state)
+    relations: dict[str, StoredRuns] = {}
+    bounds: dict[str, int] = {}
+    nullable: dict[str, tuple[bool, ...]] = {}
+    if sides is not None:
+        circuit = sides.ahead.circuit
+        nullable = {name: shape.nullable for name, shape in sides.primary.lowered.shapes.items()}
+        heads = {name: head for name, head in circuit.heads.items() if not isinstance(head, AuxiliaryHead)}
+        bounds = {name: head.weight_bound for name, head in heads.items() if head.weight_bound}
+        for position, (name, index) in enumerate(indices_of(circuit).items()):
+            if not _is_stored(name):
+                continue
+            runs_before = None if before is None or changes is None else before.relations.get(name)
+            if runs_before is None or changes is None:
+                relations[name] = _write_whole(index, folder, new_name)
+            else:
+                change = _summed(changes, position, index)
+                relations[name] = _write_change(runs_before, index, change, folder, new_name, most_runs)
+    dictionaries: dict[str, StoredRuns] = {}
+    for dictionary in subject.dictionaries:
+        runs_before = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
+        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, most_runs)
+    known_types = _types(state, sides)
+    types = tuple((relation, column, kind.name) for relation, column, kind in known_types.bound_types())
+    return StoredState(
+        state.report.tick,
+        types,
+        dict(state.names),
+        nullable,
+        bounds,
+        relations,
+        dictionaries,
+        known_types.tells_zeros_apart,
+    )
+
+
+def _types(state: State, sides: Replicas | None) -> Types:
+    return state.types if sides is None else sides.primary.lowered.types
+
+
+def _changes(state: State) -> Backlog | None:
+    """Return the changes in the journal; None if the complete state has to be written."""
+    journal, sides = state.journal, state.sides
+    if journal is None or (sides is not None and sides.primary.circuit is not journal.circuit):
+        return None
+    return journal.changes
+
+
+def _summed(changes: Backlog, position: int, index: RelationIndex) -> Rows:
+    """Return the change of one relation over all ticks of the journal, in host memory."""
+    batches = [batch for tick in changes.ticks for batch in tick[position]]
+    if not batches:
+        return [np.empty(0, np.int64)] * index.width, np.empty(0, np.int64)
+    places = [index.canonical.order.index(column) for column in range(index.width)]
+    parts = []
+    for batch in batches:
+        columns, to_host = batch.columns(), batch.backend.to_host
+        parts.append(([to_host(columns[place]) for place in places], to_host(batch.weight_column())))
+    return _consolidated(parts)
+
+
+def _merged(parts: Sequence[Rows]) -> Rows:
+    """Return the sum of runs of sorted distinct rows by merging. O(n) per run that is read.
+
+    Examples
+    --------
+    >>> one, two = (np.array([1, 3]), np.array([1, 1])), (np.array([2, 3]), np.array([1, -1]))
+    >>> [column.tolist() for column in _merged([([rows], weights) for rows, weights in (one, two)])[0]]
+    [[1, 2]]
+    """
+    runs = [part for part in parts if len(part[1])] or list(parts[:1])
+    if len(runs) == 1:
+        return runs[0]
+    backend = cpu_backend()
+    tries = [IndexedZSet.from_sorted(columns, weights, backend) for columns, weights in runs]
+    while len(tries) > 1:
+        newer, older = tries.pop(), tries.pop()
+        tries.append(older.merge(newer))
+    return tries[0].columns(), tries[0].weight_column()
+
+
+def _consolidated(parts: Sequence[Rows]) -> Rows:
+    columns = [np.concatenate(column) for column in zip(*(columns for columns, _ in parts), strict=True)]
+    return cpu_backend().kernels.consolidate(columns, np.concatenate([weights for _, weights in parts]))
+
+
+def _all_rows(index: RelationIndex) -> Rows:
+    columns, weights = index.rows()
+    return [index.backend.to_host(column) for column in columns], index.backend.to_host(weights)
+
+
+def _content(rows: Rows) -> int:
+    """See `StoredRuns.content`."""
+    columns, weights = rows
+    hashes = cpu_backend().kernels.hash_rows([np.ascontiguousarray(column) for column in columns])
+    return int((hashes * weights.astype(np.uint64)).sum(dtype=np.uint64))
+
+
+def _write_whole(index: RelationIndex, folder: Folder, new_name: Callable[[], str]) -> StoredRuns:
+    rows = _all_rows(index)
+    return StoredRuns((write_rows(folder, new_name(), *rows),) if len(rows[1]) else (), _content(rows))
+
+
+def _write_change(
+    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], most_runs: int
+) -> StoredRuns:
+    if not len(change[1]):
+        return before
+    content = (before.content + _content(change)) % (1 << 64)
+    sizes = [*(run.rows for run in before.runs), len(change[1])]
+    start = first_to_merge(sizes, most_runs)
+    rows = change
+    if start == 0 and before.runs:
+        rows = _all_rows(index)
+    elif start < len(before.runs):
+        rows = _merged([*(read_rows(folder, run, index.width) for run in before.runs[start:]), change])
+    run = (write_rows(folder, new_name(), *rows),) if len(rows[1]) else ()
+    return StoredRuns((*before.runs[:start], *run), content)
+
+
+def _write_growth(
+    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], most_runs: int
+) -> StoredRuns:
+    size, grown = before.content, len(dictionary)
+    if grown < size:
+        raise CheckpointError(f"the dictionary of {dictionary.kind} values has shrunk from {size:,} to {grown:,}.")
+    if grown == size:
+        return before
+    start = first_to_merge([*(run.rows for run in before.runs), grown - size], most_runs)
+    first = before.runs[start].first if start < len(before.runs) else size
+    values = dictionary.decode(np.arange(first, grown))
+    return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)
+
+
+def load(subject: Subject, stored: StoredState, folder: Folder, version: str) -> None:
+    """Load the stored state into a program of the same definition that has not ticked yet.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If a file is missing or is not what was written. The program is as before then.
+    CheckpointError
+        If the program has ticked.
+    """
+    ledger, lowering = subject.ledger, subject.lowering
+    if ledger.state.report.tick != -1 or ledger.state.sides is not None:
+        raise CheckpointError("the program has a state already.\n  Restore into a program that has not ticked yet.")
+    types = ledger.state.types.copy()
+    if not stored.tells_zeros_apart:
+        types.equate_zeros()
+    for relation, column, kind in stored.types:
+        types.bind(relation, [*[None] * column, DataType(kind)])
+    sides = None
+    sizes = [len(dictionary) for dictionary in subject.dictionaries]
+    try:
+        for dictionary in subject.dictionaries:
+            _load_values(dictionary, stored.dictionaries[dictionary.kind], folder)
+        if stored.nullable:
+            rows = {
+                name.split(" ", 1)[1]: sum(run.rows for run in runs.runs)
+                for name, runs in stored.relations.items()
+                if not name.startswith("derivations")
+            }
+            lowered = lowering.compile_as(types, stored.nullable, rows)
+            _load_relations(lowered.circuit, stored, folder)
+            types, sides = lowered.types, replan_after_load(Replicas.from_compiled(lowered), lowering)
+    except BaseException:
+        for dictionary, size in zip(subject.dictionaries, sizes, strict=True):
+            dictionary.truncate(min(size, len(dictionary)))
+        raise
+    journal = Journal(version, None if sides is None else sides.primary.circuit)
+    ledger.replace_state(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
+
+
+def mark_stored(subject: Subject, version: str) -> None:
+    """Start the program's journal again: the present state is stored as that version."""
+    state = subject.ledger.state
+    circuit = None if state.sides is None else state.sides.primary.circuit
+    subject.ledger.replace_state(replace(state, journal=Journal(version, circuit)))
+
+
+def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> None:
+    indices = indices_of(circuit)
+    if indices.keys() != stored.relations.keys():
+        has, needs = sorted(stored.relations), sorted(indices)
+        raise CheckpointError(f"the checkpoint has the state of {has}, and the program keeps that of {needs}.")
+    for name, index in indices.items():
+        stored_runs = stored.relations[name]
+        if not stored_runs.runs:
+            continue
+        rows = _merged([read_rows(folder, run, index.width) for run in stored_runs.runs])
+        if _content(rows) != stored_runs.content:
+            file_names = ", ".join(run.file for run in stored_runs.runs)
+            raise CheckpointDamagedError(folder.shown(file_names), f"together are not the rows of '{name}'")
+        if len(rows[1]):
+            backend = index.backend
+            index.load([backend.asarray(column) for column in rows[0]], backend.asarray(rows[1]))
+    for name, bound in stored.bounds.items():
+        circuit.heads[name].weight_bound = bound
+
+
+def _load_values(dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder) -> None:
+    dictionary.truncate(0)
+    for run in stored_runs.runs:
+        if run.first != len(dictionary):
+            raise CheckpointDamagedError(folder.shown(run.file), f"does not begin at value {len(dictionary):,}")
+        codes = dictionary.encode(read_values(folder, run, dictionary.kind))
+        if len(dictionary) != run.first + run.rows or bool((np.diff(codes) != 1).any()):
+            raise CheckpointDamagedError(folder.shown(run.file), "has a value that was there before")
+    if len(dictionary) != stored_runs.content:
+        raise CheckpointError(f"the dictionary of {dictionary.kind} values is not whole: {len(dictionary):,} values.")

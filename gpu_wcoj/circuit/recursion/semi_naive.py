@@ -1,0 +1,363 @@
+"""New rows of a set-valued head: distinct derivations of one phase minus stored rows.
+
+Most bindings that a recursive rule derives were derived before. If the last variable of a path comes from one atom,
+it is therefore not bound row by row: prefixes are grouped by the head's other columns, and a kernel returns the values
+that are new to each group. Groups are runs if the seeds are sorted by those columns; if later steps bind some of
+them, the prefixes of each piece are sorted. Other paths list their rows in pieces. The rows of several pieces, paths
+and rules are merged whenever their number has doubled, so memory follows the number of new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.few import FEW_SEEDS
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.memory import run_within_memory
+from gpu_wcoj.join.plan import DeltaPath
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.join.running import BLOCKS_PER_THREAD, MAX_BLOCK_SEEDS, MIN_BLOCK_SEEDS, SPLIT_FROM
+from gpu_wcoj.join.seeds import Seeds, bind_seeds
+from gpu_wcoj.join.settings import in_order
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
+from gpu_wcoj.zset.arrays import positions, stacked
+from gpu_wcoj.zset.index import IndexedZSet
+
+PORTION = 1 << 22
+"""Rows that gather before duplicates are dropped."""
+
+StoredRows = Mapping[tuple[int, ...], Sequence[IndexedZSet]]
+"""The stored rows in one or more orders of the head's columns, as batches of weight 1.
+
+Levels beyond the head's width are not read."""
+
+Columns = list[Int64Array]
+
+
+def find_new_rows(joins: Sequence[IncrementalGenericJoin], phase: int, known: StoredRows) -> Columns:
+    """Return the distinct rows that a head's rules derive in a phase and that are not stored.
+
+    Sorted, one array a column. For sets.
+
+    Parameters
+    ----------
+    joins
+        One join per rule.
+    known
+        The stored rows in the order of the head's columns, and optionally in others: a path whose last variable is the
+        last column of an order finds a group's stored values together there.
+    """
+    backend = joins[0].execution.backend
+    gathered: list[Columns] = []
+    n_rows = n_distinct = 0
+    for join in joins:
+        for columns in _derive(join, phase, known):
+            if len(columns[0]) == 0:
+                continue
+            gathered.append(columns)
+            n_rows += len(columns[0])
+            if n_rows > PORTION + 2 * n_distinct:
+                gathered = [_distinct_rows(gathered, backend)]
+                n_rows = n_distinct = len(gathered[0][0])
+    if not gathered:
+        return [backend.xp.empty(0, np.int64) for _ in joins[0].query.head]
+    return _distinct_rows(gathered, backend)
+
+
+def _derive(join: IncrementalGenericJoin, phase: int, stored: StoredRows) -> Iterator[Columns]:
+    """Yield the rows of one rule that are not stored; rows may repeat across pieces."""
+    plain = []
+    for path_index, path in enumerate(join.query.paths):
+        generic = join.generic_join(path_index, phase)
+        if generic is None:
+            continue
+        tail = Tail.from_last_step(path, join.query.head, stored, generic)
+        if tail is None or tail.is_unordered:
+            tail = Tail.from_seeds(join, path_index, phase, stored) or tail
+        n_seeds = join.pending(path_index, phase).n_rows
+        if tail is None or (path.is_single and n_seeds <= FEW_SEEDS):
+            plain.append(path_index)
+        else:
+            yield from _derive_by_groups(join, path_index, phase, generic, tail, stored)
+    backend = join.execution.backend
+    gathered: list[Columns] = []
+    n_rows = 0
+    for piece in join.join(phase, plain) if plain else ():
+        columns = list(piece.columns)
+        if not isinstance(piece.weights, int):
+            (present,) = positions(backend, backend.asarray(piece.weights != 0))
+            columns = [column[present] for column in columns]
+        gathered.append(columns)
+        n_rows += len(columns[0])
+        if n_rows > PORTION:
+            yield _drop_stored(_distinct_rows(gathered, backend), stored, backend)
+            gathered, n_rows = [], 0
+    if gathered:
+        yield _drop_stored(_distinct_rows(gathered, backend), stored, backend)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The last variable of a path, if a kernel can bind it for groups of prefixes.
+
+    Attributes
+    ----------
+    atom
+        The only atom of the path's last step, which binds the variable; None if the seeds do.
+    seeds
+        The change that starts the path, if its last column is the variable: no other atom holds that variable, so rows
+        that differ only in it have the same bindings, and are processed together.
+    variable
+        The variable; it is in one column of the head.
+    order
+        The order in which stored rows are searched: its last column is the variable's.
+    is_unordered
+        Whether no stored rows have such an order; then stored rows are dropped afterwards.
+    group
+        The other variables of the head, in that order, without repeats.
+    """
+
+    atom: int | None
+    seeds: IndexedZSet | None
+    variable: str
+    order: tuple[int, ...]
+    is_unordered: bool
+    group: tuple[str, ...]
+
+    @classmethod
+    def from_last_step(
+        cls, path: DeltaPath, head: Sequence[str | int], stored: StoredRows, generic: GenericJoin
+    ) -> Tail | None:
+        """Return the tail for the path's last step; None if that needs more than one atom's ranges."""
+        if not path.steps or len(path.steps[-1].atoms) != 1 or path.is_negated or path.calculations:
+            return None
+        if path.steps[-1].conditions or path.steps[-1].checks or path.steps[-1].is_lookup:
+            return None
+        variable, (atom,) = path.steps[-1].variable, path.steps[-1].atoms
+        if generic.weighted or list(head).count(variable) != 1 or generic.uses[atom].variables[-1] != variable:
+            return None
+        if any(batch.weights is not None for batch in generic.batches[atom]):
+            return None
+        return cls._create(atom, None, variable, head, stored)
+
+    @classmethod
+    def from_seeds(cls, join: IncrementalGenericJoin, path_index: int, phase: int, stored: StoredRows) -> Tail | None:
+        """Return the tail for the last column of the path's seeds.
+
+        The result is None if an atom or check depends on the column, or no order of the stored rows ends with it.
+        """
+        path, head = join.query.paths[path_index], join.query.head
+        if join.execution.weighted or join.execution.share is not None or path.is_negated or path.calculations:
+            return None
+        if path.seed_conditions or path.seed_checks:
+            return None
+        read = path.compared.union(*(use.variables for use in path.other_atoms))
+        for order_index, use in enumerate(path.seeds):
+            variable = use.variables[-1]
+            if len(use.variables) > 1 and variable not in read and list(head).count(variable) == 1:
+                tail = cls._create(None, join.pending(path_index, phase, order_index), variable, head, stored)
+                if not tail.is_unordered:
+                    return tail
+        return None
+
+    @classmethod
+    def _create(
+        cls, atom: int | None, seeds: IndexedZSet | None, variable: str, head: Sequence[str | int], stored: StoredRows
+    ) -> Tail:
+        column = list(head).index(variable)
+        suited = [order for order in stored if order[-1] == column]
+        other_columns = tuple(range(column)) + tuple(range(column + 1, len(head)))
+        order = suited[0] if suited else (*other_columns, column)
+        names = [head[column_index] for column_index in order[:-1]]
+        group = tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+        return cls(atom, seeds, variable, order, not suited, group)
+
+
+def _derive_by_groups(
+    join: IncrementalGenericJoin, path_index: int, phase: int, generic: GenericJoin, tail: Tail, stored: StoredRows
+) -> Iterator[Columns]:
+    """Yield the rows of one path that are not stored."""
+    backend, threads = join.execution.backend, join.execution.threads
+    path = join.query.paths[path_index]
+    seeds = _sort_seeds(join, path_index, phase, generic, tail)
+    join.seeds += len(seeds)
+
+    def block(block_join: GenericJoin, part: Seeds) -> Iterator[Columns]:
+        prefixes = bind_seeds(path, part, block_join)
+        if block_join.meter is not None:
+            block_join.meter.prefixes += len(prefixes)
+        for piece in block_join.pieces(prefixes, path.steps if tail.seeds is not None else path.steps[:-1]):
+            columns = _find_new_values(join, block_join, piece, tail, stored)
+            yield _drop_stored(columns, stored, backend) if tail.is_unordered else columns
+        join.finished.append((path_index, block_join.work))
+
+    n = len(seeds)
+    if n == 0:
+        return
+    if backend.device is not None:
+        yield from _run_in_parts(backend, seeds, join.execution.piece_rows, lambda part: block(generic, part))
+        return
+    n_blocks = max(1, -(-n // MAX_BLOCK_SEEDS))
+    if threads > 1 and n >= SPLIT_FROM:
+        n_blocks = max(n_blocks, min(threads * BLOCKS_PER_THREAD, n // MIN_BLOCK_SEEDS))
+    edges = _block_edges(seeds, path.seed.variables, tail, n_blocks)
+
+    def run(index: int) -> Iterator[Columns]:
+        block_join = join.generic_join(path_index, phase) if index else generic
+        assert block_join is not None
+        return block(block_join, seeds if len(edges) == 2 else seeds.part(edges[index], edges[index + 1]))
+
+    if threads == 1 or n < SPLIT_FROM:
+        for block_index in range(len(edges) - 1):
+            yield from run(block_index)
+    else:
+        yield from in_order(run, len(edges) - 1, threads)
+
+
+def _block_edges(seeds: Seeds, names: Sequence[str], tail: Tail, n_blocks: int) -> list[int]:
+    """Return the edges of blocks of seeds, at changes of the first variable of a group."""
+    edges = np.linspace(0, len(seeds), n_blocks + 1).astype(int)
+    if seeds.order[0] in tail.group:
+        values = seeds.matrix[names.index(seeds.order[0])]
+        edges[1:-1] = np.searchsorted(values, values[edges[1:-1]])
+    return sorted(set(edges.tolist()))
+
+
+def _run_in_parts(backend: Backend, seeds: Seeds, rows: int, run: Any) -> Iterator[Columns]:
+    """Run over the seeds on a device, with fewer seeds at a time if memory runs out."""
+    begin = 0
+    while begin < len(seeds):
+
+        def part(n_seeds: int, begin: int = begin) -> tuple[int, list[Columns]]:
+            return n_seeds, list(run(seeds.part(begin, min(len(seeds), begin + n_seeds), backend.xp)))
+
+        rows, pieces = run_within_memory(backend, rows, part, "finding what is new")
+        yield from pieces
+        begin += rows
+
+
+def _sort_seeds(join: IncrementalGenericJoin, path_index: int, phase: int, generic: GenericJoin, tail: Tail) -> Seeds:
+    """Return the path's seeds, sorted by the variables of the group that they bind."""
+    path, backend = join.query.paths[path_index], join.execution.backend
+    names = path.seed.variables
+    first = [name for name in tail.group if name in names]
+    if tail.seeds is not None:
+        seeds = _drop_last_column(path, tail.seeds, tail.variable, backend)
+        if generic.meter is not None:
+            generic.meter.changes += tail.seeds.n_rows
+    else:
+        orders = [use.variables for use in path.seeds if set(use.variables[: len(first)]) == set(first)]
+        seeds = join.seeds_of(path_index, phase, generic, (orders or [names])[0][0])
+    if set(seeds.order[: len(first)]) == set(first):
+        return seeds
+    order = (*first, *(name for name in names if name not in first))
+    rows = [names.index(name) for name in order]
+    columns = backend.kernels.distinct_rows([seeds.matrix[row] for row in rows])
+    return Seeds(order, stacked(backend, [columns[rows.index(row)] for row in range(len(names))]), None)
+
+
+def _drop_last_column(path: DeltaPath, change: IndexedZSet, variable: str, backend: Backend) -> Seeds:
+    """Return the distinct rows of a change without their last column.
+
+    Their position in the change takes the column's place.
+    """
+    (order,) = [use.variables for use in path.seeds if use.variables[-1] == variable][:1]
+    columns, _ = change.as_zset_view(change.depth - 1)
+    by_name = dict(zip(order, [*columns, backend.xp.arange(len(columns[0]), dtype=np.int64)], strict=True))
+    return Seeds(order, stacked(backend, [by_name[name] for name in path.seed.variables]), None)
+
+
+def _find_new_values(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, stored: StoredRows
+) -> Columns:
+    """Return the head's rows with the values that are new to each group of these prefixes."""
+    if generic.meter is None:
+        return _find_unmeasured(join, generic, prefixes, tail, stored)
+    from gpu_wcoj.join.meter import now
+
+    gauge = generic.meter.gauge(tail.variable)
+    gauge.prefixes += len(prefixes)
+    start = now(generic.backend)
+    columns = _find_unmeasured(join, generic, prefixes, tail, stored)
+    gauge.seconds += now(generic.backend) - start
+    gauge.rows += len(columns[0])
+    gauge.nbytes += sum(int(column.nbytes) for column in columns)
+    return columns
+
+
+def _find_unmeasured(
+    join: IncrementalGenericJoin, generic: GenericJoin, prefixes: Prefixes, tail: Tail, stored: StoredRows
+) -> Columns:
+    backend, head = join.execution.backend, join.query.head
+    xp, kernels = backend.xp, backend.kernels
+    n, keys = len(prefixes), [prefixes.values[name] for name in tail.group]
+    if n and set(prefixes.order[: len(keys)]) != set(tail.group):
+        prefixes = prefixes.gather(kernels.lexsort(keys), xp)
+        keys = [prefixes.values[name] for name in tail.group]
+    first = kernels.run_starts(keys) if keys else xp.zeros(min(n, 1), np.int64)
+    n_groups = len(first)
+    group = {name: column[first] for name, column in zip(tail.group, keys, strict=True)}
+    starts = xp.concatenate([first, xp.full(1, n, np.int64)])
+    levels, stand = _proposed_levels(prefixes, generic, tail)
+    known_batches = () if tail.is_unordered else [batch for batch in stored[tail.order] if len(batch)]
+    known_at = xp.zeros((len(known_batches), n_groups), np.int64)
+    if known_batches and len(tail.order) > 1:
+        terms = [group[term] if isinstance(term, str) else xp.full(n_groups, term, np.int64)
+                  for term in (head[column] for column in tail.order[:-1])]  # fmt: skip
+        records = [batch.records[: len(terms)] for batch in known_batches]
+        known_at = kernels.locate(records, [range(len(terms))] * len(records), stacked(backend, terms))
+    offsets, values = kernels.fresh_values(
+        levels, stand, starts,
+        [batch.levels[len(head) - 1] for batch in known_batches], known_at, _work_of(generic, tail.variable, xp),
+    )  # fmt: skip
+    sizes = offsets[1:] - offsets[:-1]
+    columns: dict[str, Int64Array] = {name: xp.repeat(column, sizes) for name, column in group.items()}
+    columns[tail.variable] = values
+    return [columns[term] if isinstance(term, str) else xp.full(len(values), term, np.int64) for term in head]
+
+
+def _proposed_levels(prefixes: Prefixes, generic: GenericJoin, tail: Tail) -> tuple[list[Level], Int64Array]:
+    """Return the levels that hold the last variable, and the prefixes' positions above them."""
+    if tail.seeds is not None:
+        return [tail.seeds.levels[-1]], prefixes.values[tail.variable].reshape(1, -1)
+    assert tail.atom is not None
+    batches = generic.batches[tail.atom]
+    levels = [batch.levels[len(generic.uses[tail.atom].variables) - 1] for batch in batches]
+    offset = 0
+    for atom, _ in prefixes.layout:
+        if atom == tail.atom:
+            return levels, prefixes.positions[offset : offset + len(batches)]
+        offset += len(generic.batches[atom])
+    nowhere: Int64Array = generic.backend.xp.zeros((len(batches), len(prefixes)), np.int64)  # unused at the top level
+    return levels, nowhere
+
+
+def _work_of(generic: GenericJoin, variable: str, xp: Any) -> Int64Array:
+    return generic.work.setdefault(variable, xp.zeros(N_WORK, np.int64))
+
+
+def _distinct_rows(parts: list[Columns], backend: Backend) -> Columns:
+    """Return the distinct rows of all parts, sorted; clears `parts`."""
+    columns = parts[0]
+    if len(parts) > 1:
+        columns = [backend.xp.concatenate(column_parts) for column_parts in zip(*parts, strict=True)]
+    parts.clear()
+    return backend.kernels.distinct_rows(columns)
+
+
+def _drop_stored(columns: Columns, stored: StoredRows, backend: Backend) -> Columns:
+    """Return the rows that are not stored."""
+    order = min(stored)
+    for batch in stored[order]:
+        if len(columns[0]) == 0:
+            break
+        (new,) = positions(backend, batch.locate([columns[column] for column in order]) < 0)
+        if len(new) < len(columns[0]):
+            columns = [column[new] for column in columns]
+    return columns

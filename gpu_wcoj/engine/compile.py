@@ -1,0 +1,426 @@
+"""Compilation of a program for the types and nulls seen so far.
+
+A program is planned again, and its state moved, when new types or nulls arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import NoneType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import Circuit, InputChange
+from gpu_wcoj.data.column import Column, without_zero_signs
+from gpu_wcoj.data.schema import MAX_DIGITS, DataType
+from gpu_wcoj.engine.ingest import Incoming
+from gpu_wcoj.errors import SchemaError, UsageError
+from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.calculations import Kinds
+from gpu_wcoj.planner.equalities import resolver
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, Strategy
+from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.nulls import null_columns
+from gpu_wcoj.planner.results import type_of_constant, type_of_constants
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.zset.arrays import is_host
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.moving import Rows
+    from gpu_wcoj.planner.auxiliary import Auxiliary
+    from gpu_wcoj.planner.catalog import Catalog
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledProgram:
+    """A program compiled for the types and nulls that it has seen.
+
+    Attributes
+    ----------
+    types
+        The columns' types as far as they are known.
+    shapes
+        Per relation, its stored columns.
+    chosen
+        The reason for a plan that differs from the first one, as text for people; else empty.
+    """
+
+    types: Types
+    shapes: Mapping[str, Shape]
+    plan: Plan
+    circuit: Circuit
+    chosen: str = ""
+
+    @cached_property
+    def kinds(self) -> Mapping[tuple[str, int], DataType | None]:
+        """The type of every column."""
+        return self.types.snapshot()
+
+
+@dataclass(frozen=True, eq=False)
+class Compiler:
+    """The compiler of a program; independent of the rows that it has seen.
+
+    Attributes
+    ----------
+    arity
+        Number of columns of each relation.
+    dictionaries
+        The dictionaries of text and of bytes.
+    execution
+        Creates the settings of a circuit's joins.
+    strategy, hints
+        Planner options; see `gpu_wcoj.planner.ir.Setting`.
+    """
+
+    rules: Rules
+    arity: Mapping[str, int]
+    keep: Sequence[str]
+    outputs: Sequence[str]
+    bag: bool
+    dictionaries: tuple[Dictionary, Dictionary]
+    execution: Callable[[], Execution]
+    merge_policy: MergePolicy | None
+    strategy: Strategy = "auto"
+    hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.merge_policy, (MergePolicy, NoneType)):
+            raise UsageError.invalid_value("merge_policy", self.merge_policy, "a MergePolicy or None")
+
+    @cached_property
+    def untyped(self) -> frozenset[tuple[str, int]]:
+        """Columns of the facts in the text that hold nothing but null."""
+        columns = (
+            (fact.relation, position, values)
+            for fact in self.rules.facts
+            for position, values in enumerate(zip(*fact.rows, strict=True))
+        )
+        return frozenset((name, position) for name, position, values in columns if set(values) == {None})
+
+    def compile_for(
+        self,
+        incoming: Mapping[str, Incoming],
+        present: CompiledProgram | None,
+        types_before: Types,
+        declared: Mapping[str, tuple[str, ...]],
+        keeps: bool = True,
+    ) -> CompiledProgram:
+        """Return the program compiled for these rows' types and nulls.
+
+        That is the present one if it covers them, else a new one beside it.
+
+        `keeps` allows auxiliary relations.
+        """
+        if present is not None and self.serves(present, incoming):
+            return present
+        types = types_before.copy()
+        nullable = {}
+        for name, rows in incoming.items():
+            column_names = declared.get(name, rows.names)
+            names = [f"{i} ('{name_text}')" for i, name_text in enumerate(column_names)] if rows.names else None
+            if rows.names:
+                kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
+                types.bind(name, kinds, names)
+            nullable[name] = tuple(column.valid is not None for column in rows.columns)
+        shapes = self.shapes(present, nullable, types)
+        if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
+            return replace(present, types=types)
+        auxiliaries = () if present is None else present.plan.auxiliaries
+        catalog = self._catalog(incoming, present, types, shapes)
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps else None)
+        circuit = self.circuit(planned, self.execution())
+        lowered = CompiledProgram(types, shapes, planned, circuit)
+        if present is not None:
+            before = present
+            from gpu_wcoj.moving import migrate_state  # few programs need it
+
+            migrate_state(present, lowered, lambda name, rows: self._migrate(name, rows, before, lowered))
+        return lowered
+
+    def compile_as(
+        self, types: Types, nullable: Mapping[str, tuple[bool, ...]], sizes: Mapping[str, int]
+    ) -> CompiledProgram:
+        """Return the program compiled for known types and nulls, with an empty state.
+
+        `sizes` are the numbers of rows of relations.
+        """
+        from gpu_wcoj.planner.catalog import Catalog  # not needed to import the package
+
+        shapes = self.shapes(None, nullable, types)
+        planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
+        circuit = self.circuit(planned, self.execution())
+        return CompiledProgram(types, shapes, planned, circuit)
+
+    def serves(self, present: CompiledProgram, incoming: Mapping[str, Incoming]) -> bool:
+        """Return True if the compiled program covers all types and nulls of these rows."""
+        return all(self._is_covered(name, rows, present) for name, rows in incoming.items())
+
+    def _is_covered(self, name: str, rows: Incoming, present: CompiledProgram) -> bool:
+        shape = present.shapes[name]
+        for column, values in enumerate(rows.columns):
+            if values.valid is not None and not shape.nullable[column]:
+                return False
+            if rows.names and values.type != present.kinds[name, column]:
+                return False
+        return True
+
+    def shapes(
+        self, present: CompiledProgram | None, nullable: Mapping[str, tuple[bool, ...]], types: Types
+    ) -> dict[str, Shape]:
+        """Return the stored columns of all relations.
+
+        Nullable are inputs that have had a null, and heads that may get one.
+        """
+        nullable_columns: dict[str, tuple[bool, ...]] = {}
+        for name, arity in self.arity.items():
+            before = present.shapes[name].nullable if present else (False,) * arity
+            now = nullable.get(name, (False,) * arity)
+            nullable_columns[name] = tuple(a or b for a, b in zip(before, now, strict=True))
+        extreme_columns = {
+            extreme.relation: extreme.column for extreme in self.rules.extremes
+        }  # rows without a value are not there
+        resolved = [(rule, resolver(rule)) for rule in self.rules.rules]
+        changed = True
+        while changed:
+            changed = False
+            for grouping in self.rules.groupings:
+                keys = [
+                    a or b
+                    for a, b in zip(
+                        nullable_columns[grouping.source][: grouping.keys],
+                        nullable_columns[grouping.relation],
+                        strict=False,
+                    )
+                ]
+                changed |= keys != list(nullable_columns[grouping.relation][: grouping.keys])
+                nullable_columns[grouping.relation] = (*keys, *nullable_columns[grouping.relation][grouping.keys :])
+            for asking, demand in self.rules.demands.items():
+                changed |= nullable_columns[demand] != nullable_columns[asking]
+                nullable_columns[demand] = nullable_columns[asking]
+            for rule, resolve in resolved:
+                name = rule.head.relation
+                null_positions = (
+                    [] if resolve is None else null_columns(rule, resolve, nullable_columns, extreme_columns.get(name))
+                )
+                head = tuple(
+                    is_known or column in null_positions for column, is_known in enumerate(nullable_columns[name])
+                )
+                changed |= head != nullable_columns[name]
+                nullable_columns[name] = head
+        shapes = {}
+        for name, flags in nullable_columns.items():
+            kinds = [types.assumed(name, column) for column in range(len(flags))]
+            textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
+            shapes[name] = Shape(name, flags, textual)
+        return shapes
+
+    def plan(
+        self,
+        types: Types,
+        shapes: Mapping[str, Shape],
+        catalog: Catalog | None,
+        auxiliaries: Collection[Auxiliary] | None = None,
+    ) -> Plan:
+        """Plan all rules on stored columns, with the statistics of relations if there are any.
+
+        Parameters
+        ----------
+        auxiliaries
+            The present auxiliary relations; None to allow none. Engines that share the work on every change have none.
+        """
+        if self.execution().share is not None:
+            auxiliaries = None
+
+        def encode(relation: str, column: int, value: object) -> int:
+            return self._encode_constant(
+                types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
+            )
+
+        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
+        return plan(
+            self.rules, shapes, encode, self.bag, kinds, EMPTY_CATALOG if catalog is None else catalog, self.strategy,
+            self.hints, auxiliaries,
+        )  # fmt: skip
+
+    def circuit(self, planned: Plan, execution: Execution) -> Circuit:
+        """Return the circuit of a plan, with an empty state."""
+        return lower(planned, self.rules, self.keep, self.outputs, execution, self.merge_policy)
+
+    def _catalog(
+        self,
+        incoming: Mapping[str, Incoming],
+        present: CompiledProgram | None,
+        types: Types,
+        shapes: Mapping[str, Shape],
+    ) -> Catalog:
+        """Return the statistics before these rows: of the state, or of the rows if there is none."""
+        from gpu_wcoj.planner.catalog import Catalog
+
+        if present is not None:
+            return Catalog.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
+        backend = self.execution().backend
+        rows = incoming if backend.device is not None else {name: change.fetched() for name, change in incoming.items()}
+        kinds = types.snapshot()
+        return Catalog.of_rows(
+            {name: _to_stored(name, change, shapes[name], kinds, types, backend) for name, change in rows.items()},
+            backend,
+        )
+
+    def facts(self, incoming: Mapping[str, Incoming], types_before: Types) -> dict[str, Incoming]:
+        """Return the facts of the text in the column types that the first tick's rows show."""
+        types = types_before.copy()
+        for name, rows in incoming.items():
+            if rows.names:
+                types.bind(name, [column.type for column in rows.columns])
+        facts = {}
+        for fact in self.rules.facts:
+            columns = [
+                self._fact_column(types.type_of(fact.relation, i), v)
+                for i, v in enumerate(zip(*fact.rows, strict=True))
+            ]
+            names = tuple(f"c{i}" for i in range(len(columns)))
+            if columns:
+                facts[fact.relation] = Incoming(names, tuple(columns), None, False)
+        return facts
+
+    def _fact_column(self, kind: DataType | None, values: Sequence[object]) -> Column:
+        valid = np.array([value is not None for value in values], np.bool_)
+        present_values = [value for value in values if value is not None]
+        natural = type_of_constants(present_values or [0])
+        if kind is None:
+            kind = natural
+        elif not present_values:
+            pass
+        elif kind.family == "integer" and natural.family == "integer":
+            smallest, largest = kind.code_range
+            if not all(isinstance(value, int) and smallest <= value <= largest for value in present_values):
+                kind = natural
+        codes = np.array([0 if value is None else self._encode_constant(kind, value) for value in values], np.int64)
+        is_valid = None if len(present_values) == len(values) else valid
+        return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
+
+    def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
+        """Return the code of a constant.
+
+        The sign of a zero is dropped if the constant is compared, or if nothing `keeps` it.
+        """
+        code = self._natural_code(kind, value, op)
+        return 0 if isinstance(value, float) and value == 0.0 and (op or not keeps) else code
+
+    def _natural_code(self, kind: DataType | None, value: object, op: str) -> int:
+        if kind is None or kind.family == "integer":
+            if isinstance(value, int):
+                return int(value)
+            kind = kind or type_of_constant(value)
+        if kind.has_dictionary:
+            return self.dictionaries[0].encode_one(str(value))
+        from gpu_wcoj.arrow import encode_constant
+
+        return encode_constant(value, kind, op)
+
+    def _migrate(self, name: str, rows: Rows, old: CompiledProgram, new: CompiledProgram) -> Rows:
+        """Return rows of a relation in its new stored columns; columns behind those stay."""
+        backend = new.circuit.backend
+        columns, weights = [backend.asarray(column) for column in rows[0]], backend.asarray(rows[1])
+        before, after = old.shapes[name], new.shapes[name]
+        moved: list[Int64Array] = []
+        flags: list[Int64Array] = []
+        for column in range(len(after.nullable)):
+            was, now = old.types.assumed(name, column), new.types.type_of(name, column)
+            if was is None or now is None or was == now:
+                moved.append(columns[column])
+            elif was.family == now.family:
+                moved.append(_rescale(columns[column], was.factor_to(now), name, column, now))
+            else:  # the column held only constants and nulls so far
+                codes = backend.to_host(columns[column])
+                mask = before.flag(column)
+                has_value = slice(None) if mask is None else backend.to_host(columns[mask]) == 0
+                recoded = np.zeros(len(codes), np.int64)
+                recoded[has_value] = self._recode(codes[has_value], was, now, new.types.keeps_zero_signs(name, column))
+                moved.append(backend.asarray(recoded))
+            if after.nullable[column]:
+                flag = before.flag(column)
+                flags.append(backend.xp.zeros(len(weights), np.int64) if flag is None else columns[flag])
+        return [*moved, *flags, *columns[before.width :]], weights
+
+    def _recode(self, codes: Int64Array, was: DataType, now: DataType, keeps: bool) -> Int64Array:
+        """Return the codes of a text's constants of one type as codes of another type."""
+        from gpu_wcoj.arrow.write import to_python
+
+        distinct, positions = np.unique(codes, return_inverse=True)
+        values = to_python(Column(was, distinct, None, self.dictionaries[0] if was.has_dictionary else None))
+        recoded: Int64Array = np.array([self._encode_constant(now, value, keeps=keeps) for value in values], np.int64)[
+            positions
+        ]
+        return recoded
+
+
+def stored_columns(name: str, rows: Incoming, lowered: CompiledProgram) -> InputChange:
+    """Return the rows as stored columns: codes in the common type, then flags of nulls.
+
+    They stay in the memory where they live.
+    """
+    return _to_stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
+
+
+def _to_stored(
+    name: str,
+    rows: Incoming,
+    shape: Shape,
+    kinds: Mapping[tuple[str, int], DataType | None],
+    types: Types,
+    backend: Backend,
+) -> InputChange:
+    codes: list[Int64Array] = []
+    flags: list[Int64Array] = []
+    is_distinct = True
+    for column, column_values in enumerate(rows.columns):
+        kind = kinds[name, column]
+        factor = 1 if kind is None or column_values.type == kind else column_values.type.factor_to(kind)
+        scaled = _rescale(column_values.stored, factor, name, column, kind)
+        if column_values.type.family in ("float32", "float64") and not types.keeps_zero_signs(name, column):
+            unsigned = without_zero_signs(scaled, np if is_host(scaled) else backend.xp)
+            is_distinct &= unsigned is scaled
+            scaled = unsigned
+        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
+        if shape.nullable[column]:
+            flags.append(_flags(column_values))
+    return InputChange([*codes, *flags], rows.weights, rows.is_ordered, is_distinct)
+
+
+def _flags(column: Column) -> Int64Array:
+    if column.stored_valid is None:
+        return np.zeros(len(column), np.int64)
+    flags: Int64Array = (~column.stored_valid).astype(np.int64)
+    return flags
+
+
+def _rescale(codes: Int64Array, factor: int, relation: str, column: int, kind: DataType | None) -> Int64Array:
+    """Return codes in the finer unit of a type.
+
+    A value that leaves int64, or a decimal its digits, is an error.
+    """
+    if factor == 1 or len(codes) == 0:
+        return codes
+    limit = (10**MAX_DIGITS - 1 if kind is not None and kind.family == "decimal" else (1 << 63) - 1) // factor
+    largest, smallest = int(codes.max()), int(codes.min())
+    if largest > limit or smallest < -limit:
+        beyond = largest if largest > limit else smallest
+        raise SchemaError.with_parts(
+            f"relation '{relation}', column {column}: the value {beyond} does not fit the finer unit it joins with "
+            f"(times {factor})",
+            subject=f"relation '{relation}', column {column}",
+            got=beyond,
+            remedy="Cast both columns to the coarser unit first.",
+        )
+    return codes * factor

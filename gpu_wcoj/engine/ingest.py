@@ -1,0 +1,248 @@
+"""Rows passed by a user for one relation of a tick, as names, columns and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.data.column import Column, on_host
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.weights import as_weights, weight_among
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+
+@dataclass(frozen=True, eq=False)
+class Incoming:
+    """Rows for one relation: columns, weights (None: all 1), and a flag for ordered rows.
+
+    Columns and weights are where they came from, in the host's memory or on a device.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    weights: Any
+    is_ordered: bool
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def fetched(self) -> Incoming:
+        """Return the same rows in host memory; itself if they are there already."""
+        weights = None if self.weights is None else on_host(self.weights)
+        if weights is self.weights and all(column.is_on_host for column in self.columns):
+            return self
+        columns = tuple(Column(column.type, column.codes, column.valid, column.dictionary) for column in self.columns)
+        return Incoming(self.names, columns, weights, self.is_ordered)
+
+
+def read_change(
+    relation: str,
+    data: Any,
+    arity: int,
+    relation_names: tuple[str, ...] | None,
+    types: Sequence[DataType | None],
+    dictionaries: tuple[Dictionary, Dictionary],
+    reserves_weight: bool = True,
+    is_declared: bool = True,
+) -> Incoming:
+    """Read one relation's rows.
+
+    The table has the relation's columns, by name if both have names, else in order. A change may have a column more
+    for the weights: ``weight``, or ``_weight`` if the relation has a column of that name.
+
+    Parameters
+    ----------
+    relation_names
+        The names of the relation's columns; None if it has none yet.
+    types
+        The types of the relation's columns, for columns that hold only nulls.
+    is_declared
+        True if the names were declared, False if they come from an earlier table.
+
+    Raises
+    ------
+    ArityError, SchemaError, ColumnError
+        If the columns differ from the relation's.
+    WeightError
+        If a weight is not an integer.
+    """
+    string, binary = dictionaries
+    if isinstance(data, ZSet):
+        if not data.names and len(data) == 0:
+            return Incoming((), _no_columns(arity, types), None, False)
+        if len(data.columns) != arity:
+            raise ArityError(arity_message(relation, arity, data.names, relation_names))
+        order = column_order(relation, data.names, relation_names, is_declared)
+        columns = data.encoded_for(string, binary)
+        return Incoming(
+            tuple(data.names[i] for i in order), tuple(columns[i] for i in order), data.stored_weights, False
+        )
+    from gpu_wcoj.arrow import Numbered, as_table
+
+    def arranged(names: tuple[str, ...]) -> list[int]:
+        """Return the positions of the relation's columns in its order, then that of the weights."""
+        columns, weight = list(range(len(names))), None
+        if reserves_weight and len(names) == arity + 1:
+            weight = weight_among(
+                names, None if relation_names is None or are_numbered(relation_names) else relation_names
+            )
+            if weight is None or names.count(weight) != 1:
+                called = "weight" if weight is None else weight
+                raise SchemaError.with_parts(
+                    f"relation '{relation}' has {arity} columns, and the rows have {arity + 1}: {', '.join(names)}",
+                    subject=f"relation '{relation}'",
+                    got=arity + 1,
+                    remedy=f"An extra column is allowed if it is called '{called}' and holds the weights.",
+                )
+            columns.remove(names.index(weight))
+        if len(columns) != arity:
+            raise ArityError(arity_message(relation, arity, names, relation_names))
+        if not isinstance(names, Numbered):
+            column_names = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(relation, column_names, relation_names, is_declared)]
+        return columns if weight is None else [*columns, names.index(weight)]
+
+    what = f"relation '{relation}'"
+    names, encoded = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
+    if not names:
+        return Incoming((), _no_columns(arity, types), None, True)
+    weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
+    return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
+
+
+def narrow_columns(
+    relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
+) -> tuple[Column, ...]:
+    """Return the columns, with integers in their declared types.
+
+    Raises
+    ------
+    TypeMismatchError
+        If a value is not of its column's type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> narrow_columns("r", ["a"], [Column(DataType("int64"), np.array([200]))], [DataType("uint8")])[0].type
+    DataType(name='uint8')
+    """
+    narrowed = list(columns)
+    for position, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if kind is None or column.type == kind or {column.type.family, kind.family} != {"integer"}:
+            continue
+        smallest, largest = kind.code_range
+        beyond = (column.stored < smallest) | (column.stored > largest)
+        if column.stored_valid is not None:
+            beyond &= column.stored_valid
+        if bool(beyond.any()):
+            row = int(beyond.argmax())
+            raise TypeMismatchError(
+                f"relation '{relation}', column '{names[position]}': the value {int(column.stored[row])} (row {row}) "
+                f"is outside the declared type '{kind.name}': expected {smallest} to {largest}.\n"
+                "  Correct the value, or declare another type."
+            )
+        narrowed[position] = Column(kind, column.stored, column.stored_valid, column.dictionary)
+    return tuple(narrowed)
+
+
+def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:
+    import numpy as np
+
+    from gpu_wcoj.data.schema import INT64
+
+    return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
+
+
+def arity_message(relation: str, arity: int, names: Sequence[str], relation_names: Sequence[str] | None = None) -> str:
+    """Return the message for rows with the wrong number of columns."""
+    hint = "Select the relation's columns first"
+    hint += f": {', '.join(relation_names)}." if relation_names else "."
+    if len(names) == arity + 1 and "weight" in names:
+        hint = "A column 'weight' holds weights in changes only; leave it out here."
+    name_list = ", ".join(names) or "none"
+    return f"relation '{relation}' has {arity} columns, and the rows have {len(names)}: {name_list}.\n  {hint}"
+
+
+_NUMBERED = (("c", 0), ("", 0), ("_", 1), ("_c", 0), ("column_", 0), ("col", 0), ("f", 0))
+"""Names that libraries give to unnamed columns: the text before the number, and the first number."""
+
+
+def are_numbered(names: Sequence[str]) -> bool:
+    """Return True if the names only count columns, as libraries name unnamed columns.
+
+    These are names of rows here, of pandas, Spark, Polars, DuckDB and NumPy.
+
+    Examples
+    --------
+    >>> are_numbered(["c0", "c1"]), are_numbered(["_1", "_2"]), are_numbered(["c1", "c0"])
+    (True, True, False)
+    """
+    return any(list(names) == [f"{before}{first + i}" for i in range(len(names))] for before, first in _NUMBERED)
+
+
+def column_order(
+    relation: str, names: Sequence[str], relation_names: Sequence[str] | None, is_declared: bool = True
+) -> Sequence[int]:
+    """Return the positions of a relation's columns in a table.
+
+    The order goes by name if both have names, else by position.
+
+    Parameters
+    ----------
+    names, relation_names
+        The names of the table's and of the relation's columns, equally many; None if the relation has no names yet.
+    is_declared
+        True if the relation's names were declared: then they are names even if they only count.
+
+    Raises
+    ------
+    SchemaError
+        If two columns of the table have one name.
+    ColumnError
+        If the table has other names than the relation.
+
+    Examples
+    --------
+    >>> column_order("edge", ["dst", "src"], ["src", "dst"])
+    [1, 0]
+    >>> column_order("edge", ["c0", "c1"], ["src", "dst"])
+    range(0, 2)
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise SchemaError.duplicate("column", twice, f"in relation '{relation}'", "Rename one of them.")
+    if relation_names is None or list(names) == list(relation_names):
+        return range(len(names))
+    if is_declared and list(names) == [f"c{i}" for i in range(len(names))]:  # files without a line of names
+        return range(len(names))
+    if set(names).isdisjoint(relation_names) and (
+        are_numbered(names) or (are_numbered(relation_names) and not is_declared)
+    ):
+        return range(len(names))
+    for name in names:
+        if name not in relation_names:
+            raise ColumnError(relation, name, relation_names, _RENAME)
+    return [list(names).index(name) for name in relation_names]
+
+
+_RENAME = "Rename the table's columns; rows without names (tuples, a NumPy array) go by position."
+
+
+def named_after(names: tuple[str, ...], relation_names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return a relation's column names after a table: the first names that do not only count.
+
+    Examples
+    --------
+    >>> named_after(("src", "dst"), ("c0", "c1")), named_after(("c0", "c1"), ("src", "dst"))
+    (('src', 'dst'), ('src', 'dst'))
+    """
+    return (
+        names
+        if relation_names is None or (are_numbered(relation_names) and not are_numbered(names))
+        else relation_names
+    )

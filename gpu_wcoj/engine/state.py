@@ -1,0 +1,282 @@
+"""The state that a tick replaces atomically, and the report of a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.circuit import CircuitState, TickProfile
+from gpu_wcoj.circuit.recount import Declined, Recounted
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler
+from gpu_wcoj.engine.ingest import Incoming
+from gpu_wcoj.engine.replicas import Forecast, Work
+from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
+from gpu_wcoj.locks import StateLock
+from gpu_wcoj.planner.lower import Plan
+from gpu_wcoj.planner.replan import Feedback
+from gpu_wcoj.planner.types import Types
+from gpu_wcoj.routing.router import Router
+from gpu_wcoj.routing.sides import Replica, Replicas
+from gpu_wcoj.zset.arrays import memory_error, within_memory
+
+if TYPE_CHECKING:
+    from gpu_wcoj.routing.journal import Journal  # not needed by programs without a checkpoint
+
+
+@dataclass(frozen=True)
+class TickReport:
+    """The report of the last tick.
+
+    Attributes
+    ----------
+    tick
+        The number of the tick, from 0; -1 before the first.
+    seconds
+        Seconds of the tick, including the reading of the changes.
+    ignored
+        Per input relation, the number of passed rows that changed nothing.
+    work
+        Per head, rule, delta path and variable, the counts of the kernels; auxiliary relations are heads, too.
+    merged_rows
+        Rows that merges of batches read; a backlog that was merged first is not counted.
+    backend
+        The backend of the tick; empty before the first tick, and after a tick without changes.
+    backlog_rows
+        If the state is stored twice: per backend, the changed rows that it has not applied yet.
+    plan
+        The plan of the tick; None before the first tick, and after a tick without changes.
+    measured
+        Measurements of the tick, if the program makes any; see `Program.explain`.
+    recounted
+        Costs of heads whose change was computed by full recomputation, which was cheaper.
+    declined
+        Reasons of heads whose change was computed incrementally although full recomputation was considered.
+    """
+
+    tick: int = -1
+    seconds: float = 0.0
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    work: Work = field(default_factory=dict, compare=False)
+    merged_rows: int = 0
+    backend: str = ""
+    backlog_rows: Mapping[str, int] = field(default_factory=dict)
+    plan: Plan | None = field(default=None, compare=False, repr=False)
+    measured: TickProfile | None = field(default=None, compare=False, repr=False)
+    recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
+    declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The immutable state of a program; a tick commits by one assignment of a new state.
+
+    Attributes
+    ----------
+    types
+        The columns' types as far as they are known.
+    names
+        The names of columns, per relation.
+    report
+        The report of the last tick.
+    sides
+        The rows; None before the first rows.
+    journal
+        The changes that the program's checkpoint does not have yet; None without a checkpoint.
+    """
+
+    types: Types
+    names: Mapping[str, tuple[str, ...]]
+    report: TickReport = TickReport()
+    sides: Replicas | None = None
+    journal: Journal | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """A state that the program can return to.
+
+    Attributes
+    ----------
+    sizes
+        The numbers of values in the dictionaries.
+    """
+
+    state: State
+    sizes: Sequence[int]
+
+
+@dataclass(eq=False)
+class StateStore:
+    """The holder of the state, which makes the circuits hold it.
+
+    The state is authoritative. Circuits work on it, and may hold anything while a tick runs or after an interrupted
+    tick; `settle` makes them hold the state again.
+
+    Attributes
+    ----------
+    state
+        The state after the last tick.
+    feedback
+        The work of ticks compared with the estimates.
+    installed
+        The state that the circuits hold for certain; None if unknown.
+    keeps
+        True if auxiliary relations are allowed.
+    forecast
+        The estimated number of values that ticks look at; used with a router.
+    turns
+        The lock that a caller holds while it uses a method here or writes back a state that it has read.
+    """
+
+    lowering: Compiler
+    router: Router | None
+    state: State
+    feedback: Feedback = field(default_factory=lambda: Feedback(None))
+    installed: State | None = None
+    keeps: bool = True
+    forecast: Forecast = field(default_factory=Forecast)
+    turns: StateLock = field(default_factory=lambda: StateLock("the program"))
+
+    @property
+    def lowered(self) -> CompiledProgram | None:
+        """The program as it is compiled now; None before the first rows."""
+        return None if self.state.sides is None else self.state.sides.primary.lowered
+
+    def settle(self) -> Replicas | None:
+        """Return the sides after making their circuits hold the state."""
+        sides = self.state.sides
+        if self.installed is not self.state:
+            for side in sides or ():
+                side.install()
+            self.installed = self.state
+        return sides
+
+    def replace_state(self, state: State) -> None:
+        """Replace the state by one that the circuits hold already."""
+        self.state = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
+
+    def restore_state(self, state: State) -> None:
+        """Restore an earlier state, whatever the circuits hold now."""
+        self.state, self.installed = state, None
+        self.settle()
+
+    def route(
+        self, incoming: Mapping[str, Incoming], declared: Mapping[str, tuple[str, ...]]
+    ) -> tuple[Replicas, Replica]:
+        """Return the sides compiled for these rows, and the side of the tick.
+
+        The state is unchanged.
+        """
+        sides, present = self.settle(), self.lowered
+        self.installed = None
+        if sides is None or present is None or not self.lowering.serves(present, incoming):
+            if sides is not None:
+                sides = sides.with_primary()
+            lowered = self.lowering.compile_for(incoming, present, self.state.types, declared, self.keeps)
+            sides = Replicas.from_compiled(lowered) if sides is None else sides.lowered_as(lowered)
+        if self.router is None:
+            return sides, sides.primary
+        self.forecast.follow(sides.primary.lowered.plan)
+        return self.router.routed(
+            sides, self.forecast.expected_work({name: len(rows) for name, rows in incoming.items()})
+        )
+
+    def route_text(self) -> str | None:
+        """Describe where ticks run, for people; None where there is one side only."""
+        if self.router is None:
+            return None
+        if self.lowered is not None:
+            self.forecast.follow(self.lowered.plan)
+        return self.router.described(self.forecast.values_per_row)
+
+    def commit(self, side: Replica, circuit_state: CircuitState, after: State, rows: Mapping[str, int]) -> None:
+        """Commit a tick that ran on `side`; its circuit then holds `circuit_state`.
+
+        `rows` are the numbers of rows that were passed in.
+        """
+        if self.router is not None and side.rows:  # from an empty state, only a single path of a rule runs
+            self.forecast.observe(rows, after.report.work)
+        self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
+        side.circuit.install(circuit_state)
+        self.replace_state(after)
+
+    def replan(self) -> None:
+        """Plan again before a tick if ticks differ from the estimates. Answers stay the same.
+
+        Without memory to arrange the state again, it stays as it is.
+        """
+        try:
+            self._replan()
+        except AuxiliaryError:
+            self.keeps = False
+            self._replan()
+
+    def without_auxiliaries(self) -> None:
+        """Drop auxiliary relations from now on, if there is memory to arrange the state again."""
+        self.keeps = False
+        if self.lowered is not None and self.lowered.plan.auxiliaries:
+            self._replan()
+
+    def _replan(self) -> None:
+        sides = self.settle()
+        if sides is None:
+            return
+        from gpu_wcoj.replanning import carry_over_journal, replan  # few programs need it
+
+        tick = self.state.report.tick + 1
+        self.installed = None
+        try:
+            with within_memory(sides.primary.circuit.backend, "planning anew"):
+                replanned_sides = replan(sides, self.lowering, self.feedback, tick, self.keeps)
+        except MemoryError:
+            self.feedback.begin_anew(tick, patience=16.0)
+            plan = sides.primary.lowered.plan
+            replanned_sides = sides.noting(
+                plan, f"kept before tick {tick}, as there was no memory to arrange the state anew"
+            )
+            self.state = replace(self.state, sides=replanned_sides)  # its circuits may hold anything
+            return
+        self.replace_state(
+            replace(
+                self.state,
+                sides=replanned_sides,
+                journal=carry_over_journal(self.state.journal, sides, replanned_sides),
+            )
+        )
+
+    def reading(self, name: str) -> Replica | None:
+        """Return the side to read a relation from; None before there are rows."""
+        sides = self.settle()
+        if sides is None or self.router is None:
+            return None if sides is None else sides.primary
+        self.installed = None
+        sides, side = self.router.reading(sides, sides.primary.circuit.stores(name))
+        self.replace_state(replace(self.state, sides=sides))
+        return side
+
+    def compact(self) -> None:
+        """Merge every arrangement of every side into one batch without cancelled rows."""
+        sides = self.settle()
+        if sides is None:
+            return
+        self.installed = None
+        sides = sides.up_to_date()
+        for side in sides:
+            side.circuit.compact()
+        self.replace_state(replace(self.state, sides=sides.as_installed()))
+
+
+def explain_memory_error(error: BaseException, backend: Backend) -> BaseException:
+    """Return a tick's error for the user: an out-of-memory error gets a remedy."""
+    if isinstance(error, GpuWcojError):
+        return error
+    if backend.device is not None and isinstance(error, backend.device.out_of_memory):
+        return memory_error(backend, "handing rows in or out")
+    if isinstance(error, MemoryError):
+        return MemoryBudgetError(
+            f"the tick needs more memory than there is ({error}).\n"
+            "  The tick was undone; the state is as before. Feed fewer rows a tick, or set a smaller chunk_rows."
+        )
+    return error

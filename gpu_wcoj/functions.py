@@ -1,0 +1,362 @@
+"""Scalar functions on codes, many rows at once.
+
+Integers are int64 and checked: a result outside int64, and a quotient or remainder by 0, are failures. ``/`` truncates
+towards 0 and ``%`` has the sign of the dividend, as in C and in Soufflé. Floats follow IEEE 754; they have no failures,
+except for ``quotient`` and ``rest``, which are ``/`` and ``%`` that fail for a divisor of 0. Text functions count
+characters from 0: ``substr(text, begin, length)`` ends at the end of the text, and fails for a negative begin or
+length; ``like`` fails if the escape is not one character or ends the pattern, ``match`` if RE2 does not accept the
+pattern. Decimals are exact; a result outside int64 or the digits of its type is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend, cpu_backend
+from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
+from gpu_wcoj.join.calendar import calendar_of
+from gpu_wcoj.join.casing import downcase, upcase
+from gpu_wcoj.join.decimals import calculate_decimals, to_doubles
+from gpu_wcoj.join.integers import INTEGER_OPERATIONS, Calculated
+from gpu_wcoj.join.pattern import like
+from gpu_wcoj.join.plan import Calculation, Formula
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import COMPARE
+from gpu_wcoj.zset.arrays import BoolArray
+
+if TYPE_CHECKING:
+    from gpu_wcoj.dictionary import Dictionary
+
+Ranks = Callable[[str], Int64Array]
+"""Maps a family of text to the rank of every code in text order."""
+
+
+def evaluate_calculation(
+    calculation: Calculation,
+    arguments: Sequence[Int64Array],
+    alive: BoolArray,
+    backend: Backend,
+    dictionary: Dictionary | None = None,
+    ranks: Ranks | None = None,
+) -> Calculated:
+    """Return the results for every row, and a mask of failures.
+
+    Texts are calculated only for rows that are alive. A null-aware result that is null has code 0.
+
+    Examples
+    --------
+    >>> division = Calculation("z", "/", ("x", "y"), ("integer", "integer"), "integer")
+    >>> columns = [np.array([7, -7, 7]), np.array([2, 2, 0])]
+    >>> evaluate_calculation(division, columns, np.ones(3, bool), cpu_backend())
+    (array([ 3, -3,  7]), array([False, False,  True]))
+    """
+    if calculation.formula is not None:
+        result = FormulaRun(arguments, backend, dictionary, ranks).evaluate(calculation.formula, alive)
+        n = len(alive)
+        lacks = backend.xp.zeros(n, np.bool_) if result.null is None else result.null
+        if calculation.op == "flag":
+            return lacks.astype(np.int64), None
+        codes = result.codes
+        if calculation.family.startswith("float") and not calculation.keeps_zero_sign:
+            codes = without_zero_signs(codes, backend.xp)
+        return backend.xp.where(lacks, 0, codes), result.failed
+    if "string" in calculation.families:
+        assert dictionary is not None
+        return _evaluate_texts(calculation, arguments, alive, backend, dictionary)
+    if calculation.op in ("year", "month", "day"):
+        return calendar_of(calculation.op, arguments[0], calculation.per_day, backend.xp), None
+    if calculation.family.startswith("float"):
+        return _evaluate_floats(calculation, arguments, backend)
+    if calculation.family == "decimal":
+        return calculate_decimals(calculation, arguments, backend.xp)
+    return INTEGER_OPERATIONS[calculation.op](backend.xp, *arguments)
+
+
+@dataclass(frozen=True)
+class Nullable:
+    """Codes, or truth values, of many rows.
+
+    Attributes
+    ----------
+    null
+        Mask of rows without a value; None if there are none.
+    failed
+        Mask of rows for which a needed calculation fails; None if there are none.
+    """
+
+    codes: Any
+    null: BoolArray | None = None
+    failed: BoolArray | None = None
+
+
+class FormulaRun:
+    """A formula evaluated for many rows at once, in three-valued logic.
+
+    A failed calculation is a fourth value beside true, false and unknown: AND with false it is false, and OR with true
+    it is true. So the order of operands does not matter.
+
+    Attributes
+    ----------
+    lost
+        The calculations that were done, their arguments, and masks of their failures.
+    """
+
+    def __init__(
+        self, columns: Sequence[Int64Array], backend: Backend, dictionary: Dictionary | None, ranks: Ranks | None
+    ) -> None:
+        self.columns = columns
+        self.backend = backend
+        self.xp = backend.xp
+        self.dictionary = dictionary
+        self.ranks = ranks
+        self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
+
+    def evaluate(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """Evaluate a formula to codes."""
+        xp, n = self.xp, len(alive)
+        if formula.op == "column":
+            flags = None if formula.flag < 0 else self.columns[formula.flag] != 0
+            return Nullable(self.columns[formula.place], flags)
+        if formula.op == "constant":
+            is_null = formula.code is None
+            return Nullable(xp.full(n, formula.code or 0, np.int64), xp.ones(n, np.bool_) if is_null else None)
+        if formula.op == "call":
+            return self._evaluate_call(formula, alive)
+        if formula.op == "case":
+            return self._evaluate_case(formula, alive)
+        result = self.evaluate_truth(formula, alive)
+        return Nullable(result.codes.astype(np.int64), result.null, result.failed)
+
+    def evaluate_truth(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """Evaluate a formula to truth values, which are false if they are null or fail."""
+        if formula.op in ("all", "any"):
+            return self._evaluate_connective(formula, alive)
+        if formula.op in COMPARE:
+            left, right = (self.evaluate(part, alive) for part in formula.parts)
+            codes = [left.codes, right.codes]
+            if formula.family:
+                assert self.ranks is not None
+                rank = self.ranks(formula.family)
+                codes = [rank[column] for column in codes]
+            result = COMPARE[formula.op](*codes)
+            return _settle(result, _union(left.null, right.null), _union(left.failed, right.failed))
+        if formula.op == "among":
+            (part,) = formula.parts
+            value = self.evaluate(part, alive)
+            result = self._contained(value.codes, formula.codes)
+            lacks = _union(value.null, ~result if formula.has_null else None)
+            return _settle(result, lacks, value.failed)
+        if formula.op == "isnull":
+            (part,) = formula.parts
+            value = self.evaluate(part, alive)
+            nothing = self.xp.zeros(len(alive), np.bool_)
+            return _settle(nothing if value.null is None else value.null, None, value.failed)
+        if formula.op == "istrue":
+            (part,) = formula.parts
+            value = self.evaluate_truth(part, alive)
+            return Nullable(value.codes, None, value.failed)
+        value = self.evaluate(formula, alive)
+        return _settle(value.codes != 0, value.null, value.failed)
+
+    def _evaluate_connective(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """Evaluate AND or OR; once a part decides a row, later parts are not calculated for it."""
+        is_any = formula.op == "any"
+        decided = self.xp.zeros(len(alive), np.bool_)
+        null: BoolArray | None = None
+        failed: BoolArray | None = None
+        for part in formula.parts:
+            result = self.evaluate_truth(part, alive & ~decided)
+            null, failed = _union(null, result.null), _union(failed, result.failed)
+            decides = result.codes if is_any else ~result.codes
+            if not is_any:
+                for lacks in (result.null, result.failed):
+                    decides = decides if lacks is None else decides & ~lacks
+            decided = decided | decides
+        null = None if null is None else null & ~decided
+        failed = None if failed is None else failed & ~decided
+        return _settle(decided if is_any else ~decided, null, failed)
+
+    def _evaluate_call(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """Evaluate a calculation; it is null if an argument is."""
+        assert formula.calculation is not None
+        values = [self.evaluate(part, alive) for part in formula.parts]
+        null: BoolArray | None = None
+        failed: BoolArray | None = None
+        for value in values:
+            null, failed = _union(null, value.null), _union(failed, value.failed)
+        there = alive
+        for lacks in (null, failed):
+            there = there if lacks is None else there & ~lacks
+        columns = [value.codes for value in values]
+        codes, failures = evaluate_calculation(
+            formula.calculation, columns, there, self.backend, self.dictionary, self.ranks
+        )
+        if failures is not None:
+            failures = failures if null is None else failures & ~null
+            self.lost.append((formula.calculation, columns, failures))
+            failed = _union(failed, failures)
+        null = null if null is None or failed is None else null & ~failed
+        return Nullable(codes, null, failed)
+
+    def _evaluate_case(self, formula: Formula, alive: BoolArray) -> Nullable:
+        """Return the value of the first true condition.
+
+        A condition that fails before it fails the row.
+        """
+        xp, n = self.xp, len(alive)
+        codes, null = xp.zeros(n, np.int64), xp.ones(n, np.bool_)
+        failed = xp.zeros(n, np.bool_)
+        left = xp.ones(n, np.bool_)  # no condition has been true or failed so far
+        parts = formula.parts
+        pairs: list[tuple[Formula | None, Formula]] = list(zip(parts[::2], parts[1::2], strict=False))
+        if len(parts) % 2:
+            pairs.append((None, parts[-1]))
+        for condition, part in pairs:
+            chosen = left
+            if condition is not None:
+                holds = self.evaluate_truth(condition, alive & left)
+                chosen = left & holds.codes
+                if holds.failed is not None:
+                    failed = failed | (left & holds.failed)
+                    left = left & ~holds.failed
+            left = left & ~chosen
+            value = self.evaluate(part, alive & chosen)
+            codes = xp.where(chosen, value.codes, codes)
+            null = xp.where(chosen, False if value.null is None else value.null, null)
+            if value.failed is not None:
+                failed = failed | (chosen & value.failed)
+        return Nullable(codes, null & ~failed, failed)
+
+    def _contained(self, codes: Int64Array, listed: tuple[int, ...]) -> BoolArray:
+        """Return a mask of the codes that are in a sorted list."""
+        xp = self.xp
+        contained: BoolArray = xp.zeros(len(codes), np.bool_)
+        if len(listed) <= MAX_COMPARED_CODES:
+            for code in listed:
+                contained = contained | (codes == code)
+            return contained
+        codes_listed = self.backend.asarray(np.array(listed, np.int64))
+        places = xp.minimum(xp.searchsorted(codes_listed, codes), len(listed) - 1)
+        matches: BoolArray = codes_listed[places] == codes
+        return matches
+
+
+MAX_COMPARED_CODES = 8
+"""Number of codes up to which a list is compared code by code; longer lists are searched."""
+
+
+def _union(left: BoolArray | None, right: BoolArray | None) -> BoolArray | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
+
+
+def _settle(truth: BoolArray, null: BoolArray | None, failed: BoolArray | None) -> Nullable:
+    """Make truth values false where they are null or fail; a failure is not null."""
+    null = null if null is None or failed is None else null & ~failed
+    for lacks in (null, failed):
+        truth = truth if lacks is None else truth & ~lacks
+    return Nullable(truth, null, failed)
+
+
+def _evaluate_floats(calculation: Calculation, arguments: Sequence[Int64Array], backend: Backend) -> Calculated:
+    xp = backend.xp
+    width = 4 if calculation.family == "float32" else 8
+    values: list[Any] = []
+    for i, (column, family) in enumerate(zip(arguments, calculation.families, strict=True)):
+        if family == "integer":
+            values.append(column.astype(f"f{width}"))
+        elif family == "decimal":
+            values.append(to_doubles(column, calculation.scales[i], backend).astype(f"f{width}"))
+        else:
+            values.append(floats_of(column, 4 if family == "float32" else 8, xp).astype(f"f{width}"))
+    with np.errstate(all="ignore"):
+        if len(values) == 1:
+            result = _UNARY_FLOAT[calculation.op](values[0])
+        elif calculation.op in ("%", "rest"):
+            result = _float_remainder(values[0], values[1], backend)
+        else:
+            result = _BINARY_FLOAT[calculation.op](values[0], values[1])
+    codes = float_codes(result, xp)
+    if not calculation.keeps_zero_sign:
+        codes = without_zero_signs(codes, xp)
+    return codes, values[1] == 0 if calculation.op in _FAILING else None
+
+
+_FAILING = ("quotient", "rest")
+_UNARY_FLOAT: dict[str, Callable[[Any], Any]] = {
+    "-": lambda value: -value,
+    "abs": abs,
+    "double": lambda value: value,
+}
+_BINARY_FLOAT: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left / right,
+    "quotient": lambda left, right: left / right,
+}
+
+
+def _float_remainder(left: Any, right: Any, backend: Backend) -> Any:
+    """Return the exact remainder with the sign of the dividend.
+
+    It is calculated on the host, as devices' array modules differ here.
+    """
+    return backend.asarray(np.fmod(backend.to_host(left), backend.to_host(right)))
+
+
+def _evaluate_texts(
+    calculation: Calculation,
+    arguments: Sequence[Int64Array],
+    alive: BoolArray,
+    backend: Backend,
+    dictionary: Dictionary,
+) -> Calculated:
+    """Calculate texts on the host, once for each distinct combination of arguments."""
+    (rows,) = np.nonzero(backend.to_host(alive))
+    codes, failures = np.zeros(len(alive), np.int64), np.zeros(len(alive), np.bool_)
+    if len(rows):
+        kernels = cpu_backend().kernels
+        columns = [backend.to_host(column)[rows] for column in arguments]
+        order = kernels.lexsort(columns)
+        columns = [column[order] for column in columns]
+        starts = kernels.run_starts(columns)
+        results: list[Any] = []
+        if calculation.op == "match":
+            results += dictionary.match(*(column[starts] for column in columns))
+        else:
+            arguments_by_row = [
+                dictionary.values_of(column[starts]) if family == "string" else column[starts].tolist()
+                for column, family in zip(columns, calculation.families, strict=True)
+            ]
+            results += [_TEXT[calculation.op](*values) for values in zip(*arguments_by_row, strict=True)]
+        missing = np.array([value is None for value in results], np.bool_)
+        if calculation.family == "string":
+            distinct = dictionary.codes_of(["" if value is None else value for value in results])
+        else:
+            distinct = np.array([value or 0 for value in results], np.int64)
+        lengths = np.diff(np.append(starts, len(order)))
+        codes[rows[order]], failures[rows[order]] = np.repeat(distinct, lengths), np.repeat(missing, lengths)
+    return backend.asarray(codes), backend.asarray(failures)
+
+
+def _substring(text: str, begin: int, length: int) -> str | None:
+    return None if begin < 0 or length < 0 else text[begin : begin + length]
+
+
+_TEXT: dict[str, Callable[..., Any]] = {
+    "cat": lambda *texts: "".join(texts),
+    "substr": _substring,
+    "strlen": len,
+    "lower": str.lower,
+    "upper": str.upper,
+    "downcase": downcase,
+    "upcase": upcase,
+    "like": like,
+    "contains": lambda part, text: part in text,
+}

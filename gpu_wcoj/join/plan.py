@@ -1,0 +1,452 @@
+"""Plans of delta queries: variable orders and arrangements of the paths."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.beginning import Continuation
+    from gpu_wcoj.join.symmetry import Symmetry
+
+
+class AtomUse(NamedTuple):
+    """One atom on one path: its arrangement, whose order follows the path's variable order.
+
+    Attributes
+    ----------
+    atom
+        The atom's index in the body.
+    key
+        The arrangement.
+    variables
+        The variable of each level.
+    """
+
+    atom: int
+    key: ArrangementKey
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison ``variable op other`` that is checked when `variable` is bound.
+
+    `operand` is bound by then, or is a constant's code.
+
+    Attributes
+    ----------
+    textual
+        Whether text is compared, by ranks, instead of codes.
+    family
+        Of a text comparison, the dictionary: ``"string"`` or ``"binary"``.
+    """
+
+    variable: str
+    op: str
+    operand: str | int
+    textual: bool = False
+    family: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.variable} {self.op} {self.operand}"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A part of a null-aware calculation, on codes and null flags.
+
+    Attributes
+    ----------
+    op
+        A comparison operator, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation that
+        is null if a part is.
+    parts
+        The operands.
+    place, flag
+        Of a column, the positions of its codes and of its null flags among the calculation's arguments (-1: no nulls).
+    code
+        The code of a constant; None for null.
+    codes
+        Of ``among``, the sorted codes of the listed values.
+    has_null
+        Whether such a list contains null.
+    family
+        Of comparisons of text by order, the dictionary; otherwise an empty string.
+    calculation
+        The calculation of ``call``; its arguments are the parts.
+    """
+
+    op: str
+    parts: tuple[Formula, ...] = ()
+    place: int = -1
+    flag: int = -1
+    code: int | None = None
+    codes: tuple[int, ...] = ()
+    has_null: bool = False
+    family: str = ""
+    calculation: Calculation | None = None
+
+    @cached_property
+    def makes_text(self) -> bool:
+        """Return whether texts are calculated."""
+        makes_text = self.calculation is not None and self.calculation.family == "string"
+        return makes_text or any(part.makes_text for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """``variable = op(arguments)`` on codes.
+
+    Attributes
+    ----------
+    arguments
+        Per argument a variable's name or a constant's code.
+    families
+        Types of the arguments: ``integer``, ``float32``, ``float64``, ``decimal``, ``string``, ``date`` and so on.
+    family
+        Type of the result.
+    drops
+        Whether rows whose result is outside int64 are dropped, as the result must equal a value inside.
+    is_inverse
+        Whether it solves another calculation, which is checked later, for an argument; it may wrap around.
+    scales, scale
+        Of decimals, the digits after the point of the arguments and of the result.
+    most
+        Of a decimal result, the largest code.
+    per_day
+        Of a point in time, its units a day.
+    keeps_zero_sign
+        Whether a result of -0.0 is kept; where the result is compared, it becomes 0.0.
+    formula
+        The formula of a null-aware calculation; `op` is ``formula``, or ``flag`` for whether the result is null.
+    shown
+        The text of a null-aware calculation, with the rule's variable names.
+    """
+
+    variable: str
+    op: str
+    arguments: tuple[str | int, ...]
+    families: tuple[str, ...]
+    family: str
+    drops: bool = False
+    is_inverse: bool = False
+    scales: tuple[int, ...] = ()
+    scale: int = 0
+    max_code: int = 0
+    per_day: int = 1
+    keeps_zero_sign: bool = False
+    formula: Formula | None = None
+    text: object = field(default="", compare=False)
+
+    @property
+    def makes_text(self) -> bool:
+        """Return whether texts are calculated."""
+        return self.formula.makes_text if self.formula is not None else self.family == "string"
+
+    def __str__(self) -> str:
+        if self.formula is not None:
+            return f"{self.variable} = {self.text if self.op == 'formula' else f'isnull({self.text})'}"
+        operands = list(map(str, self.arguments))
+        if self.op.isalpha():
+            return f"{self.variable} = {self.op}({', '.join(operands)})"
+        return f"{self.variable} = " + (
+            f" {self.op} ".join(operands) if len(operands) > 1 else f"{self.op}{operands[0]}"
+        )
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A negated atom whose variables are bound: it holds if no row of positive weight exists.
+
+    Attributes
+    ----------
+    use
+        The atom. Its index is negative, so that every path of a positive atom sees its state after the tick.
+    terms
+        Per level the value to look up: a variable's name, or a code.
+    """
+
+    use: AtomUse
+    terms: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        return f"!{self.use.key.relation}({', '.join(map(str, self.terms))})"
+
+
+Check = Condition | Calculation | Absent
+"""A calculation or a filter that runs, in order, once its variables are bound."""
+
+
+def check_variables(check: Check) -> tuple[str, ...]:
+    """Return the variables that have to be bound before a check."""
+    if isinstance(check, Condition):
+        terms: tuple[str | int, ...] = (check.variable, check.operand)
+    else:
+        terms = check.arguments if isinstance(check, Calculation) else check.terms
+    return tuple(term for term in terms if isinstance(term, str))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Bind one variable by the atoms that hold it, or look a bound variable up in one atom.
+
+    Attributes
+    ----------
+    atoms
+        Indices of the atoms.
+    conditions
+        Conditions on the variable; their other operands are bound before.
+    checks
+        Checks that run afterwards.
+    is_lookup
+        Whether the variable is bound before: its one atom is descended by that value, and prefixes whose value the atom
+        does not hold are dropped.
+    """
+
+    variable: str
+    atoms: tuple[int, ...]
+    conditions: tuple[Condition, ...] = ()
+    checks: tuple[Check, ...] = ()
+    is_lookup: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """The step's name in its path: its variable, for a lookup with the index of the atom."""
+        return f"{self.variable}@{self.atoms[0]}" if self.is_lookup else self.variable
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if the kernels alone determine the values."""
+        return not self.checks and not any(condition.textual for condition in self.conditions)
+
+    @cached_property
+    def calculated(self) -> frozenset[str]:
+        """The variables that are calculated in this step."""
+        return frozenset(check.variable for check in self.checks if isinstance(check, Calculation))
+
+    @cached_property
+    def read_variables(self) -> frozenset[str]:
+        """The variables that conditions and checks read, or the step looks up, and calculated ones."""
+        read = [name for check in (*self.conditions, *self.checks) for name in check_variables(check)]
+        return self.calculated.union(read, (self.variable,) if self.is_lookup else ())
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Consecutive steps, `begin` to `end`, that run once for each group of equal prefixes.
+
+    See `gpu_wcoj.join.bushy`.
+    """
+
+    begin: int
+    end: int
+
+
+def branch_name(steps: Sequence[Step]) -> str:
+    """Return the name of a branch among the steps of its path.
+
+    Examples
+    --------
+    >>> branch_name([Step("c", (0,)), Step("d", (1,))])
+    'branch of c'
+    """
+    return f"branch of {steps[0].name}"
+
+
+@dataclass(frozen=True)
+class DeltaPath:
+    """One term of the delta rule: the change of one atom, extended through the others.
+
+    Attributes
+    ----------
+    seeds
+        The atom whose change starts the path, once for each arrangement of its rows; the first is used unless another
+        has a better order. Atoms of lower index are seen after this tick, of higher before. Negated atoms have negative
+        indices; a path that starts with one uses its reversed change.
+    others
+        The other positive atoms, by index.
+    seed_conditions
+        Conditions among the seed's variables.
+    steps
+        One step per further variable, and lookups.
+    sort_first
+        The seed's variables whose ranges several steps share, best first; empty without preference.
+    variants
+        Paths of the same seed that bind another variable first and need no further arrangement. Each row of the change
+        uses the one that proposes the fewest values first.
+    seed_checks
+        Checks that run once the seed's variables are bound.
+    branches
+        The steps that are run separately and joined back where rows are listed, in their order.
+    after
+        The atoms seen after this tick, if they are not those of lower index.
+    """
+
+    seeds: tuple[AtomUse, ...]
+    other_atoms: tuple[AtomUse, ...]
+    seed_conditions: tuple[Condition, ...]
+    steps: tuple[Step, ...]
+    sort_first: tuple[str, ...] = ()
+    variants: tuple[DeltaPath, ...] = ()
+    seed_checks: tuple[Check, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    after: frozenset[int] | None = None
+
+    def with_seeds(self, seeds: tuple[AtomUse, ...]) -> DeltaPath:
+        """Return the path, and its variants, with its seeds in these orders."""
+        return replace(self, seeds=seeds, variants=tuple(replace(variant, seeds=seeds) for variant in self.variants))
+
+    def sees_after(self, use: AtomUse) -> bool:
+        """Return whether an atom is seen after this tick rather than before it."""
+        return use.atom < self.seed.atom if self.after is None else use.atom in self.after
+
+    @property
+    def is_negated(self) -> bool:
+        """True if a negated atom starts the path: its insertions are the answer's deletions."""
+        return self.seeds[0].atom < 0
+
+    @cached_property
+    def absent(self) -> tuple[Absent, ...]:
+        """The other negated atoms."""
+        checks = (*self.seed_checks, *(check for step in self.steps for check in step.checks))
+        return tuple(check for check in checks if isinstance(check, Absent))
+
+    @cached_property
+    def calculations(self) -> tuple[Calculation, ...]:
+        """The calculations on the path."""
+        checks = (*self.seed_checks, *(check for step in self.steps for check in step.checks))
+        return tuple(check for check in checks if isinstance(check, Calculation))
+
+    @property
+    def seed(self) -> AtomUse:
+        """The first of `seeds`."""
+        return self.seeds[0]
+
+    @cached_property
+    def binding(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+        """Per other atom bound by the seed: its index, bound levels, and their seed columns."""
+        place = {name: i for i, name in enumerate(self.seed.variables)}
+        bound = []
+        for use in self.other_atoms:
+            depth = next((i for i, name in enumerate(use.variables) if name not in place), len(use.variables))
+            if depth:
+                bound.append((use.atom, depth, tuple(place[name] for name in use.variables[:depth])))
+        return tuple(bound)
+
+    @cached_property
+    def is_single(self) -> bool:
+        """True if one step binds the last variable of every other atom, without any checks.
+
+        The path has no conditions and no negation.
+        """
+        if len(self.steps) != 1 or self.steps[0].conditions or self.seed_conditions:
+            return False
+        if self.steps[0].checks or self.seed_checks or self.is_negated:
+            return False
+        return all(use.variables[-1] == self.steps[0].variable for use in self.other_atoms) and len(
+            self.binding
+        ) == len(self.other_atoms)
+
+    def depth_of(self, variables: Collection[str]) -> int:
+        """Return the number of steps after which all of these variables are bound.
+
+        Only variables that steps bind count. Lookups that follow directly are included.
+
+        Examples
+        --------
+        >>> path = DeltaPath((), (), (), (Step("b", (0,)), Step("b", (1,), is_lookup=True), Step("c", (1,))))
+        >>> path.depth_of({"b"}), path.depth_of({"c"}), path.depth_of(())
+        (2, 3, 0)
+        """
+        depth = 0
+        for index, step in enumerate(self.steps, 1):
+            is_next = depth == index - 1 if step.is_lookup else step.variable in variables
+            if is_next or not step.calculated.isdisjoint(variables):
+                depth = index
+        return depth
+
+    @cached_property
+    def compared(self) -> frozenset[str]:
+        """The variables that conditions and checks of the steps read."""
+        return frozenset[str]().union(*(step.read_variables for step in self.steps))
+
+    @cached_property
+    def keys(self) -> tuple[ArrangementKey, ...]:
+        """The arrangements that the path reads besides its seeds'."""
+        return tuple([use.key for use in (*self.other_atoms, *(check.use for check in self.absent))])
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The variable order."""
+        return (*self.seed.variables, *(step.variable for step in self.steps if not step.is_lookup))
+
+
+@dataclass(frozen=True)
+class DeltaQuery:
+    """A rule's body as delta paths, one per atom, and the columns of its head.
+
+    Attributes
+    ----------
+    rule
+        The rule's text, for messages.
+    head
+        Per column of the head, a variable's name or a constant's code.
+    paths
+        One per atom of the body, in index order: negated atoms first.
+    calculations
+        The body's calculations, in order.
+    together
+        The variables kept by any of the rules that share the paths; empty if no rules do.
+    begun
+        Per path, its continuation from a common prefix, if it has one; empty if no path does.
+    symmetry
+        The paths that may stand for others where changes are counted, if any.
+    """
+
+    rule: str
+    head: tuple[str | int, ...]
+    paths: tuple[DeltaPath, ...]
+    calculations: tuple[Calculation, ...] = ()
+    shared_variables: tuple[str, ...] = ()
+    continuations: tuple[Continuation | None, ...] = ()
+    symmetry: Symmetry | None = None
+
+    @cached_property
+    def has_negation(self) -> bool:
+        """True if an atom is negated."""
+        return any(path.is_negated for path in self.paths)
+
+    @cached_property
+    def head_variables(self) -> frozenset[str]:
+        """The variables that the head keeps."""
+        return frozenset(term for term in self.head if isinstance(term, str))
+
+    @cached_property
+    def keys(self) -> tuple[ArrangementKey, ...]:
+        """The arrangements that the paths use, each once."""
+        return tuple(dict.fromkeys([key for path in self.paths for key in (path.seeds[0].key, *path.keys)]))
+
+
+@lru_cache(maxsize=1024)
+def split_independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
+    """Split steps into parts that share no atom, condition or check, each in the given order."""
+    group = list(range(len(steps)))
+    place = {step.variable: index for index, step in enumerate(steps) if not step.is_lookup}
+    place.update({name: index for index, step in enumerate(steps) for name in step.calculated})
+    links: list[tuple[int, int]] = []
+    for i, step in enumerate(steps):
+        links.extend((i, j) for j in range(i) if set(step.atoms) & set(steps[j].atoms))
+        links.extend((i, place[name]) for name in step.read_variables if name in place)
+    for i, j in links:
+        old, new = max(group[i], group[j]), min(group[i], group[j])
+        group = [new if member == old else member for member in group]
+    parts = (
+        tuple(step for step, member in zip(steps, group, strict=True) if member == label)
+        for label in sorted(set(group))
+    )
+    return tuple(parts)

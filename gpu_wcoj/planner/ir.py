@@ -1,0 +1,298 @@
+"""Logical plan of a program that the planner's passes transform.
+
+The text of a draft shows the body of each rule and the decisions for each delta path.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+
+from gpu_wcoj.join.beginning import Continuation
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
+from gpu_wcoj.planner.calculations import INTEGERS, Kinds
+from gpu_wcoj.planner.expected import Foreseen, Levels
+from gpu_wcoj.query.rules import Rule
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.symmetry import Symmetry
+    from gpu_wcoj.planner.auxiliary import Auxiliary
+    from gpu_wcoj.planner.facts import Facts
+    from gpu_wcoj.planner.symmetry import Renaming
+
+Strategy = Literal["auto", "wcoj", "binary"]
+"""Join strategy: all atoms of a variable at once, one after the other, or chosen by cost."""
+
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+"""Names of the strategies."""
+
+
+class CatalogReader(Protocol):
+    """Statistics that passes read; see `gpu_wcoj.planner.catalog.Known`."""
+
+    def rows(self, relation: str) -> float | None:
+        """Return the rows of a relation, or None."""
+
+    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
+        """Return the atom's trie with its variables bound in that order, or None."""
+
+    def values(self, atom: BodyAtom, variable: str) -> float | None:
+        """Return the number of distinct values that an atom has for a variable, or None."""
+
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
+        """Return an even sample of an atom's rows, one array row a variable, or None."""
+
+    def expecting(self, facts: Mapping[str, Facts]) -> CatalogReader:
+        """Return these statistics, with estimates of relations that do not exist yet."""
+        ...
+
+
+@dataclass(frozen=True)
+class EmptyCatalog:
+    """Statistics of nothing."""
+
+    def rows(self, relation: str) -> float | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def expecting(self, facts: Mapping[str, Facts]) -> EmptyCatalog:  # noqa: ARG002  # as `CatalogReader` has it
+        """Return itself."""
+        return self
+
+
+EMPTY_CATALOG = EmptyCatalog()
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Settings that all passes read.
+
+    Attributes
+    ----------
+    shapes
+        Per relation, its stored columns.
+    encode, kinds
+        Encoder of constants, and types of calculations.
+    bag
+        True if weights are kept.
+    strategy
+        Join strategy of paths.
+    hints
+        Per head, variables in the order in which they are to be bound.
+    known
+        Statistics of relations.
+    best
+        Per head that keeps the best value of a column: the column.
+    recursive
+        In bag semantics, recursive heads, also if the recursive rules can hold nothing now: these are sets.
+    auxiliaries
+        Existing auxiliary relations, which are kept longer than new ones are created; None to use none.
+    """
+
+    shapes: Mapping[str, Shape]
+    encode: Encode
+    kinds: Kinds = INTEGERS
+    bag: bool = False
+    strategy: Strategy = "auto"
+    hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    known: CatalogReader = EMPTY_CATALOG
+    best: Mapping[str, int] = field(default_factory=dict)
+    recursive: Collection[str] = ()
+    auxiliaries: Collection[Auxiliary] | None = None
+
+    def textual(self, relation: str, column: int) -> bool:
+        """Return True if the column holds text or bytes."""
+        return bool(self.shapes[relation].family(column))
+
+
+class Order(NamedTuple):
+    """Order in which a delta path binds variables.
+
+    Attributes
+    ----------
+    seed
+        Index of the atom whose change starts the path.
+    variables
+        Variables that the seed does not bind, in binding order.
+    via
+        Per variable, the atom that proposes its values alone; None where all atoms that hold it propose.
+    """
+
+    seed: int
+    variables: tuple[str, ...]
+    via: tuple[int | None, ...]
+
+    @property
+    def is_together(self) -> bool:
+        """True if no variable is proposed by a single named atom."""
+        return self.via.count(None) == len(self.via)
+
+    def __str__(self) -> str:
+        parts = (
+            name if proposer is None else f"{name} by {proposer}"
+            for name, proposer in zip(self.variables, self.via, strict=True)
+        )
+        return f"change of {self.seed}: {', '.join(parts) or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class RuleDraft:
+    """Draft of one rule.
+
+    Attributes
+    ----------
+    head
+        Name of the derived relation.
+    body
+        Body over stored columns, after normalisation.
+    orders
+        Per delta path, the order, then variants that begin with a variable that as many atoms reach.
+    foreseen
+        Per delta path, its estimates as ordered and branched; None without statistics.
+    renaming
+        Automorphism by which the orders were chosen, if the body has one.
+    paths
+        Delta paths, after their arrangements are chosen.
+    query
+        Executable rule, set by the last passes.
+    """
+
+    head: str
+    rule: Rule
+    body: Body | None = None
+    orders: tuple[tuple[Order, ...], ...] = ()
+    foreseen: tuple[Foreseen | None, ...] = ()
+    renaming: Renaming | None = None
+    paths: tuple[DeltaPath, ...] = ()
+    query: DeltaQuery | None = None
+
+    @property
+    def normalised(self) -> Body:
+        """Body of the rule, set by an earlier pass."""
+        assert self.body is not None, "a pass was run before `normalise`"
+        return self.body
+
+    def __str__(self) -> str:
+        lines = [f"{self.head}: {self.rule}"]
+        if self.body is not None:
+            lines += [
+                f"  {atom_index}: {atom}" for atom_index, atom in enumerate(self.body.negated, -len(self.body.negated))
+            ]
+            lines += [f"  {atom_index}: {atom}" for atom_index, atom in enumerate(self.body.atoms)]
+            lines += [f"  {said}" for said in (*self.body.calculations, *self.body.conditions)]
+        if not self.paths:
+            for order, *variants in self.orders:
+                lines.append(f"  {order}")
+                lines += [f"    or {', '.join(variant.variables)}" for variant in variants]
+        continuations = () if self.query is None else self.query.continuations
+        for path, way in zip_longest(self.paths, continuations):
+            lines += _shown(path)
+            lines += [] if way is None else _shown_begun(way)
+        if self.query is not None:
+            lines.append(f"  keeps {', '.join(map(str, self.query.head))}")
+            if self.query.shared_variables:
+                lines.append(f"  joined with others, which keep {', '.join(self.query.shared_variables)}")
+            lines += [] if self.query.symmetry is None else [f"  {_shown_symmetry(self.query.symmetry)}"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Draft of a program.
+
+    Attributes
+    ----------
+    rules
+        Rules that can derive something.
+    aliases
+        Heads that only rename or select from another relation.
+    candidates
+        Number of orders of delta paths that were compared.
+    auxiliaries
+        Auxiliary relations; their rules come first.
+    """
+
+    setting: Setting
+    rules: tuple[RuleDraft, ...]
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    candidates: int = 0
+    auxiliaries: tuple[Auxiliary, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.rules))
+
+    def over(self, change: Callable[[RuleDraft], RuleDraft]) -> Draft:
+        """Return the draft with every rule changed; itself if no rule differs."""
+        return self.with_rules(map(change, self.rules))
+
+    def with_rules(self, rules: Iterable[RuleDraft]) -> Draft:
+        """Return the draft with these rules; itself if they are the same."""
+        changed = tuple(rules)
+        is_same = len(changed) == len(self.rules) and all(map(operator.is_, changed, self.rules))
+        return self if is_same else replace(self, rules=changed)
+
+
+def _shown(path: DeltaPath) -> list[str]:
+    seeds = " or ".join(str(use.key) for use in path.seeds)
+    lines = [f"  change of {path.seed.atom}, {seeds}" + _after(path.seed_conditions, path.seed_checks)]
+    if path.sort_first:
+        lines[0] += f", sorted by {', '.join(path.sort_first)}"
+    by_number = {use.atom: use for use in path.other_atoms}
+    begins = {branch.begin for branch in path.branches}
+    inside = {i for branch in path.branches for i in range(branch.begin, branch.end)}
+    for step_index, step in enumerate(path.steps):
+        lines += ["    branch"] if step_index in begins else []
+        lines.append(f"    {'  ' * (step_index in inside)}{_step(step, by_number)}")
+    return lines + [f"    or {', '.join(step.name for step in variant.steps)}" for variant in path.variants]
+
+
+def _shown_symmetry(symmetry: Symmetry) -> str:
+    orbits = (" ".join(map(str, orbit)) for orbit in symmetry.orbits if len(orbit) > 1)
+    return f"counted by paths {', '.join(map(str, symmetry.representatives))}, the images {' and '.join(orbits)} as one"
+
+
+def _shown_begun(way: Continuation) -> list[str]:
+    """Format the way a path continues from the rows of a common prefix."""
+    by_number = {use.atom: use for use in way.remaining_path.other_atoms}
+    lines = [
+        f"    or begin as {_begins_as(way)}"
+        + _after(way.remaining_path.seed_conditions, way.remaining_path.seed_checks)
+    ]
+    bound = [
+        use for use in way.remaining_path.other_atoms if set(use.variables) <= set(way.remaining_path.seed.variables)
+    ]
+    lines += [f"      check {use.atom} by {use.key}" for use in bound]
+    return lines + [f"      {_step(step, by_number)}" for step in way.remaining_path.steps]
+
+
+def _begins_as(way: Continuation) -> str:
+    """Format the path that a common prefix is taken from, and the variables it binds."""
+    beginning = way.beginning
+    above = "" if beginning.continuation is None else f" which begins as {_begins_as(beginning.continuation)}"
+    return f"path {beginning.path_index} of {beginning.head}, rule {beginning.rule}: {', '.join(way.names)}{above}"
+
+
+def _step(step: Step, uses: Mapping[int, AtomUse]) -> str:
+    atoms = " with ".join(f"{atom_index} by {uses[atom_index].key}" for atom_index in step.atoms)
+    verb = "check" if step.is_lookup else "look up" if len(step.atoms) == 1 else "intersect"
+    return f"{step.variable}: {verb} {atoms}" + _after(step.conditions, step.checks)
+
+
+def _after(conditions: Sequence[object], checks: Sequence[Check]) -> str:
+    said = f" where {', '.join(map(str, conditions))}" if conditions else ""
+    return said + "".join(
+        f" then {check}" + (f" by {check.use.key}" if isinstance(check, Absent) else "") for check in checks
+    )

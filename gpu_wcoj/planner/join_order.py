@@ -1,0 +1,348 @@
+"""Choose the variable order of one delta path by expected cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gpu_wcoj.join.plan import Calculation, Condition, check_variables
+from gpu_wcoj.planner.bits import Bits
+from gpu_wcoj.planner.body import Body
+from gpu_wcoj.planner.cost import Estimator
+from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
+from gpu_wcoj.planner.inverses import inverse_of
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Order, Strategy
+from gpu_wcoj.planner.symmetry import Image
+from gpu_wcoj.planner.worked import SharedCosts
+
+CLEARLY = 0.7
+"""Cost ratio: the best order replaces the default one if it costs less than this share of it."""
+
+OFFER = 4.0
+"""Cost in probes of offering a row a variant order.
+
+An order is offered only if listing the rows of a changed row costs at least this much, and this much times the cost
+ratio of the variant.
+"""
+
+MAX_ATOMS = 24
+"""Bodies with more atoms than this keep the default order."""
+
+
+@dataclass(eq=False)
+class ImageEstimates:
+    """Estimates for a seed that is the image of another seed under an automorphism.
+
+    Attributes
+    ----------
+    first
+        Chooser of the other seed.
+    image
+        Map from the other seed to this seed.
+    """
+
+    first: Chooser
+    image: Image
+
+    @property
+    def best(self) -> Order:
+        """Image of the other seed's cheapest order."""
+        return _map_order(self.first.best, self.image)
+
+    def along(self, order: Order, limit: float) -> Foreseen:
+        """Return the estimates of an order of this seed, in the variables of the other seed."""
+        return self.first.along(_map_order(order, self.image.back), limit)
+
+    def renamed(self, estimate: Foreseen) -> Foreseen:
+        """Return estimates in the variables of this seed."""
+        names = {"": "", **self.image.names}
+        levels = [Expected(names[level.variable], level.proposed, level.rows) for level in estimate.levels]
+        return Foreseen(tuple(levels), estimate.listing, estimate.counting)
+
+
+def _map_order(order: Order, image: Image) -> Order:
+    """Return the image of an order."""
+    via = [None if atom_index is None else image.atoms[atom_index] for atom_index in order.via]
+    return Order(image.atoms[order.seed], tuple(map(image.names.__getitem__, order.variables)), tuple(via))
+
+
+@dataclass(eq=False)
+class Chooser:
+    """Choose the orders of one seed.
+
+    Attributes
+    ----------
+    like
+        Estimates of the seed that this seed is the image of, if any.
+    worked
+        Cost terms that the choosers of a body share.
+    candidates
+        Number of orders that were compared.
+    bits
+        Masks of its variables.
+    rest
+        The variables that the seed does not bind.
+    is_known
+        True if every other relation has statistics.
+    """
+
+    body: Body
+    seed: int
+    known: CatalogReader = EMPTY_CATALOG
+    strategy: Strategy = "auto"
+    like: ImageEstimates | None = None
+    worked: SharedCosts | None = None
+    candidates: int = 0
+    bits: Bits = field(init=False)
+    rest: list[str] = field(init=False)
+    is_known: bool = field(init=False)
+    _may_compare: bool = field(init=False)
+    _foreseen: dict[Order, Foreseen] = field(default_factory=dict, init=False)
+    _following: dict[int, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        bits = Bits.of_body(self.body) if self.worked is None else self.worked.bits
+        self.bits = bits.of_change(self.seed, self.body.atom(self.seed).variables)
+        self.rest = [name for name in self.body.variables if name not in self.bits.row]
+        self.is_known = self.estimator.is_known if self.like is None else self.like.first.is_known
+        self._may_compare = self.is_known and len(self.rest) > 1 and len(self.body.atoms) <= MAX_ATOMS
+
+    def choose(self, hint: Sequence[str] = (), only_best: bool = False) -> tuple[Order, ...]:
+        """Return the chosen order and, unless `only_best`, variants that may suit some rows better.
+
+        Variants begin with a variable that as many atoms reach.
+
+        These begin with a variable that as many atoms reach.
+        """
+        hinted = [name for name in hint if name in self.rest]
+        if self.strategy == "binary":
+            return (self._via(self._in_turn(hinted)) if hinted else self.best,)
+        chosen = self._in_turn(hinted) if hinted else self._most_constrained
+        if not hinted and self._may_compare and self._is_clearly_dearer(chosen):
+            chosen = self.best
+        if only_best or hinted or len(self.body.atoms) > MAX_ATOMS:
+            return (chosen,)
+        variants = [self._in_turn([name]) for name in self._as_constrained(chosen)]
+        if variants and self.is_known:
+            estimate = self.along(chosen)
+            max_cost = estimate.listing * estimate.cost / OFFER
+            variants = [order for order in variants if self.along(order, max_cost).cost <= max_cost]
+        return (chosen, *variants)
+
+    def _is_clearly_dearer(self, order: Order) -> bool:
+        """Return True if the order costs clearly more than the best one."""
+        if self.like is not None:
+            return self.like.first._is_clearly_dearer(_map_order(order, self.like.image.back))
+        return self.along(self.best).cost < CLEARLY * self.along(order).cost
+
+    @cached_property
+    def best(self) -> Order:
+        """First of the cheapest of the compared orders."""
+        if self.like is not None and self._may_compare:
+            return self.like.best
+        if not self._may_compare:
+            return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
+        best, limit = None, math.inf
+        for order in dict.fromkeys(self._compared()):
+            cost = self.along(order, limit).cost
+            if best is None or cost < limit:
+                best, limit = order, cost
+        assert best is not None
+        return best
+
+    def _compared(self) -> list[Order]:
+        if self.strategy == "binary":
+            return self._left_deep_orders()
+        orders = [self._most_constrained, *map(self._greedy, self.rest)]
+        if self.strategy == "auto":
+            for order in self._left_deep_orders():
+                together = Order(order.seed, order.variables, (None,) * len(order.via))
+                orders += [order, self._cheaper_at_each(order), together]
+        return orders
+
+    def foreseen(self, order: Order) -> Foreseen | None:
+        """Return the estimates of an order; None without statistics."""
+        if not self.is_known:
+            return None
+        estimate = self.along(order)
+        return estimate if self.like is None else self.like.renamed(estimate)
+
+    def along(self, order: Order, limit: float = math.inf) -> Foreseen:
+        """Return the estimates of an order, or `TOO_DEAR` if it costs more than the limit."""
+        if self.like is not None:
+            return self.like.along(order, limit)
+        estimate = self._foreseen.get(order)
+        if estimate is None:
+            estimate = self.estimator.along(order, limit)
+            if estimate is not TOO_DEAR:
+                self._foreseen[order] = estimate
+        return estimate
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        """Estimator of the costs of orders."""
+        return Estimator.of_body(self.body, self.seed, self.known, self.bits, self.worked)
+
+    @cached_property
+    def _standing(self) -> dict[str, tuple[bool, float, int]]:
+        """Per unbound variable, the part of its preference that does not depend on bound variables."""
+        preference = {}
+        for place, name in enumerate(self.rest):
+            smallest = min(map(self._rows.__getitem__, self.bits.holding[name]))
+            preference[name] = name not in self.body.head, smallest, place
+        return preference
+
+    def _reached(self, names: Iterable[str]) -> int:
+        """Return the variables of the atoms that hold one of these."""
+        mask = 0
+        for name in names:
+            mask |= self.bits.around[name]
+        return mask
+
+    @cached_property
+    def _most_constrained(self) -> Order:
+        return self._in_turn()
+
+    def _in_turn(self, first: Sequence[str] = ()) -> Order:
+        """Return the order that binds the most constrained variable next, after the first ones."""
+        self.candidates += 1
+        if len(self.rest) == 1:
+            return Order(self.seed, tuple(self.rest), (None,))
+        order = list(first)
+        bound = self.bits.seeded | self.bits.mask(first)
+        reached = self._reached((*self.bits.row, *first))
+        while unbound := self.bits.rest & ~bound:
+            # Variables of reached atoms come first, unless something is calculated.
+            likely = unbound if self.body.calculations else reached & unbound or unbound
+            names = self.bits.names(likely)
+            chosen = names[0] if len(names) == 1 else min(names, key=lambda name: self._preference(name, bound))
+            order.append(chosen)
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
+        return Order(self.seed, tuple(order), (None,) * len(order))
+
+    def _preference(self, name: str, bound: int) -> tuple[int, bool, float, int]:
+        body, masks = self.body, self.bits.masks
+        reached = 0
+        for atom_index in self.bits.holding[name]:
+            reached += bool(bound & masks[atom_index])
+        if body.calculations:
+            names = self.bits.names(bound)
+            calculable = _calculable(body.calculations, names)
+            reached += sum(_is_fixed(condition, name, calculable) for condition in body.conditions)
+            reached += inverse_of(body, name, names) is not None
+        return -reached, *self._standing[name]
+
+    @cached_property
+    def _rows(self) -> list[float]:
+        """Per positive atom, the rows of its relation; 0 if unknown."""
+        if self.like is not None:
+            return self.like.first._rows
+        return [self.known.rows(atom.relation) or 0.0 for atom in self.body.atoms]
+
+    def _greedy(self, first: str) -> Order:
+        """Return the order that binds next the variable that leaves the fewest rows, ties by cost."""
+        self.candidates += 1
+        order = [first]
+        bound = self.bits.seeded | self.bits.bit[first]
+        reached = self._reached((*self.bits.row, first))
+        while unbound := self.bits.rest & ~bound:
+            costs = {name: self.estimator.level(bound, name) for name in self.bits.names(reached & unbound or unbound)}
+            chosen = min(costs, key=lambda name: (costs[name][1], costs[name][2]))  # called at once
+            order.append(chosen)
+            bound |= self.bits.bit[chosen]
+            reached |= self.bits.around[chosen]
+        return Order(self.seed, tuple(order), (None,) * len(order))
+
+    def _left_deep_orders(self) -> list[Order]:
+        """Return an order of atoms for each possible first atom, the greedy choice first."""
+        masks, seeded = self.bits.masks, self.bits.seeded
+        unbound = [atom_index for atom_index, mask in masks.items() if mask & ~seeded]
+        joined = [atom_index for atom_index in unbound if masks[atom_index] & seeded] or unbound
+        joined.sort(key=self._next(seeded).__ne__)
+        return [self._atoms_in_turn(atom_index) for atom_index in joined]
+
+    def _cheaper_at_each(self, order: Order) -> Order:
+        """Return the order with all atoms of a variable proposing wherever that is cheaper."""
+        bound, level = self.bits.seeded, self.estimator.level
+        via: list[int | None] = []
+        for name, proposer in zip(order.variables, order.via, strict=True):
+            several = len(self.bits.holding[name]) > 1
+            via.append(None if several and level(bound, name)[2] <= level(bound, name, proposer)[2] else proposer)
+            bound |= self.bits.bit[name]
+        return Order(order.seed, order.variables, tuple(via))
+
+    def _atoms_in_turn(self, first: int | None) -> Order:
+        self.candidates += 1
+        order: list[str] = []
+        via: list[int] = []
+        bound = self.bits.seeded
+        while self.bits.rest & ~bound:
+            chosen = self._next(bound) if first is None else first
+            first = None
+            new = [name for name in self.body.atoms[chosen].variables if not self.bits.bit[name] & bound]
+            order += new
+            via += [chosen] * len(new)
+            bound |= self.bits.masks[chosen]
+        return Order(self.seed, tuple(order), tuple(via))
+
+    def _next(self, bound: int) -> int:
+        """Return the atom that binds variables next."""
+        atom_index = self._following.get(bound)
+        if atom_index is None:
+            masks = self.bits.masks
+            unbound = [index for index, mask in masks.items() if mask & ~bound]
+            joined = [index for index in unbound if masks[index] & bound]
+            atom_index = self._following[bound] = min(
+                joined or unbound, key=lambda number: self._leaving(number, bound)
+            )
+        return atom_index
+
+    def _leaving(self, atom_index: int, bound: int) -> tuple[float, float, int]:
+        """Return the sort key of an atom: the rows it leaves, or its number of bound variables."""
+        atom = self.body.atoms[atom_index]
+        if not self.is_known:
+            return -(self.bits.masks[atom_index] & bound).bit_count(), self._rows[atom_index], atom_index
+        rows = 1.0
+        for name in atom.variables:
+            if not self.bits.bit[name] & bound:
+                rows *= self.estimator.level(bound, name, atom_index)[1]
+                bound |= self.bits.bit[name]
+        return rows, self._rows[atom_index], atom_index
+
+    def _via(self, order: Order) -> Order:
+        """Return the order with each variable proposed by the atom with the most bound variables."""
+        masks, bound = self.bits.masks, self.bits.seeded
+        via = []
+        for name in order.variables:
+            holding = self.bits.holding[name]
+            via.append(
+                max(holding, key=lambda number: ((bound & masks[number]).bit_count(), -number))
+            )  # called at once
+            bound |= self.bits.bit[name]
+        return order._replace(via=tuple(via))
+
+    def _as_constrained(self, order: Order) -> Iterator[str]:
+        """Yield the later variables that as many seed-bound atoms reach as reach the first."""
+        touched = {atom_index for atom_index, mask in self.bits.masks.items() if mask & self.bits.seeded}
+        reached = [len(touched.intersection(self.bits.holding[name])) for name in order.variables]
+        for name, count in zip(order.variables[1:], reached[1:], strict=True):
+            if count == reached[0] > 0:
+                yield name
+
+
+def _calculable(calculations: Sequence[Calculation], bound: Collection[str]) -> set[str]:
+    """Return the calculated variables that bound variables determine."""
+    determined = set(bound)
+    for calculation in calculations:
+        if determined.issuperset(check_variables(calculation)):
+            determined.add(calculation.variable)
+    return determined.difference(bound)
+
+
+def _is_fixed(condition: Condition, name: str, names: Collection[str]) -> bool:
+    """Return True if the condition equates the variable with one of these."""
+    sides = (condition.variable, condition.operand)
+    return condition.op == "=" and name in sides and any(side in names for side in sides)

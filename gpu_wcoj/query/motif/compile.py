@@ -1,0 +1,439 @@
+"""Rules of a path expansion of a motif."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.errors import UnsupportedError
+from gpu_wcoj.query.ir import Atom, Call, Comparison, Constant, Expression, Variable
+from gpu_wcoj.query.motif.cases import Untrue, conjoin, simplify
+from gpu_wcoj.query.motif.condition import Condition, Field, Null, Truth, Value, fields_of
+from gpu_wcoj.query.motif.expressions import ConditionWriter
+from gpu_wcoj.query.motif.form import ROW, Element, Part
+from gpu_wcoj.query.motif.parse import pointed_lines
+from gpu_wcoj.query.motif.pattern import Edge, Path
+from gpu_wcoj.query.motif.spelled import RuleVariables
+from gpu_wcoj.query.rules import Rule
+
+if TYPE_CHECKING:
+    from gpu_wcoj.query.motif.compiling import MotifCompiler
+
+
+def share_ends(left: Edge, right: Edge) -> bool:
+    """Return whether two edges have the same ends, so that both can match the same row."""
+    if left.key == right.key:
+        return False
+    left_ends, right_ends = (left.source, left.target), (right.source, right.target)
+    if left_ends == right_ends:
+        return True
+    return left_ends == right_ends[::-1] and (left.is_undirected or right.is_undirected)
+
+
+class PathExpansion:
+    """Compiler of a path expansion of a motif."""
+
+    def __init__(self, compiler: MotifCompiler, paths: Sequence[Path | None], name: str) -> None:
+        self.compiler = compiler
+        self.motif, self.graph = compiler.motif, compiler.graph
+        self.name = name
+        self.paths = paths
+        self.names = RuleVariables()
+        self.constants: dict[str, int | str] = {}
+        self.directions: dict[str, int] = {}
+        self.patterns: dict[str, dict[str, str]] = {}
+        self.positive: list[Edge] = []
+        self.negative: list[Edge] = []
+        for term_index, (term, path) in enumerate(zip(self.motif.terms, paths, strict=True)):
+            if path is None:
+                continue
+            (self.negative if term.is_negated else self.positive).extend(path.edges)
+            for what, column in self.motif.term_columns.get(term_index, {}).items():
+                if what in path.constants:
+                    self.constants[column] = path.constants[what]
+                else:
+                    self.directions[column] = term_index
+                if what == "_pattern" and term.link is not None and not term.link.is_chain:
+                    name = term.link.name or ""
+                    self.patterns[column] = {
+                        "out": f"{term.left}-[{name}]->{term.right}",
+                        "in": f"{term.left}<-[{name}]-{term.right}",
+                    }
+        ends = [end for edge in self.positive for end in (edge.source, edge.target)]
+        isolated = [term.left.name for term in self.motif.terms if term.link is None and term.left.name]
+        negated_ends = [end for edge in self.negative for end in (edge.source, edge.target) if not end.startswith("#")]
+        self.vertices = tuple(dict.fromkeys([*ends, *isolated, *negated_ends]))
+        self.in_edges = set(ends)
+        self.edges: dict[str, list[Edge]] = {}
+        for edge in self.positive:
+            self.edges.setdefault(edge.key, []).append(edge)
+
+    # Fields and their elements.
+
+    def field_value(self, field: Field) -> Value:
+        """Return a field, or its value if it is the same in all matches of this expansion."""
+        if field.element:
+            is_there = field.element in self.vertices or field.element in self.edges
+            return field if is_there else Null()
+        if field.column in self.constants:
+            return Constant(self.constants[field.column])
+        if field.column.startswith("_pattern"):
+            what = "'_pattern' cannot be compared; compare '_direction' instead"
+            raise UnsupportedError(pointed_lines(what, self.compiler.text, field.span, "<where>"))
+        return field
+
+    def owner(self, field: Field) -> str:
+        """Return the element that a field belongs to."""
+        return field.element or f"way#{self.directions[field.column]}"
+
+    def to_rules(self) -> tuple[Part, list[Rule]]:
+        """Return the part of the answer and its rules."""
+        single: dict[str, list[Condition]] = {}
+        across: list[Condition] = []
+        is_possible = True
+        for condition in self.compiler.conjuncts:
+            simplified = simplify(condition, self.field_value)
+            if isinstance(simplified, Truth):
+                is_possible = is_possible and simplified.holds
+                continue
+            owners = {self.owner(field) for field in fields_of(simplified)}
+            if len(owners) == 1 and self.is_table(next(iter(owners))):
+                single.setdefault(next(iter(owners)), []).append(simplified)
+            else:
+                across.append(simplified)
+        cases = conjoin(across)
+        needed: dict[str, list[str]] = {}
+        for case in cases:
+            for literal in case:
+                for field in fields_of(literal.condition if isinstance(literal, Untrue) else literal):
+                    columns = needed.setdefault(self.owner(field), [])
+                    if field.column not in columns:
+                        columns.append(field.column)
+        atoms = [*self.vertex_atoms(single, needed), *self.edge_atoms(single, needed)]
+        distinct = self.distinct_comparisons()
+        elements = tuple(element for element in self.compiler.elements if self.has_column(element))
+        terms: tuple[Expression, ...] = tuple(self.column(element) for element in elements)
+        negated = tuple(self.negated_atom(edge) for edge in self.negative)
+        constants = {
+            element.name: self.constants[element.name]
+            for element in self.compiler.elements
+            if element.name in self.constants
+        }
+        part = Part(self.name, elements, constants, self.patterns)
+        head = Atom(self.name, terms or (Constant(0),))
+        if not is_possible or not cases:
+            vertex = self.vertex(self.vertices[0])
+            cases, distinct = [()], (Comparison("!=", vertex, vertex),)
+        rules = []
+        for case, direction_case in product(cases, self.direction_cases()):
+            literals = self.condition_writer().literals(case)
+            comparisons = (*distinct, *direction_case, *literals.comparisons)
+            rules.append(Rule(head, (*atoms, *literals.atoms), comparisons, (*negated, *literals.negated)))
+        return part, rules
+
+    def is_table(self, owner: str) -> bool:
+        """Return whether conditions on an element can be pushed down to its table."""
+        return owner in self.edges or (self.graph.has_vertices and owner in self.vertices)
+
+    def has_column(self, element: Element) -> bool:
+        """Return whether the head of this expansion has a column for an element."""
+        if element.what == "told":
+            return element.name in self.directions
+        return element.name in self.vertices or element.name in self.edges
+
+    def column(self, element: Element) -> Variable:
+        """Return the variable of a column of the head."""
+        if element.what == "told":
+            return self.direction(self.directions[element.name])
+        if element.what == "id":
+            return self.vertex(element.name)
+        if element.what == "row":
+            return self.row(element.name)
+        edge = self.edges[element.name][0]
+        if edge.is_undirected:
+            return self.attribute(element.name, getattr(self.graph, element.what))
+        return self.vertex(edge.source if element.what == "src" else edge.target)
+
+    # Variables.
+
+    def vertex(self, key: str) -> Variable:
+        """Return the variable of a vertex id."""
+        return self.names.variable(("vertex", key), "any" if key.startswith("#") else key)
+
+    def row(self, key: str) -> Variable:
+        """Return the variable of an element's row number."""
+        return self.names.variable(("row", key), "row" if key.startswith("#") else f"row_{key}")
+
+    def direction(self, term: int) -> Variable:
+        """Return the variable of an undirected edge's direction."""
+        return self.names.variable(("direction", term), "way")
+
+    def attribute(self, element: str, column: str) -> Variable:
+        """Return the variable of a column of an element."""
+        return self.names.variable(("attribute", element, column), f"{element}_{column}")
+
+    def field(self, field: Field) -> Variable:
+        """Return the variable of a field."""
+        if not field.element:
+            return self.direction(self.directions[field.column])
+        if field.element in self.vertices:
+            return (
+                self.vertex(field.element)
+                if field.column == self.graph.id
+                else self.attribute(field.element, field.column)
+            )
+        edge = self.edges[field.element][0]
+        if not edge.is_undirected and field.column in (self.graph.src, self.graph.dst):
+            return self.vertex(edge.source if field.column == self.graph.src else edge.target)
+        return self.attribute(field.element, field.column)
+
+    # Atoms.
+
+    def vertex_atoms(
+        self, conditions: Mapping[str, list[Condition]], needed: Mapping[str, list[str]]
+    ) -> Iterator[Atom]:
+        """Yield the atoms of named vertices."""
+        for key in self.vertices:
+            if key.startswith("#"):
+                continue
+            ids = (Atom(f"ids#{key}", (self.vertex(key),)),) if key in self.compiler.ids else ()
+            if not self.graph.has_vertices:
+                if key not in self.in_edges:
+                    yield Atom(self.ends_relation(), (self.vertex(key),))
+                yield from ids
+                continue
+            columns = [self.graph.id, *(column for column in needed.get(key, ()) if column != self.graph.id)]
+            if Element(key, "row") in self.compiler.elements:
+                columns = [ROW, *columns]
+            terms = {ROW: self.row(key), self.graph.id: self.vertex(key)}
+            terms |= {
+                column: self.attribute(key, column) for column in self.compiler.vertex_columns if column not in terms
+            }
+            yield self.selection_atom("vertices", "nodes#", key, columns, terms, conditions.get(key, ()), ids)
+
+    def edge_atoms(self, conditions: Mapping[str, list[Condition]], needed: Mapping[str, list[str]]) -> Iterator[Atom]:
+        """Yield the atoms of edges."""
+        src, dst = self.graph.src, self.graph.dst
+        has_rows = self.edges_with_rows()
+        for key, edges in self.edges.items():
+            further = [column for column in needed.get(key, ()) if column not in (src, dst)]
+            for edge in edges:
+                columns = [*([ROW] if key in has_rows else ()), src, dst, *further]
+                terms: dict[str, Expression]
+                terms = {ROW: self.row(key)}
+                terms |= {
+                    column: self.attribute(key, column)
+                    for column in self.compiler.edge_columns
+                    if column not in (ROW, src, dst)
+                }
+                if edge.is_undirected:
+                    yield self.undirected_atom(edge, columns, terms, conditions.get(key, ()), needed)
+                    continue
+                terms |= {src: self.vertex(edge.source), dst: self.vertex(edge.target)}
+                yield self.selection_atom("edges", "pairs#", key, columns, terms, conditions.get(key, ()), ())
+
+    def edges_with_rows(self) -> set[str]:
+        """Return the keys of the edges whose row numbers are needed."""
+        elements_with_rows = {element.name for element in self.compiler.elements if element.what == "row"}
+        shared = {key for key, edges in self.edges.items() if len(edges) > 1}
+        if self.compiler.semantics == "edges-distinct" and len(self.edges) > 1:
+            return set(self.edges)
+        distinct: set[str] = set()
+        if self.compiler.semantics == "nodes-distinct":
+            for left, right in combinations(self.positive, 2):
+                if share_ends(left, right):
+                    distinct |= {left.key, right.key}
+        return (elements_with_rows | shared | distinct) & set(self.edges)
+
+    def selection_atom(
+        self,
+        table: str,
+        prefix: str,
+        key: str,
+        columns: Sequence[str],
+        terms: Mapping[str, Expression],
+        conditions: Sequence[Condition],
+        ids: Sequence[Atom],
+    ) -> Atom:
+        """Return an atom over an input, with conditions and ids of an element pushed down."""
+        everything = list(self.compiler.vertex_columns if table == "vertices" else self.compiler.edge_columns)
+        if columns == everything and not conditions and not ids:
+            return Atom(table, tuple(terms[column] for column in columns))
+        restricts = bool(conditions or ids)
+        helper_key = (table, tuple(columns), tuple(conditions), tuple(ids)) if restricts else (table, tuple(columns))
+        name_hint = f"picked#{key if not key.startswith('#') else ''}" if restricts else prefix
+        name, is_new = self.compiler.helper(name_hint, helper_key)
+        if is_new:
+            expansion = PathExpansion(self.compiler, self.paths, self.name)
+            column_terms: dict[str, Expression] = {
+                column: (expansion.row(key) if column == ROW else Variable(expansion.plain_name(column, key, table)))
+                for column in everything
+            }
+            used = {*columns, *(column.column for condition in conditions for column in fields_of(condition))}
+            blanks = iter(range(1, len(everything) + 1))
+            read = Atom(
+                table,
+                tuple(
+                    column_terms[column]
+                    if column in used or (ids and column == self.graph.id)
+                    else Variable(f"_#{next(blanks)}")
+                    for column in everything
+                ),
+            )
+            head = Atom(name, tuple(column_terms[column] for column in columns))
+            lists = tuple(Atom(id_atom.relation, (column_terms[self.graph.id],)) for id_atom in ids)
+            for case in conjoin(conditions):
+                literals = expansion.condition_writer(column_terms).literals(case)
+                self.compiler.rules.append(
+                    Rule(head, (read, *lists, *literals.atoms), literals.comparisons, literals.negated)
+                )
+        return Atom(name, tuple(terms[column] for column in columns))
+
+    def plain_name(self, column: str, key: str, table: str) -> str:
+        """Return the variable name of a column in a selection rule."""
+        ends = (self.graph.id,) if table == "vertices" else (self.graph.src, self.graph.dst)
+        name_hint = column if column in ends else f"{key}_{column}" if not key.startswith("#") else column
+        return self.names.variable(("column", column), name_hint).name
+
+    def undirected_atom(
+        self,
+        edge: Edge,
+        columns: Sequence[str],
+        terms: Mapping[str, Expression],
+        conditions: Sequence[Condition],
+        needed: Mapping[str, Sequence[str]],
+    ) -> Atom:
+        """Return an atom over edges in both directions.
+
+        A loop is the same edge in both directions; only homomorphism semantics counts it twice.
+        """
+        src, dst = self.graph.src, self.graph.dst
+        direction_columns = [name for name, term in self.directions.items() if term == edge.term]
+        tells = (
+            any(element.name in direction_columns for element in self.compiler.elements) or f"way#{edge.term}" in needed
+        )
+        ends = [
+            column
+            for column in (src, dst)
+            if column in needed.get(edge.key, ())
+            or Element(edge.key, "src" if column == src else "dst") in self.compiler.elements
+        ]
+        inner_terms: dict[str, Expression] = {**terms, src: Variable("src"), dst: Variable("dst")}
+        base = self.selection_atom("edges", "pairs#", edge.key, columns, inner_terms, conditions, ())
+        further = [column for column in columns if column not in (src, dst)]
+        name, is_new = self.compiler.helper(
+            f"either#{edge.key if not edge.key.startswith('#') else ''}",
+            ("either", base.relation, tuple(columns), tells, tuple(ends)),
+        )
+        if is_new:
+            further_terms = tuple(inner_terms[column] for column in further)
+            for direction in ("out", "in"):
+                begin, end = (src, dst) if direction == "out" else (dst, src)
+                head = Atom(
+                    name,
+                    (
+                        inner_terms[begin], inner_terms[end], *further_terms,
+                        *([Constant(direction)] if tells else ()), *(inner_terms[column] for column in ends),
+                    ),
+                )  # fmt: skip
+                is_once = direction == "in" and self.compiler.semantics != "homomorphism"
+                unequal = (Comparison("!=", inner_terms[src], inner_terms[dst]),) if is_once else ()
+                self.compiler.rules.append(Rule(head, (base,), unequal))
+        return Atom(
+            name,
+            (
+                self.vertex(edge.source), self.vertex(edge.target), *(terms[column] for column in further),
+                *([self.direction(edge.term)] if tells else ()), *(self.attribute(edge.key, column) for column in ends),
+            ),
+        )  # fmt: skip
+
+    def ends_relation(self) -> str:
+        """Return the relation of the distinct ends of all edges."""
+        name, is_new = self.compiler.helper("nodes#", ("ends",))
+        if is_new:
+            all_ends, once = (
+                self.compiler.helper("ends#", ("every end",))[0],
+                self.compiler.helper("once#", ("once",))[0],
+            )
+            columns = list(self.compiler.edge_columns)
+            for end in (self.graph.src, self.graph.dst):
+                terms = tuple(
+                    Variable("id") if column == end else Variable(f"_#{index}")
+                    for index, column in enumerate(columns, 1)
+                )
+                self.compiler.rules.append(Rule(Atom(all_ends, (Variable("id"),)), (Atom("edges", terms),)))
+            count = Call("count", ())
+            self.compiler.rules.append(Rule(Atom(once, (Variable("id"), count)), (Atom(all_ends, (Variable("id"),)),)))
+            self.compiler.rules.append(
+                Rule(Atom(name, (Variable("id"),)), (Atom(once, (Variable("id"), Variable("_#1"))),))
+            )
+        return name
+
+    def negated_atom(self, edge: Edge) -> Atom:
+        """Return the atom of a negated edge."""
+        src, dst = self.graph.src, self.graph.dst
+        terms = {src: self.vertex(edge.source), dst: self.vertex(edge.target)}
+        atom = self.selection_atom("edges", "pairs#", edge.key, [src, dst], terms, (), ())
+        return replace(
+            atom,
+            terms=tuple(
+                Variable(f"_#{index}") if end.startswith("#") else term
+                for index, (end, term) in enumerate(zip((edge.source, edge.target), atom.terms, strict=True), start=1)
+            ),
+        )
+
+    # Conditions.
+
+    def distinct_comparisons(self) -> tuple[Comparison, ...]:
+        """Return the inequalities that the semantics requires."""
+        if self.compiler.semantics == "homomorphism":
+            return ()
+        keys = list(self.edges)
+        if self.compiler.semantics == "edges-distinct":
+            return tuple(Comparison("!=", self.row(left), self.row(right)) for left, right in combinations(keys, 2))
+        comparisons = [
+            Comparison("!=", self.vertex(left), self.vertex(right)) for left, right in combinations(self.vertices, 2)
+        ]
+        pairs = dict.fromkeys(
+            (left.key, right.key) for left, right in combinations(self.positive, 2) if share_ends(left, right)
+        )
+        return (*comparisons, *(Comparison("!=", self.row(left), self.row(right)) for left, right in pairs))
+
+    def direction_cases(self) -> list[tuple[Comparison, ...]]:
+        """Return disjoint cases that exclude backward chains equal to a forward chain.
+
+        A chain of loops is the same path in both directions and counts as a forward chain. Under homomorphism semantics
+        the directions are two matches, as for a single edge.
+        """
+        chains: list[list[tuple[Comparison, ...]]] = []
+        for term, path in zip(self.motif.terms, self.paths, strict=True):
+            is_backward = path is not None and path.constants.get("_direction") == "in"
+            if not is_backward or term.link is None or term.link.arrow != "-":
+                continue
+            assert path is not None
+            hops = [(self.vertex(edge.source), self.vertex(edge.target)) for edge in path.edges]
+            loops = [Comparison("=", *hop) for hop in hops]
+            chains.append([(*loops[:index], Comparison("!=", *hop)) for index, hop in enumerate(hops)])
+        if self.compiler.semantics == "homomorphism":
+            return [()]
+        return [tuple(comparison for case in cases for comparison in case) for cases in product(*chains)]
+
+    def condition_writer(self, terms: Mapping[str, Expression] | None = None) -> ConditionWriter:
+        """Return a writer of conditions, over this expansion or over the columns in `terms`."""
+
+        def term(field: Field) -> Expression:
+            return terms[field.column] if terms is not None and field.column in terms else self.field(field)
+
+        return ConditionWriter(term, self.kind, self.compiler.list_relation)
+
+    def kind(self, field: Field) -> str | None:
+        """Return the family of a field's type, or None if unknown."""
+        if not field.element:
+            return None
+        if field.element in self.edges:
+            return self.graph.kinds.get(("edges", field.column))
+        if self.graph.has_vertices:
+            return self.graph.kinds.get(("vertices", field.column))
+        return self.graph.kinds.get(("edges", self.graph.src))

@@ -1,0 +1,182 @@
+"""Printer of rules as Datalog text; names that Datalog cannot spell are replaced."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED
+from gpu_wcoj.query.ir import AGGREGATES, Aggregate, Atom, Call, Comparison, Constant, Expression, Variable
+from gpu_wcoj.query.rules import Grouping, Rule, Rules
+from gpu_wcoj.query.safety import expressions
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_CONSTANTS = frozenset({"true", "false", "null", "_"})
+_NO_VARIABLES = _CONSTANTS | {"not"}
+_NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
+
+
+def as_datalog(rules: Rules, *, bag: bool = False) -> str:
+    """Return the Datalog text of a program equivalent to `rules`, one line a rule.
+
+    Parsed again, it equals `rules` if Datalog can spell all names. Helper names of front ends and of the core form,
+    such as ``once#1``, become ``once_1``; if a relation of the user is renamed, a comment says so. Names of columns are
+    quoted.
+
+    Parameters
+    ----------
+    bag
+        Whether the program has exact weights; the text can express that in a comment only.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.rules import Declaration
+    >>> x, y = Variable("x"), Variable("first name")
+    >>> once = Rule(Atom("once#1", (x, y)), (Atom("my table", (x, y)),))
+    >>> print(as_datalog(Rules((once,), (Declaration("my table", ("id", "first name"), ("int64", None)),))))
+    // my_table is "my table"
+    .decl my_table(id: int64, "first name")
+    once_1(x, first_name) :- my_table(x, first_name).
+    """
+    program = _without_core(rules)
+    used = dict.fromkeys(atom.relation for rule in program.rules for atom in (rule.head, *rule.read))
+    used.update(dict.fromkeys(program.inputs))
+    program = replace(
+        program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
+    )
+    names = _legal([*used, *(directive.relation for directive in program.directives), *program.outputs], _NO_RELATIONS)
+    notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
+    notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
+    return "\n".join([*notes, str(_renamed(program, names))])
+
+
+def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:
+    """Return a legal name for each name: the name itself if it is legal, else an unused one."""
+    distinct_names = list(dict.fromkeys(names))
+    legal = {name: name for name in distinct_names if _is_legal(name, reserved)}
+    taken = set(legal)
+    for name in distinct_names:
+        if name not in legal:
+            legal[name] = _fresh(name, taken, reserved)
+            taken.add(legal[name])
+    return legal
+
+
+def _is_legal(name: str, reserved: frozenset[str]) -> bool:
+    return len(name) <= NAME_LENGTH and name not in reserved and _NAME.fullmatch(name) is not None
+
+
+def _fresh(name: str, taken: set[str], reserved: frozenset[str]) -> str:
+    base = re.sub(r"\W+", "_", name[: NAME_LENGTH - 20]).strip("_") or "x"
+    base = base if _NAME.fullmatch(base) else f"x{base}"
+    suffix, candidate = 1, base
+    while candidate in taken or candidate in reserved:
+        suffix += 1
+        candidate = f"{base}_{suffix}"
+    return candidate
+
+
+def _without_core(rules: Rules) -> Rules:
+    """Replace groupings, extremes and facts of a program in core form by equivalent rules."""
+    if not (rules.groupings or rules.extremes or rules.facts):
+        return rules
+    columns = {extreme.relation: extreme.column for extreme in rules.extremes}
+    ops = {extreme.relation: extreme.op for extreme in rules.extremes}
+    written = []
+    for rule in rules.rules:
+        head = rule.head
+        if head.relation in columns:
+            column = columns[head.relation]
+            applied = Call(ops[head.relation], (head.terms[column],))
+            rule = replace(rule, head=replace(head, terms=(*head.terms[:column], applied, *head.terms[column + 1 :])))
+        written.append(rule)
+    facts = (Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in rules.facts for row in fact.rows)
+    grouped = (_grouped(grouping, rules.arity[grouping.source]) for grouping in rules.groupings)
+    return replace(rules, rules=(*facts, *written, *grouped), groupings=(), extremes=(), facts=())
+
+
+def _grouped(grouping: Grouping, arity: int) -> Rule:
+    """Return the rule with an aggregating head that is equivalent to a grouping."""
+    terms = tuple(Variable(f"c{i}") for i in range(grouping.keys))
+    value = () if grouping.op == "count" else (Variable(f"c{grouping.keys}"),)
+    wildcards = tuple(Variable(f"_#{i}") for i in range(arity - len(terms) - len(value)))
+    head = Atom(grouping.relation, (*terms, Call(grouping.op, value)))
+    return Rule(head, (Atom(grouping.source, (*terms, *value, *wildcards)),))
+
+
+def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
+    """Return the rules with relations renamed and legal names of variables."""
+    return replace(
+        rules,
+        rules=tuple(_Renaming.for_rule(rule, relations).rule(rule) for rule in rules.rules),
+        declarations=tuple(
+            replace(declaration, relation=relations[declaration.relation]) for declaration in rules.declarations
+        ),
+        outputs=tuple(relations[name] for name in rules.outputs),
+        directives=tuple(replace(directive, relation=relations[directive.relation]) for directive in rules.directives),
+    )
+
+
+@dataclass(frozen=True)
+class _Renaming:
+    """New names of the relations and of one rule's variables."""
+
+    relations: Mapping[str, str]
+    variables: Mapping[Variable, Variable]
+
+    @classmethod
+    def for_rule(cls, rule: Rule, relations: Mapping[str, str]) -> _Renaming:
+        times = Counter(_standing(rule))
+        named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
+        bases = {variable: variable.name.removesuffix("?") for variable in named}
+        legal = _legal(bases.values(), _NO_VARIABLES)
+        marks = {variable: "?" if variable.is_null_safe else "" for variable in named}
+        return cls(relations, {variable: Variable(legal[bases[variable]] + marks[variable]) for variable in named})
+
+    def rule(self, rule: Rule) -> Rule:
+        equal = (Comparison("=", computed.variable, computed.call) for computed in rule.computed)
+        return Rule(
+            self.atom(rule.head),
+            tuple(map(self.atom, rule.atoms)),
+            tuple(map(self.comparison, (*equal, *rule.comparisons))),
+            tuple(map(self.atom, rule.negated)),
+        )
+
+    def atom(self, atom: Atom) -> Atom:
+        return replace(atom, relation=self.relations[atom.relation], terms=tuple(map(self.expression, atom.terms)))
+
+    def comparison(self, comparison: Comparison) -> Comparison:
+        return replace(comparison, left=self.expression(comparison.left), right=self.expression(comparison.right))
+
+    def expression(self, expression: Expression) -> Expression:
+        if isinstance(expression, Variable):
+            return self.variables.get(expression, expression)
+        if isinstance(expression, Call):
+            return replace(expression, arguments=tuple(map(self.expression, expression.arguments)))
+        if isinstance(expression, Aggregate):
+            return replace(
+                expression,
+                value=None if expression.value is None else self.expression(expression.value),
+                atoms=tuple(map(self.atom, expression.atoms)),
+                comparisons=tuple(map(self.comparison, expression.comparisons)),
+                negated=tuple(map(self.atom, expression.negated)),
+            )
+        return expression
+
+
+def _standing(body: Rule | Aggregate) -> Iterator[Variable]:
+    """Yield a variable for each of its occurrences in a rule, the braces of aggregates included."""
+    for expression in expressions(body):
+        yield from _variables(expression)
+
+
+def _variables(expression: Expression) -> Iterator[Variable]:
+    if isinstance(expression, Variable):
+        yield expression
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            yield from _variables(argument)
+    elif isinstance(expression, Aggregate):
+        yield from _standing(expression)

@@ -1,0 +1,373 @@
+"""The driver of a program on cells: its plan, its checkpoint, and the commit of its batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
+from gpu_wcoj.checkpoint.definition import Definition
+from gpu_wcoj.errors import UsageError
+from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cells.entries import entries_after
+from gpu_wcoj.spark.cells.flow import flow, work_of
+from gpu_wcoj.spark.cells.handing import HandedOn, Handing, Listed, NoFiles, as_listed
+from gpu_wcoj.spark.cells.load import Notes, batch_progress
+from gpu_wcoj.spark.cells.planning import cell_plan
+from gpu_wcoj.spark.cells.spread import require_spread
+from gpu_wcoj.spark.cells.state import CELLS, Tidying, as_json
+from gpu_wcoj.spark.cluster.exchange import Columns, reselect, unite
+from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose
+from gpu_wcoj.spark.cluster.plan import CellPlan
+from gpu_wcoj.spark.cluster.read import CHOSEN, StateReader, existing_layout, not_on_cells_error
+from gpu_wcoj.spark.cluster.rebalance import (
+    ROLE_ROWS,
+    SEARCHED_ROWS,
+    Moved,
+    count_role_rows,
+    find_balanced_layout,
+    gather_inputs,
+    is_due,
+)
+from gpu_wcoj.spark.cluster.worker import Watch, Work
+from gpu_wcoj.spark.files import json_schema
+from gpu_wcoj.spark.output import ToCallable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+LOAD = -1
+"""The batch id of the tables that are loaded before the first batch of a stream."""
+
+HANDED = "handed"
+"""The folder within the checkpoint for files whose rows the driver passes on to a sink."""
+
+Frames = Mapping[str, "DataFrame | Sequence[DataFrame]"]
+
+
+@dataclass(eq=False)
+class CellRun:
+    """A program on cells, open for writing; made by `open`.
+
+    Attributes
+    ----------
+    adapts_from
+        Rows of a cell in one role from which on heavy values are searched for, if the cell has far more than the
+        mean; None for never.
+    progress
+        Progress of the last batch: rows, changes, seconds, bytes of state, the largest and the mean load of a cell.
+    """
+
+    _first: CellLayout
+    plan: CellPlan
+    columns: Columns
+    program: Program
+    checkpoint: Checkpoint
+    _tidying: Tidying
+    schemas: Mapping[str, StructType]
+    handing: Handing
+    backend: BackendName
+    threads: int | None
+    gpu_memory: float | str | None
+    watch: Watch | None
+    adapts_from: int | None = None
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    progress: dict[str, Any] = field(default_factory=dict)
+    _looked: int = 0
+    _looked_at: int = -1
+
+    @classmethod
+    def open(
+        cls,
+        program: str,
+        schemas: Mapping[str, StructType],
+        *,
+        checkpoint: str | PathLike[str],
+        output: str | PathLike[str] | None = None,
+        sink: ToCallable | None = None,
+        layout: Layout = "auto",
+        cells: int | None = None,
+        sizes: Mapping[str, float] | None = None,
+        heavy: Mapping[int, Heavy] | None = None,
+        adapts_from: int | None = None,
+        bag: bool = False,
+        keep: Sequence[str] = (),
+        outputs: Sequence[str] | None = None,
+        backend: BackendName = "auto",
+        threads: int | None = None,
+        gpu_memory: float | str | None = None,
+        owner: str | None = None,
+        options: CheckpointOptions | None = None,
+        sources: Mapping[str, Any] | None = None,
+        watch: Watch | None = None,
+    ) -> CellRun:
+        """Open the checkpoint of a program on cells, new or existing.
+
+        Parameters
+        ----------
+        program
+            Datalog text.
+        schemas
+            Per input, the schema of its normalised rows.
+        checkpoint, output
+            Folders that the driver and every executor see under the same path.
+        sink
+            Destination of the changes, if it is not the folder `output`.
+        layout, cells, sizes, heavy
+            See `choose`. A checkpoint keeps its first layout; later `layout` and `cells` must be equal to it, or be
+            ``"auto"`` and None, and `sizes` and `heavy` have no effect.
+        adapts_from
+            See `CellRun`; it applies to batches of `process_batch`.
+        backend
+            Backend of the cells' engines. On executors with GPUs, a task uses the GPU that Spark assigned to it.
+        threads
+            Threads of one cell's engine; by default the CPUs of its task.
+        gpu_memory
+            Memory of its GPU that a process with cells may use.
+        sources
+            Description of the sources for the manifests, as plain values.
+
+        Raises
+        ------
+        CheckpointMismatchError, CheckpointDamagedError, CheckpointError
+            If the checkpoint belongs to another program, is damaged, or is open elsewhere.
+        UnsupportedError, UnsupportedTypeError
+            If the program cannot be distributed over cells.
+        """
+        place = str(Path(fspath(checkpoint)).expanduser().absolute())
+
+        def make() -> Program:
+            return Program(program, bag=bag, keep=keep, outputs=outputs, backend="cpu")
+
+        fresh_program = make()
+        require_spread(fresh_program.rules)
+        before = existing_layout(place)
+        first = choose(fresh_program.rules, layout, cells or 1, sizes, heavy) if before is None else before
+        first.check(place, layout, cells)
+        plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, first, fresh_program.keep)
+        columns = Columns.from_frames(plan, schemas, make())
+        layout_settings = {"chosen": first.to_json(), "columns": columns.described()}
+        takeover = False if options is None else options.takeover
+        settings = CheckpointOptions(layout=json.dumps(layout_settings, sort_keys=True), takeover=takeover)
+        opened = Checkpoint.open(place, program=fresh_program, owner=owner, options=settings)
+        try:
+            opened.restore(fresh_program)
+            newest = opened.last
+            if newest is not None and CELLS not in newest.extra:
+                raise not_on_cells_error(place)
+            if newest is not None and CHOSEN in newest.extra:
+                now = CellLayout.from_json(newest.extra[CHOSEN])
+                plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, now, fresh_program.keep)
+                columns = Columns.from_frames(plan, schemas, make())
+            handing: Handing = NoFiles()
+            if sink is not None:
+                answers = {name: columns.heads[name] for name in plan.outputs}
+                handing = HandedOn(Path(place) / HANDED, sink, answers)
+            elif output is not None:
+                handing = Listed(Path(fspath(output)).expanduser().absolute())
+            handing.open(opened.manifests[-1].checkpoint, opened.fence, newest)
+            return cls(
+                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads,
+                gpu_memory, watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
+                json.loads(json.dumps(dict(sources or {}))), {},
+                0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
+            )  # fmt: skip
+        except BaseException:
+            opened.close()
+            raise
+
+    def explain(self) -> str:
+        """Return the plan of the program as text."""
+        return str(self.plan)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no batch is committed yet; then `load` comes first."""
+        return self.checkpoint.last is None
+
+    @property
+    def state_reader(self) -> StateReader:
+        """The state of the cells after the last batch."""
+        layout = self.checkpoint.options.layout
+        return StateReader(
+            self._root, self.checkpoint.manifests[-1], Definition.from_subject(self.program.subject, layout), self.plan
+        )
+
+    @property
+    def answers(self) -> dict[str, int]:
+        """The number of rows of each output after the last batch.
+
+        In bag semantics, the sum of their weights.
+        """
+        newest = self.checkpoint.last
+        return dict.fromkeys(self.plan.outputs, 0) if newest is None else dict(newest.extra["answers"])
+
+    # What Spark runs.
+
+    def rows(self, sources: Frames) -> DataFrame:
+        """Return normalised changes, streams or not, as one DataFrame, for `process_batch`."""
+        return unite(self.plan, self.columns, _listed(sources), self.program)
+
+    def frame(self, sources: Frames, batch: int | None = None) -> DataFrame:
+        """Return a DataFrame of notes that runs the program over normalised changes, for `commit`.
+
+        Parameters
+        ----------
+        sources
+            Per input its changes, streams or not.
+        batch
+            The id of the batch, if the sources are not streams.
+        """
+        return flow(self.rows(sources), self.plan, self.columns, self._work(batch=batch))
+
+    def load(self, tables: Frames, *, emit: bool = True) -> Manifest:
+        """Process tables as the batch before the first one; there may be none.
+
+        Parameters
+        ----------
+        emit
+            Whether the answer over the tables goes to the output.
+
+        Raises
+        ------
+        UsageError
+            If a batch is committed already.
+        """
+        if not self.is_new:
+            raise UsageError.wrong_state(
+                "load()", f"tables are loaded before the first batch, and the checkpoint has {self.checkpoint.last}"
+            )
+        if not tables:
+            return self._commit(None, LOAD)
+        work = self._work(batch=LOAD)
+        if not emit:
+            work = self._work(batch=LOAD, output="")
+        return self._commit(flow(self.rows(tables), self.plan, self.columns, work), LOAD, emit=emit)
+
+    def commit(self, notes: DataFrame, batch: int) -> None:
+        """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""
+        self._commit(notes, batch)
+
+    def process_batch(self, rows: DataFrame, batch: int) -> None:
+        """Run a batch of `rows`, and rebalance first if values have become heavy.
+
+        It is the function of ``foreachBatch``, as `commit` is.
+        """
+        session = rows.sparkSession
+        query = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        start = time.perf_counter()
+        moved = self._adapted(session, batch)
+        adapting = time.perf_counter() - start
+        plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
+        bases = None if moved is None else moved.entries
+        work = self._work(plan, columns, batch=batch, query=query, bases=bases)
+        self._commit(flow(reselect(rows, columns), plan, columns, work), batch, moved=moved)
+        if moved is not None:
+            heavy = enumerate(plan.chosen.heavy)
+            self.progress["adapted"] = {
+                i: {name: list(values_of[name]) for name in values_of} for i, values_of in heavy if values_of
+            }
+            seconds = self.progress["seconds"]
+            self.progress["seconds"] = {**seconds, "adapt": adapting, "batch": seconds["batch"] + adapting}
+
+    def close(self) -> None:
+        """Close the checkpoint, so that another process can open it."""
+        self.checkpoint.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # How.
+
+    @property
+    def _root(self) -> str:
+        return self.checkpoint.folder.shown(".").removesuffix("/.")
+
+    def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
+        """Return the work of the cells for a plan, by default the current one."""
+        fields: dict[str, Any] = {
+            "root": self._root, "output": self.handing.place, "backend": self.backend, "threads": self.threads,
+            "gpu_memory": self.gpu_memory, "watch": self.watch,
+        }  # fmt: skip
+        return work_of(plan or self.plan, columns or self.columns, **{**fields, **how})
+
+    def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
+        """Return the state moved to a plan that splits new heavy values; None if there are none."""
+        newest = self.checkpoint.last
+        if newest is None or batch != newest.batch + 1 or self.adapts_from is None or self._looked_at == newest.number:
+            return None
+        if not is_due(self.plan, newest, self.adapts_from):
+            return None
+        chosen = find_balanced_layout(self._root, self.plan, newest, self.columns, session)
+        self._looked_at, self._looked = newest.number, count_role_rows(newest)
+        if chosen is None:
+            return None
+        program = self.program
+        plan = cell_plan(program.rules, program.outputs, program.bag, chosen, program.keep)
+        fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, keep=program.keep, backend="cpu")
+        columns = Columns.from_frames(plan, self.schemas, fresh)
+        tables = gather_inputs(self._root, self.plan, newest, self.columns, session)
+        rows = unite(plan, columns, {name: [table] for name, table in tables.items()}, program)
+        work = self._work(plan, columns, batch=batch, output="", bases={})
+        return Moved(plan, columns, Notes.collect(flow(rows, plan, columns, work)).cells)
+
+    def _commit(
+        self, frame: DataFrame | None, batch: int, *, emit: bool = True, moved: Moved | None = None
+    ) -> Manifest:
+        start = time.perf_counter()
+        notes = Notes.collect(frame)
+        done = time.perf_counter()
+        query = "" if batch == LOAD else notes.query
+        if not query and frame is not None and batch != LOAD:  # a batch without rows has no task to tell
+            query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+        if self.checkpoint.has(batch, query=query, rows=notes.rows, digest=notes.digest):
+            assert self.checkpoint.last is not None
+            self.handing.publish(self.checkpoint.last)
+            nothing = Notes(notes.rows, notes.digest, query, ())
+            self.progress = batch_progress(self.plan, batch, nothing, self.answers, done - start, 0.0) | {
+                "skipped": True
+            }
+            return self.checkpoint.last
+        plan = self.plan if moved is None else moved.plan
+        entries, role_rows = entries_after(self.checkpoint.last, notes.cells, moved)
+        outputs = [OutputFile(*file) for cell in notes.cells for file in cell["outputs"]]
+        outputs.sort(key=lambda file: file.path)
+        answers = self.answers
+        for name, (_, _, net) in notes.counts(plan.outputs, plan.bag).items():
+            answers[name] += net or 0
+        newest = self.checkpoint.last
+        extra = {
+            CELLS: as_json(entries), ROLE_ROWS: role_rows, SEARCHED_ROWS: self._looked,
+            "listed": self.handing.is_listed,
+            "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
+            "sources": self.sources if newest is None else newest.extra["sources"], "answers": answers,
+        }  # fmt: skip
+        if plan.chosen != self._first:
+            extra[CHOSEN] = plan.chosen.to_json()
+        self.handing.hand_on(outputs, batch)
+        manifest = self.checkpoint.commit(
+            batch, query=query, rows=notes.rows, digest=notes.digest, outputs=outputs, extra=extra
+        )
+        if moved is not None:
+            self.plan, self.columns = moved.plan, moved.columns
+        self.handing.publish(manifest)
+        self._tidying(self.checkpoint.manifests)
+        reported = (
+            notes if emit else Notes(notes.rows, notes.digest, query, [{**cell, "counts": {}} for cell in notes.cells])
+        )
+        self.progress = batch_progress(plan, batch, reported, answers, done - start, time.perf_counter() - done)
+        return manifest
+
+
+def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
+    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type: ignore[list-item]

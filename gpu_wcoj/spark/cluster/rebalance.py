@@ -1,0 +1,167 @@
+"""Rebalancing: values that become heavy, and the state moved to a plan that splits them.
+
+Every cell reports with each batch its rows in each role. If one has far more than the others, Spark searches the state
+for frequent values; the search is repeated only after the state has grown. For new heavy values, the shares are chosen
+anew and all rows of the inputs move from the old cells to the new ones, before the next batch and committed with it:
+until then the old state is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StructField, StructType
+
+from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.spark.cells.heavy import find_heavy_values
+from gpu_wcoj.spark.cells.state import Entry, cached_program
+from gpu_wcoj.spark.cluster.exchange import Columns
+from gpu_wcoj.spark.cluster.layout import CellLayout, choose
+from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
+from gpu_wcoj.spark.cluster.read import as_set, cell_program
+from gpu_wcoj.spark.formats import WEIGHT
+from gpu_wcoj.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROLE_ROWS, SEARCHED_ROWS = "held", "looked"
+"""Keys in a manifest: the rows of every cell by role, and their sum at the last search."""
+
+UNEVEN = 1.3
+"""Ratio of the fullest cell of a role to the mean above which heavy values are searched for. A value that is heavy for
+two parts gives 1.5, for more parts more."""
+
+GROWTH = 1.25
+"""Factor by which the state has to grow after a search before the next."""
+
+ADAPTS_FROM = 100_000
+"""Rows of a cell below which heavy values are not searched for: their imbalance costs no noticeable time."""
+
+
+def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
+    """Return whether to search for heavy values.
+
+    It is due if some cell has far more rows than the mean, and the state has grown since the last search.
+    """
+    role_rows = manifest.extra.get(ROLE_ROWS, {})
+    total = sum(rows for roles in role_rows.values() for rows in roles.values())
+    if total < GROWTH * manifest.extra.get(SEARCHED_ROWS, 0):
+        return False
+    for relation in plan.travelling:
+        for route in relation.routes:
+            if not route.hashed or plan.stages[route.stage].kind != "join":
+                continue
+            rows = [role_rows.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0) for cell in range(route.cells)]
+            if max(rows) >= adapts_from and max(rows) * route.cells > UNEVEN * sum(rows):
+                return True
+    return False
+
+
+def count_role_rows(manifest: Manifest) -> int:
+    """Return the sum of the rows of all cells and roles in a manifest."""
+    return sum(rows for roles in manifest.extra.get(ROLE_ROWS, {}).values() for rows in roles.values())
+
+
+def find_balanced_layout(
+    root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
+) -> CellLayout | None:
+    """Return a layout that splits the heavy values of this state; None if none are new."""
+    tables = gather_inputs(root, plan, manifest, columns, session)
+    role_rows = manifest.extra.get(ROLE_ROWS, {})
+    sizes = {
+        name: float(
+            sum(
+                role_rows.get(f"{route.stage}/{cell}", {}).get(f"in{route.role}", 0)
+                for route in plan.state_routes[name]
+                for cell in filter(route.is_first, range(route.cells))
+            )
+        )
+        for name in tables
+    }
+    cells = plan.chosen.cells
+    even = choose(plan.rules, "hypercube", cells, sizes)
+    heavy = find_heavy_values(plan.rules, even, tables)
+    split_already = [
+        {(name, value) for name, values in values_of.items() for value in values} for values_of in plan.chosen.heavy
+    ]
+    heavy_now = {
+        rule_index: {(name, value) for name, values in values_of.items() for value in values}
+        for rule_index, values_of in heavy.items()
+    }
+    if all(values <= split_already[rule_index] for rule_index, values in heavy_now.items()):
+        return None
+    return choose(plan.rules, "hypercube", cells, sizes, heavy)
+
+
+def gather_inputs(
+    root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
+) -> dict[str, DataFrame]:
+    """Return the rows of every input, each once, with ``weight``, from the cells' state."""
+    gathered_rows = {}
+    for index, name in enumerate(plan.rules.inputs):
+        places = []
+        for route in plan.state_routes.get(name, ()):
+            for cell in filter(route.is_first, range(route.cells)):
+                entry = Entry.from_manifest(manifest, route.stage, cell)
+                if entry is not None:
+                    places.append((entry, plan.stages[route.stage], cell, route.role))
+        if places:
+            fields = [column for column in columns.fields[index] if column.name.startswith("c")]
+            schema = StructType([*fields, StructField(WEIGHT, LongType())])
+            gather = Gather(root, tuple(places), arrow_schema(schema), plan.bag)
+            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
+    return gathered_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """The data with which a task reads roles of cells.
+
+    Attributes
+    ----------
+    places
+        Per place, the entry of a cell, its stage, its index, and the role.
+    """
+
+    root: str
+    places: tuple[tuple[Entry, Stage, int, int], ...]
+    schema: pa.Schema
+    bag: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the places with these indices; the function of ``mapInArrow``."""
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                entry, stage, cell, role = self.places[place]
+                program = cached_program(self.root, stage.number, cell, entry)
+                if program is None:
+                    program = cell_program(self.root, entry, stage, self.bag)
+                rows = program.relation(f"in{role}")
+                if len(rows):
+                    table = (rows if self.bag else as_set(rows)).to_arrow().rename_columns(self.schema.names)
+                    yield from table.cast(self.schema).to_batches(max_chunksize=1 << 17)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """The state after the last batch under a new plan, as notes of cells; not in a manifest yet."""
+
+    plan: CellPlan
+    columns: Columns
+    cells: Sequence[Mapping[str, Any]]
+
+    @property
+    def entries(self) -> dict[tuple[int, int], Entry]:
+        """The entries of the cells' states."""
+        return {(note["stage"], note["cell"]): Entry(*note["entry"]) for note in self.cells}
+
+
+def _named(gather: Gather) -> Any:
+    def rows_of_cells(batches: Any) -> Any:
+        return gather(batches)
+
+    return rows_of_cells

@@ -1,0 +1,214 @@
+"""The view that `maintain` returns if the state is distributed over executors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.checkpoint import CheckpointOptions
+from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cells.heavy import find_heavy_values
+from gpu_wcoj.spark.cells.shares import MAX_CELLS
+from gpu_wcoj.spark.cluster.driver import CellRun
+from gpu_wcoj.spark.cluster.layout import Heavy, Layout, choose
+from gpu_wcoj.spark.cluster.read import reader_at
+from gpu_wcoj.spark.cluster.rebalance import ADAPTS_FROM
+from gpu_wcoj.spark.output import ToCallable
+from gpu_wcoj.spark.progress import BATCH_ROWS, hint
+from gpu_wcoj.spark.running import ENGINE, RunningView
+from gpu_wcoj.spark.sources import Sources
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CELLS_PER_TASK = 2
+"""Cells of a grid for each concurrent task: more cells hold less each, and their load evens out."""
+
+
+@dataclass(frozen=True)
+class CellOptions:
+    """Options of a view on cells; see `CellRun.open`.
+
+    Attributes
+    ----------
+    output, sink
+        A folder of Parquet files, or another destination of the changes.
+    emit_loaded
+        Whether the answer over the tables goes to the output.
+    batch_rows
+        Rows of a batch above which the log advises how to make batches smaller.
+    """
+
+    layout: Layout
+    output: Path | None = None
+    sink: ToCallable | None = None
+    cells: int | None = None
+    heavy: Mapping[int, Heavy] | None = None
+    adapts_from: int | None = ADAPTS_FROM
+    bag: bool = False
+    keep: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = None
+    backend: BackendName = "auto"
+    threads: int | None = None
+    gpu_memory: float | str | None = None
+    emit_loaded: bool = True
+    batch_rows: int = BATCH_ROWS
+
+
+class CellView(RunningView):
+    """A view whose engines are on the executors; see `RunningView`."""
+
+    def __init__(
+        self, session: SparkSession, sources: Sources, program: str, checkpoint: Path, options: CellOptions
+    ) -> None:
+        super().__init__(session, checkpoint)
+        self._sources = sources
+        self._options = options
+        self._text = program
+        self._run: CellRun | None = None
+        self._plan = ""
+        self._restored: tuple[int, Program] | None = None
+
+    @property
+    def program(self) -> Program:
+        """A program in this process with the state after the last committed batch.
+
+        It is read from the files of the cells, which takes as long as `restore`, and read again after further batches.
+        """
+        reader = reader_at(self.checkpoint_path / ENGINE)
+        if self._restored is None or self._restored[0] != reader.manifest.version:
+            self._restored = reader.manifest.version, reader.program(backend="cpu")
+        return self._restored[1]
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of a relation after the last committed batch.
+
+        For outputs it is known. For inputs, kept heads and heads whose derivations are counted, it is read from the
+        files of the cells. Other heads are joined in `program`.
+        """
+        if name in self._answers:
+            return self._answers[name]
+        reader = reader_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.state_routes:
+            return sum(int(rows.weights.sum()) for rows in reader.rows(name))
+        return self.program.count(name)
+
+    def relation(self, name: str) -> ZSet:
+        """Return all rows of a relation after the last committed batch; see `count`."""
+        reader = reader_at(self.checkpoint_path / ENGINE)
+        if name in reader.plan.state_routes:
+            rows = reader.table(name)
+            if rows is not None:
+                return ZSet.from_arrow(rows, weight="weight")
+        return self.program.relation(name)
+
+    def explain(self) -> str:
+        """Return the plan of the program on cells; the checkpoint is opened if necessary."""
+        if self._run is not None:
+            self._plan = self._run.explain()
+        if not self._plan:
+            self._run_of(False)
+            self.close()
+        return self._plan
+
+    def load(self, *, takeover: bool = False) -> None:
+        """Open the checkpoint, and load the tables if it is new; `start` does this first."""
+        self._take_over(takeover)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._run is not None
+
+    @property
+    def _has_stream(self) -> bool:
+        return self._sources.united is not None
+
+    def _stream(self) -> DataFrame:
+        assert self._run is not None
+        streams = {
+            name: [source.frame for source in sources if source.is_stream]
+            for name, sources in self._sources.by_relation.items()
+        }
+        return self._run.rows(streams) if self._run.adapts_from is not None else self._run.frame(streams)
+
+    def _release(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._plan = run.explain()
+            run.close()
+
+    def _open(self, takeover: bool) -> None:
+        run = self._run_of(takeover)
+        if run.is_new:
+            try:
+                tables: dict[str, list[DataFrame]] = {}
+                for source in self._sources.tables:
+                    tables.setdefault(source.relation, []).append(source.frame)
+                run.load(tables, emit=self._options.emit_loaded)
+                self._answers = run.answers
+                self._report(run)
+            except BaseException:
+                self._release()
+                raise
+
+    def _run_of(self, takeover: bool) -> CellRun:
+        how = self._options
+        measured = self._measured()
+        run = CellRun.open(
+            self._text,
+            {name: sources[-1].frame.schema for name, sources in self._sources.by_relation.items()},
+            checkpoint=self.checkpoint_path / ENGINE,
+            output=how.output, sink=how.sink, layout=how.layout, adapts_from=how.adapts_from, bag=how.bag,
+            keep=how.keep, outputs=how.outputs, backend=how.backend, threads=how.threads, gpu_memory=how.gpu_memory,
+            owner=f"process {os.getpid()} of the Spark application {self._session.sparkContext.applicationId}",
+            options=CheckpointOptions(takeover=takeover), sources=self._sources.described(),
+            **measured,
+        )  # fmt: skip
+        try:
+            self._check(run.checkpoint.last, run.sources)
+        except BaseException:
+            run.close()
+            raise
+        self._plan, self._run, self._answers = run.explain(), run, run.answers
+        return run
+
+    def _measured(self) -> dict[str, Any]:
+        """Return the number of cells, and sizes and heavy values from the loaded tables.
+
+        Nothing is known of streams. An existing checkpoint keeps its layout.
+        """
+        how = self._options
+        if (self.checkpoint_path / ENGINE / "lease").exists():
+            return {"cells": how.cells}
+        rules = Program(self._text, backend="cpu").rules
+        tables = {source.relation: source.frame for source in self._sources.tables}
+        sizes = {name: float(frame.count()) for name, frame in tables.items()}
+        tasks = max(1, self._session.sparkContext.defaultParallelism)
+        cells = how.cells or min(MAX_CELLS, CELLS_PER_TASK * tasks if tasks > 1 else 1)
+        chosen = choose(rules, how.layout, cells, sizes)
+        if how.cells is None and chosen.layout == "replicated":
+            cells = min(MAX_CELLS, tasks)
+        heavy = how.heavy
+        if heavy is None and tables and chosen.layout == "hypercube":
+            heavy = find_heavy_values(rules, chosen, tables)
+        return {"cells": cells, "sizes": sizes, "heavy": heavy}
+
+    def _process_batch(self, frame: DataFrame, batch: int) -> None:
+        run = self._run
+        assert run is not None
+        if run.adapts_from is not None:
+            run.process_batch(frame, batch)
+        else:
+            run.commit(frame, batch)
+        self._answers = run.answers
+        self._report(run)
+
+    def _report(self, run: CellRun) -> None:
+        progress = run.progress
+        advice = hint(progress["rows"], progress["seconds"]["batch"], self._options.batch_rows)
+        self._notify({**progress, "hint": "" if progress["skipped"] else advice})

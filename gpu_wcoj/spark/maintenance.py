@@ -1,0 +1,248 @@
+"""`maintain`: a view of a program over streams and tables of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.check import check_required
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.spark.asking import Tables, as_text, columns_of, names_in, rules_of, unread_columns
+from gpu_wcoj.spark.cluster.rebalance import ADAPTS_FROM
+from gpu_wcoj.spark.cluster.view import CellOptions, CellView
+from gpu_wcoj.spark.confs import confs_of, integer_conf
+from gpu_wcoj.spark.formats import Format
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, resolve_layout
+from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
+from gpu_wcoj.spark.progress import BATCH_ROWS
+from gpu_wcoj.spark.session import check_frames, require_classic
+from gpu_wcoj.spark.sources import Reading, Sources, sources_of
+from gpu_wcoj.spark.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+BACKENDS: Final[tuple[BackendName, ...]] = ("auto", "cpu", "cuda")
+"""The values of the conf ``spark.gpuWcoj.backend``."""
+
+
+@entry_point
+def maintain(
+    sources: Mapping[str, DataFrame | Sequence[DataFrame]],
+    program: str | Rules,
+    *,
+    checkpoint: str | PathLike[str],
+    output: str | PathLike[str] | Receiver | None = None,
+    format: str = "parquet",  # noqa: A002  # as Spark's own writers call it
+    options: Mapping[str, str] | None = None,
+    changes: Format | Mapping[str, Format | tuple[Format, Format]] = "auto",
+    columns: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    key: Mapping[str, str | Sequence[str]] | None = None,
+    order_by: str | Sequence[str] | Mapping[str, str | Sequence[str]] = (),
+    layout: Layout | None = None,
+    cells: int | None = None,
+    backend: BackendName | None = None,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    keep: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
+    threads: int | None = None,
+    gpu_memory: float | str | None = None,
+    emit_loaded: bool = True,
+) -> View | CellView:
+    """Return a view that keeps the answers of a program up to date; `View.start` starts it.
+
+    Several streams are united, so that a micro-batch of Spark is one tick of the engine: the changes of one batch in
+    all relations are processed at once. Tables (DataFrames that are not streams) are loaded before the first batch, as
+    batch -1, once for all starts of the same checkpoint. The engine runs in the driver's process, or, on cells, in
+    those of the executors.
+
+    Parameters
+    ----------
+    sources
+        For each relation that the program reads a DataFrame, stream or table, or both, ``[table, stream]``: the table
+        is loaded, and the stream continues it, its columns matched by name. In bags, columns of unsupported types are
+        left out if the program does not read them.
+    program
+        A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the sources, by name.
+    checkpoint
+        A folder for the state and for Spark's own checkpoint, on a local or mounted file system. Started again with
+        the same folder, the view continues from it.
+    output
+        Destination of the changes of the answers. A folder: Parquet files, which `read_output` reads, each batch
+        completely and exactly once. With another `format`, a path for the writer of this format, to which the output's
+        name is appended; Delta tables get each batch exactly once. A function ``f(changes, batch)``: `changes` maps
+        each output to an Arrow table with its columns and ``weight``; **after a crash it may be called again with the
+        same batch id** and the same changes, so it should replace its earlier result for that id. With None, changes
+        are only counted.
+    format, options
+        The format, if not Parquet, and options for its writer.
+    changes
+        Format of the sources' changes, see `normalise`; for all, or by relation, there also as a pair for its table
+        and its stream.
+    columns, key
+        By relation, the columns of its rows, and those of them that must not be null; see `normalise`.
+    order_by
+        Columns with the order of the changes in a batch, for all sources or by relation. Without them, rows of a batch
+        have no order, and the net weight of a row decides. The same holds for a table without these columns beside a
+        stream with them.
+    layout
+        ``"one"``: one engine, in the driver. ``"hypercube"``: each of `cells` has an engine on some executor and holds
+        the rows that agree with it; values of so many rows that one cell would hold too much are distributed over
+        several cells, also if they become so frequent while the stream runs. ``"replicated"``: each cell holds all rows
+        and works on its share of every change. ``"auto"``: one of these, depending on the rows in a cell, or one engine
+        if Spark runs on this machine only or cells do not support the program; `RunningView.explain` returns the choice
+        and the reason. The answers are the same. Checkpoint and output must be folders that every executor sees under
+        the same path.
+    cells
+        Number of cells; by default one, or on a grid two, for each concurrent task.
+    backend, bag, keep, outputs, threads, gpu_memory
+        See `gpu_wcoj.program.Program`; bags by default for SQL only. The defaults of `backend`, `layout`, `cells`,
+        `threads` and `gpu_memory` are the session's confs ``spark.gpuWcoj.backend``, ``.layout``, ``.cells``,
+        ``.threads`` and ``.gpuMemory``. On cells, `threads` are those of one cell, `gpu_memory` is that of one
+        process of an executor, and kept relations are stored in the cells that the rows' hashes name.
+    language, dialect
+        Language of the query; by default its first words decide, see `gpu_wcoj.view`. The dialect is a name of
+        sqlglot's for SQL.
+    emit_loaded
+        Whether the answer over the loaded tables goes to the output, as batch -1. Without it, the output begins with
+        the first change after it.
+
+    Raises
+    ------
+    UnknownRelationError, ColumnError, SchemaError, TypeMismatchError, UsageError
+        If sources, program and options do not fit together.
+    UnsupportedError
+        Over Spark Connect, as the engine would be in another process.
+    """
+    if not sources:
+        raise UsageError.invalid_value(
+            "sources", {}, "at least one source", "Pass a DataFrame for each relation that the program reads."
+        )
+    check_frames(sources)
+    first = next(iter(sources.values()))
+    frame = first[0] if isinstance(first, (list, tuple)) and first else first
+    require_classic(frame, "maintain")  # type: ignore[arg-type]
+    session = frame.sparkSession  # type: ignore[union-attr]
+    confs = confs_of(session)
+    requested = layout or confs.get("layout", "one")
+    if requested not in LAYOUTS:
+        raise UsageError.unknown_name("layout", requested, LAYOUTS)
+
+    def reading(name: str) -> tuple[Reading, Reading]:
+        return _readings(
+            _option_for(changes, name, "auto"),
+            _option_for(columns, name, None),
+            _option_for(key, name, ()),
+            _option_for(order_by, name, ()),
+        )
+
+    tables: Tables = {}
+    if names_in(program, language):
+        table_sources = sources_of(sources, tuple(sources), {name: reading(name) for name in sources})
+        tables = {source.relation: columns_of(source.frame.schema, source.data) for source in table_sources}
+    rules, is_bag = rules_of(program, language, dialect, bag, tables)
+    reads = (parse(rules) if isinstance(rules, str) else rules).inputs
+
+    def make() -> Program:
+        return Program(
+            rules, bag=is_bag, keep=keep, outputs=outputs, inputs=reads,
+            backend=backend or _parse_backend(confs.get("backend", "auto")),
+            threads=threads if threads is not None else integer_conf(confs, "threads"),
+            gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
+        )  # fmt: skip
+
+    planned = make()
+    inputs = planned.inputs
+    for name in sources:
+        if name not in inputs:
+            raise UnknownRelationError(name, inputs, "relations that the program reads")
+    check_required(planned.rules, inputs, sources, "Give a DataFrame for it.")
+    readings = {name: reading(name) for name in inputs}
+    for option in (changes, columns, key, order_by):
+        if isinstance(option, Mapping) and (unknown := [name for name in option if name not in inputs]):
+            raise UnknownRelationError(unknown[0], inputs, "relations that the program reads")
+    each = sources_of(sources, inputs, readings)
+    plain = parse(rules) if isinstance(rules, str) else rules
+    names = {source.relation: source.data for source in each}
+    leaving = unread_columns(plain, {source.relation: source.frame.schema for source in each}, names, is_bag)
+    if leaving:
+        rules = plain.without_columns(leaving)
+        planned = make()
+        for name, columns_left in leaving.items():
+            of_table, of_stream = readings[name]
+            left = list(columns_left.values())
+            readings[name] = _without(of_table, names[name], left), _without(of_stream, names[name], left)
+        each = sources_of(sources, inputs, readings)
+    view_sources = Sources(each)
+    place = Path(checkpoint).expanduser().absolute()
+    sink = sink_of(session, output, format, options)
+    if isinstance(output, (str, PathLike)):
+        for name in planned.outputs:
+            check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
+    batch_rows = integer_conf(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
+    spread, reason = resolve_layout(session, requested, planned.rules)
+    if spread == "one":
+        return View(session, view_sources, make, place, sink, emit_loaded, batch_rows, reason)
+    how = CellOptions(
+        layout=cells_layout(spread),
+        output=None if isinstance(sink, ToCallable) or output is None else Path(str(output)).expanduser().absolute(),
+        sink=sink if isinstance(sink, ToCallable) else None,
+        cells=cells if cells is not None else integer_conf(confs, "cells"),
+        adapts_from=_adapts_from(confs),
+        bag=is_bag,
+        keep=tuple(keep),
+        outputs=None if outputs is None else tuple(outputs),
+        backend=backend or _parse_backend(confs.get("backend", "auto")),
+        threads=threads if threads is not None else integer_conf(confs, "threads"),
+        gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
+        emit_loaded=emit_loaded,
+        batch_rows=batch_rows,
+    )
+    return CellView(session, view_sources, as_text(rules, is_bag), place, how)
+
+
+def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
+    """Return the options for reading a relation's table, and those for its stream."""
+    of_table, of_stream = changes if isinstance(changes, tuple) else (changes, changes)
+    return Reading(of_table, columns, key, order_by), Reading(of_stream, columns, key, order_by)
+
+
+def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Reading:
+    """Return the options for reading these data columns without some of them."""
+    remaining = [name for name in data if name not in leaving]
+    if isinstance(how.columns, Mapping):
+        return replace(how, columns={name: how.columns[name] for name in remaining})
+    return replace(how, columns=remaining)
+
+
+def _adapts_from(confs: Mapping[str, str]) -> int | None:
+    """Return the rows of a cell from which on heavy values are searched for, or None for never.
+
+    It is set by ``spark.gpuWcoj.cells.adapt``.
+    """
+    value = confs.get("cells.adapt", str(ADAPTS_FROM))
+    return None if value == "off" else integer_conf({"cells.adapt": value}, "cells.adapt")
+
+
+def _option_for(option: Any, name: str, default: Any) -> Any:
+    """Return the value of an option for one relation: by its name, or the one for all."""
+    if isinstance(option, Mapping):
+        return option.get(name, default)
+    return default if option is None else option
+
+
+def _parse_backend(name: str) -> BackendName:
+    for backend in BACKENDS:
+        if name == backend:
+            return backend
+    raise UsageError.invalid_value("spark.gpuWcoj.backend", name, "auto, cpu or cuda")

@@ -1,0 +1,290 @@
+"""One-shot queries: DataFrames in, a DataFrame or counts out, without a checkpoint."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import tempfile
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.checkpoint.manifest import OutputFile
+from gpu_wcoj.engine.ingest import read_change
+from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.check import check_required
+from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of, unread_columns
+from gpu_wcoj.spark.cells.answer import Spread, choose_for_answer, files_of
+from gpu_wcoj.spark.cells.handing import change_schema
+from gpu_wcoj.spark.cells.planning import cell_plan
+from gpu_wcoj.spark.cluster.layout import CellLayout
+from gpu_wcoj.spark.confs import confs_of, integer_conf
+from gpu_wcoj.spark.files import Attempt, json_schema
+from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, resolve_layout
+from gpu_wcoj.spark.output import check_columns
+from gpu_wcoj.spark.scans import collect_table
+from gpu_wcoj.spark.session import check_frames, require_classic
+from gpu_wcoj.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+
+@entry_point
+def join(
+    spark: SparkSession,
+    program: str | Rules,
+    frames: Mapping[str, DataFrame],
+    *,
+    output: str | None = None,
+    path: str | PathLike[str] | None = None,
+    layout: Layout | None = None,
+    cells: int | None = None,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    backend: BackendName | None = None,
+    threads: int | None = None,
+) -> DataFrame:
+    """Return the answer of a program over DataFrames, as a DataFrame.
+
+    Every column of the DataFrames is data. With one engine, this process reads tables of plain Parquet files itself and
+    others through Spark; with cells, engines on the executors get their shares of the rows. The answer is written as
+    Parquet, which Spark then reads.
+
+    Parameters
+    ----------
+    program
+        A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the frames, by name.
+    frames
+        A DataFrame for each relation that the program reads. Where the program declares names (``.decl``, SQL), its
+        columns are matched by name. Columns of unsupported types are left out if the program does not read them, in
+        bags and in programs without aggregates.
+    output
+        The output to return, if the program has several.
+    path
+        A new folder for the answer. By default a temporary folder, which is removed when this process ends. On a
+        cluster it is required, and every executor must see it.
+    layout, cells
+        The layout; see `gpu_wcoj.spark.maintain`. By default ``"auto"``: one engine if Spark runs on this machine
+        only, if the tables are small or if the program needs it, otherwise a grid of cells or, if these would hold
+        nearly all rows, cells that hold all rows. `explain` returns the choice and the reason.
+    bag
+        Keep exact weights instead of sets; the answer then has a column ``weight``. By default for SQL only.
+    language, dialect
+        Language of the query; by default its first words decide, see `gpu_wcoj.view`. The dialect is a name of
+        sqlglot's for SQL.
+    backend, threads
+        See `gpu_wcoj.program.Program`; by default the session's confs decide.
+
+    Raises
+    ------
+    UnknownRelationError, UsageError
+        If relations are missing, are not the program's, or if output columns differ in case only.
+    UnsupportedError
+        If a layout on cells is requested and the program cannot be distributed.
+    """
+    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    if output is None:
+        if len(engine.outputs) != 1:
+            raise UsageError.with_parts(
+                f"the program has the outputs {listed(engine.outputs)}",
+                subject="output", expected="one output", remedy="Name one: output=...",
+            )  # fmt: skip
+        (output,) = engine.outputs
+    elif output not in engine.outputs:
+        raise UnknownRelationError(output, engine.outputs, "outputs")
+    _check(engine, frames)
+    check_columns(spark, output, _empty_answer(engine, output).column_names)
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
+        folder = _folder(spark, path)
+        single_output = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
+        spread = Spread.from_frames(single_output, frames, chosen)
+        names = files_of(spread.run(folder, **_engine_options(spark, backend, threads)))
+        head = spread.columns.heads[output]
+        schema = spark_schema(change_schema(head) if engine.bag else head)
+    else:
+        changes = _read(engine, frames)
+        folder = _folder(spark, path)
+        names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
+        schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
+    if not names:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
+
+
+@entry_point
+def count(
+    spark: SparkSession,
+    program: str | Rules,
+    frames: Mapping[str, DataFrame],
+    *,
+    layout: Layout | None = None,
+    cells: int | None = None,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    backend: BackendName | None = None,
+    threads: int | None = None,
+) -> dict[str, int]:
+    """Return the number of rows of each output of a program over DataFrames.
+
+    The rows are counted without being listed.
+
+    The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
+    """
+    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    _check(engine, frames)
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
+        notes = Spread.from_frames(engine, frames, chosen).run(None, **_engine_options(spark, backend, threads))
+        return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
+    return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
+
+
+@entry_point
+def explain(
+    spark: SparkSession,
+    program: str | Rules,
+    frames: Mapping[str, DataFrame],
+    *,
+    layout: Layout | None = None,
+    cells: int | None = None,
+    bag: bool | None = None,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+) -> str:
+    """Return the layout and the plan that `join` and `count` would use, and the reason, as text."""
+    engine, frames = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
+    _check(engine, frames)
+    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    if isinstance(chosen, CellLayout):
+        return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
+    return f"layout one, in the driver: {chosen}\n{engine.explain()}"
+
+
+def _engine(
+    spark: SparkSession, program: str | Rules, frames: Mapping[str, DataFrame], bag: bool | None,
+    backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
+) -> tuple[Program, Mapping[str, DataFrame]]:  # fmt: skip
+    """Return the program, and the tables without unsupported columns that it does not read."""
+    require_classic(spark, "join")
+    check_frames(frames)
+    tables: Tables = {}
+    if names_in(program, language):
+        tables = {name: columns_of(frame.schema) for name, frame in frames.items()}
+    program, bag = rules_of(program, language, dialect, bag, tables)
+    how = _engine_options(spark, backend, threads)
+    rules = parse(program) if isinstance(program, str) else program
+    columns = {name: frame.columns for name, frame in frames.items()}
+    schemas = {name: frame.schema for name, frame in frames.items()}
+    leaving = unread_columns(rules, schemas, columns, bag or not rules.has_aggregates)
+    if leaving:
+        program = rules = rules.without_columns(leaving)
+        frames = {name: frame.drop(*leaving.get(name, {}).values()) for name, frame in frames.items()}
+    return Program(program, bag=bag, backend=how["backend"], threads=how["threads"]), frames
+
+
+def _engine_options(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
+    confs = confs_of(spark)
+    return {"backend": backend or confs.get("backend", "auto"), "threads": threads or integer_conf(confs, "threads")}
+
+
+def _choose_layout(
+    spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], layout: Layout | None, cells: int | None
+) -> CellLayout | str:
+    """Return the layout on cells, or the reason for one engine."""
+    confs = confs_of(spark)
+    requested = layout or confs.get("layout", "auto")
+    if requested not in LAYOUTS:
+        raise UsageError.unknown_name("layout", requested, LAYOUTS)
+    resolved, reason = resolve_layout(spark, requested, engine.rules)
+    chosen: CellLayout | str = reason
+    if resolved != "one":
+        chosen = choose_for_answer(spark, engine, frames, cells_layout(resolved), cells or integer_conf(confs, "cells"))
+    _LOGGER.info(
+        "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
+    )
+    return chosen
+
+
+def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
+    for name, frame in frames.items():
+        if name not in engine.inputs:
+            raise UnknownRelationError(name, engine.inputs, "relations that the program reads")
+        require_classic(frame, "join")
+        if frame.isStreaming:
+            raise UsageError.unsupported(
+                f"the DataFrame of '{name}' in join, count and explain", "it is a stream", "Use maintain for streams."
+            )
+    check_required(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
+
+
+def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for name in engine.inputs:
+        table, _ = collect_table(frames[name])
+        arity, declared = engine.arity(name), engine.declared.get(name)
+        changes[name] = read_change(
+            name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False
+        )
+    return changes
+
+
+def _write_answer(
+    engine: Program, changes: Mapping[str, Any], folder: Path, output: str, bag: bool
+) -> tuple[OutputFile, ...]:
+    """Write the answer of one output to files and return them."""
+    attempt = Attempt(folder, None, 0)
+
+    def keep(name: str, piece: Any) -> None:
+        if name == output:
+            attempt.add(name, piece if bag else piece.with_weight_name(None))
+
+    try:
+        engine.step_pieces(changes, keep)
+        return attempt.finish()
+    except BaseException:
+        attempt.discard()
+        raise
+
+
+def _empty_answer(engine: Program, output: str) -> pa.Table:
+    """Return an empty answer.
+
+    The types of its columns are known after rows have been read.
+    """
+    empty = engine.empty(output)
+    return (empty if engine.bag else empty.with_weight_name(None)).to_arrow()
+
+
+def _folder(spark: SparkSession, path: str | PathLike[str] | None) -> Path:
+    if path is not None:
+        folder = Path(fspath(path)).expanduser().absolute()
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError.with_parts(
+                f"the folder '{folder}' holds files already",
+                subject="path", got=folder, expected="a new or empty folder", remedy="Name another one in path.",
+            )  # fmt: skip
+        return folder
+    if not str(spark.sparkContext.master).startswith("local["):
+        raise UsageError.missing(
+            f"a session on '{spark.sparkContext.master}', whose executors do not see this machine's files,",
+            "a folder for the answer", "Name a folder that they see: path=...",
+        )  # fmt: skip
+    folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-join-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,11 @@
+"""Matches of motifs in tables, once or kept up to date.
+
+`tables.py` holds the vertices and edges, `wanted.py` parses the requested columns, `matcher.py` runs the rules,
+`matches.py` is the result.
+"""
+
+from gpu_wcoj.finding.calls import find
+from gpu_wcoj.views.matcher import Matcher
+from gpu_wcoj.views.matches import Matches
+
+__all__ = ["Matcher", "Matches", "find"]

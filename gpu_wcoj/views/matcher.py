@@ -1,0 +1,303 @@
+"""Incremental matching of motifs in the tables of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from gpu_wcoj.engine.ingest import Incoming, read_change
+from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
+from gpu_wcoj.finding.tables import Table, as_table
+from gpu_wcoj.finding.wanted import elements_of, match_columns
+from gpu_wcoj.locks import NotCopied, StateLock
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.motif.compiling import compile_motif
+from gpu_wcoj.query.motif.form import ROW, CompiledMotif, Graph, Semantics
+from gpu_wcoj.query.motif.parse import parse
+from gpu_wcoj.query.motif.pattern import Motif
+from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.views.matches import Lookup, Matches
+
+T = TypeVar("T")
+
+
+@entry_point
+class Matcher(NotCopied):
+    """Matches of a motif in a changing graph.
+
+    Parameters
+    ----------
+    is_kept
+        True if changes will follow.
+    motif, graph, vertices, edges, where, semantics, columns, ids, id, src, dst, options
+        See `gpu_wcoj.views.find`.
+
+    Attributes
+    ----------
+    motif
+        The parsed motif.
+    compiled
+        The compiled motif.
+    program
+        The program that runs its rules.
+
+    Examples
+    --------
+    >>> matcher = Matcher("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1], "dst": [2]}, columns=["a.id", "b.id"])
+    >>> matcher.apply(edges={"src": [2], "dst": [1]}).rows()
+    [((1, 2), 1), ((2, 1), 1)]
+    >>> matcher.apply(edges={"src": [1], "dst": [2], "weight": [-1]}).rows()
+    [((1, 2), -1), ((2, 1), -1)]
+    >>> len(matcher.matches())
+    0
+    """
+
+    def __init__(
+        self,
+        motif: str | Motif,
+        graph: Any = None,
+        *,
+        vertices: Any = None,
+        edges: Any = None,
+        where: str | None = None,
+        semantics: Semantics = "homomorphism",
+        columns: Sequence[str] | None = None,
+        ids: Mapping[str, Any] | None = None,
+        id: str = "id",  # noqa: A002  # the column is called so
+        src: str = "src",
+        dst: str = "dst",
+        is_kept: bool = True,
+        **options: Any,
+    ) -> None:
+        from gpu_wcoj.arrow.given import kinds_of
+        from gpu_wcoj.arrow.table import is_of_spark
+
+        vertices, edges = _tables(graph, vertices, edges)
+        self.motif = motif if isinstance(motif, Motif) else parse(motif)
+        for option in ("bag", "outputs"):
+            if option in options:
+                raise UsageError.unsupported(f"the option '{option}' of a motif", remedy="Leave it out.")
+        edges = as_table(edges, "the edges")
+        vertices = None if vertices is None else as_table(vertices, "the vertices")
+        names = kinds_of(edges)
+        vertex_names = {id: names.get(src, "")} if vertices is None else kinds_of(vertices)
+        _check_keys("edges", names, {"src": src, "dst": dst})
+        _check_keys("vertices", vertex_names, {"id": id})
+        kinds = {("vertices", name): kind for name, kind in vertex_names.items()}
+        kinds |= {("edges", name): kind for name, kind in names.items()}
+        self._graph = Graph(tuple(vertex_names), tuple(names), vertices is not None, id, src, dst, kinds)
+        self._columns = match_columns(self.motif, columns, self._graph)
+        by_rows = is_kept and vertices is not None
+        self.compiled: CompiledMotif = compile_motif(
+            self.motif,
+            where=where,
+            semantics=semantics,
+            elements=elements_of(self._columns, self._graph, by_rows),
+            ids=tuple(ids or ()),
+            graph=self._graph,
+        )
+        self.program = Program(self.compiled.rules, bag=True, **options)
+        self._turns = StateLock("the matcher")
+        needed = self._needed()
+        self._edges = Table.from_data("edges", edges, (src, dst), needed["edges"])
+        self._vertices = None
+        if vertices is not None:
+            self._vertices = Table.from_data("vertices", vertices, (id,), needed["vertices"])
+        self._session = edges.sparkSession if is_of_spark(edges) else None
+        changes = {"vertices": self._vertices, "edges": self._edges}
+        self._first: dict[str, Incoming] = {
+            name: table.all_rows(self.program, columns)
+            for name, columns, table in (
+                ("vertices", self.compiled.vertices, changes["vertices"]),
+                ("edges", self.compiled.edges, changes["edges"]),
+            )
+            if columns and table is not None
+        }
+        for name, values in (ids or {}).items():
+            self._first[f"ids#{name}"] = _id_input(name, values, self.program)
+        if is_kept:
+            self.program.load(self._first)
+            self._first = {}
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the motif."""
+        return self.compiled.rules
+
+    def _needed(self) -> dict[str, list[str]]:
+        """Return the requested or compared columns per table, in the order of the table."""
+        graph = self._graph
+        needed = {"vertices": {graph.id}, "edges": {graph.src, graph.dst}}
+        read = {"vertices": self.compiled.vertices, "edges": self.compiled.edges}
+        for name, columns in read.items():
+            needed[name] |= {column for column in columns if column != ROW}
+        for column in self._columns:
+            if column.kind != "told":
+                name, names_ = ("vertices", graph.vertices) if column.kind == "vertex" else ("edges", graph.edges)
+                needed[name] |= set(names_ or ()) if column.field is None else {column.field}
+        return {
+            name: [column for column in names_ or () if column in needed[name]]
+            for name, names_ in (("vertices", graph.vertices), ("edges", graph.edges))
+        }
+
+    def first(self) -> Matches:
+        """Return the matches in the initial tables; only once without ``is_kept``."""
+        answers = self.program.step(self._first)
+        results = [(part, answers[part.relation]) for part in self.compiled.parts]
+        return Matches(self._columns, results, self._lookup(), _session=self._session)
+
+    def matches(self) -> Matches:
+        """Return all present matches."""
+
+        def read() -> Matches:
+            results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
+            return Matches(self._columns, results, self._lookup(), _session=self._session)
+
+        return self._turns.run("reading the matches", read)
+
+    def count(self) -> int:
+        """Return the number of matches without listing them."""
+        parts = self.compiled.parts
+        return self._turns.run("counting the matches", lambda: sum(self.program.count(part.relation) for part in parts))
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> Matches:
+        """Apply a change of the tables; return the change of the matches.
+
+        Parameters
+        ----------
+        changes
+            Changes by table name, as an alternative to the keyword arguments.
+        vertices, edges
+            Rows to insert, or to delete where a column ``weight`` (``_weight``, if the table has a column of that
+            name) is below 0. A deletion matches rows by the requested or compared columns; other columns are not
+            stored. To change a vertex, delete its old row and insert the new one.
+
+        Returns
+        -------
+        Each changed row once, with its weight: the number of added matches, negative for removed ones.
+
+        Raises
+        ------
+        GpuWcojError
+            If the change is invalid, for example if it deletes a missing row. The state is as before then.
+        """
+        answers, lookup = self._run_change(changes, vertices, edges, self.program.step)
+        results = [(part, answers[part.relation]) for part in self.compiled.parts]
+        return Matches(self._columns, results, lookup, is_change=True, _session=self._session)
+
+    def apply_counted(
+        self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
+    ) -> int:
+        """Apply a change as `apply` does; return only the net change of the number of matches."""
+        counts, _ = self._run_change(changes, vertices, edges, self.program.step_counts)
+        return sum(counts[part.relation].net for part in self.compiled.parts)
+
+    def load(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> None:
+        """Apply a change as `apply` does, without computing the change of the matches."""
+        self._run_change(changes, vertices, edges, self.program.load)
+
+    def _run_change(
+        self, changes: object, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]
+    ) -> tuple[T, Lookup]:
+        """Run a change; return the program's answers and the rows before and after."""
+        vertices, edges = _table_changes(changes, vertices, edges)
+        return self._turns.run("taking a tick", lambda: self._run_change_locked(vertices, edges, run))
+
+    def _run_change_locked(self, vertices: Any, edges: Any, run: Callable[[Mapping[str, Any]], T]) -> tuple[T, Lookup]:
+        if vertices is not None and self._vertices is None:
+            raise UsageError.wrong_state("a change of vertices", "vertices are the ends of the edges, without a table")
+        vertex_change = None if vertices is None or self._vertices is None else self._vertices.apply_change(vertices)
+        edge_change = None if edges is None else self._edges.apply_change(edges)
+        changes = {}
+        if vertex_change is not None and self.compiled.vertices:
+            changes["vertices"] = vertex_change.to_input(self.program, self.compiled.vertices)
+        if edge_change is not None and self.compiled.edges:
+            changes["edges"] = edge_change.to_input(self.program, self.compiled.edges)
+        answers = run(changes)
+        lookup = self._lookup()
+        if vertex_change is not None:
+            self._vertices, lookup = vertex_change.after, replace(lookup, vertices=vertex_change.contents)
+        if edge_change is not None:
+            self._edges, lookup = edge_change.after, replace(lookup, edges=edge_change.contents)
+        return answers, lookup
+
+    def step(self, changes: Mapping[str, Any]) -> Matches:
+        """Apply a change; the same as `apply`."""
+        return self.apply(changes)
+
+    def snapshot(self) -> Matches:
+        """Return all present matches; the same as `matches`."""
+        return self.matches()
+
+    def explain(self, **options: Any) -> str:
+        """Explain the plan of the rules; see `gpu_wcoj.program.Program.explain`.
+
+        A column ``_row`` holds the row numbers of a table.
+        """
+        return self.program.explain(**options)
+
+    def _lookup(self) -> Lookup:
+        return Lookup(self._graph, None if self._vertices is None else self._vertices.contents, self._edges.contents)
+
+
+def _tables(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
+    """Return the tables of a graph object, or the tables passed separately."""
+    if graph is None:
+        if edges is None:
+            raise UsageError.missing(
+                "a motif", "edges", "Pass edges=..., and vertices=... if they have columns, or a GraphFrame."
+            )
+        return vertices, edges
+    if vertices is not None or edges is not None:
+        raise UsageError.conflict("a graph", "vertices= or edges=", "Pass the graph, or vertices and edges.")
+    if not hasattr(graph, "vertices") or not hasattr(graph, "edges"):
+        raise UsageError.wrong_type(
+            "the graph",
+            graph,
+            "an object with attributes 'vertices' and 'edges'",
+            "Or pass tables as vertices=... and edges=...",
+        )
+    return graph.vertices, graph.edges
+
+
+def _table_changes(changes: object, vertices: Any, edges: Any) -> tuple[Any, Any]:
+    """Return the changes of the two tables, from a mapping or from keyword arguments."""
+    if changes is None:
+        return vertices, edges
+    if not isinstance(changes, Mapping):
+        raise UsageError.wrong_type(
+            "the argument changes",
+            changes,
+            "a mapping from 'vertices' and 'edges' to rows",
+            "Pass a table as edges=... or vertices=...",
+        )
+    for name in changes:
+        if name not in ("vertices", "edges"):
+            raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
+    for name, rows in (("vertices", vertices), ("edges", edges)):
+        if rows is not None and name in changes:
+            raise UsageError.duplicate("the table", name, remedy="Pass it once.")
+    return changes.get("vertices", vertices), changes.get("edges", edges)
+
+
+def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> None:
+    for option, name in keys.items():
+        if name not in names:
+            raise SchemaError(
+                f"the {table} need a column '{name}', which is missing: got {listed(names)}.{nearest(name, names)}\n"
+                f"  Name it: {option}='...'."
+            )
+        if ROW in names:
+            raise SchemaError(f"the {table} have a column '{ROW}', a name that is reserved.\n  Rename it.")
+
+
+def _id_input(name: str, values: Any, program: Program) -> Incoming:
+    """Return the distinct non-null ids of a list as an input of the program."""
+    from gpu_wcoj.arrow.given import distinct_values
+
+    relation = f"ids#{name}"
+    return read_change(
+        relation, distinct_values(values, f"the ids of '{name}'"), 1, None, [None], program.dictionaries,
+        reserves_weight=False,
+    )  # fmt: skip

@@ -1,0 +1,302 @@
+"""Views: answers of a query, in any of the languages, that are kept up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.errors import UsageError, entry_point
+from gpu_wcoj.locks import NotCopied
+from gpu_wcoj.one_shot import hide_unit_weights, merge_relations, prepare_query
+from gpu_wcoj.planner.ir import Strategy
+from gpu_wcoj.program import Program, TickReport
+from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.explain.rendering import Format
+    from gpu_wcoj.views import Matcher, Matches
+
+T = TypeVar("T")
+_ONLY_RULES = ("bag", "outputs", "keep", "schema")
+
+
+@entry_point
+def view(
+    text: str | Rules,
+    relations: Any = None,
+    /,
+    *,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
+    bag: bool | None = None,
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    outputs: Sequence[str] | None = None,
+    keep: Sequence[str] = (),
+    backend: BackendName = "auto",
+    gpu_memory: float | str | None = None,
+    route: Literal["auto", "device", "cpu"] | int = "auto",
+    threads: int | None = None,
+    chunk_rows: int | None = None,
+    iterations: int | None = None,
+    replan: float | None = 4.0,
+    analyze: bool = False,
+    strategy: Strategy = "auto",
+    order: Mapping[str, Sequence[str]] | None = None,
+    **more: Any,
+) -> View:
+    """Maintain the answer of a query while its relations change.
+
+    Parameters
+    ----------
+    text
+        A query in Datalog, SQL, EDN or as a motif, or rules.
+    relations
+        The initial rows of relations, by name. They may also be keywords, if no option has the relation's name. Every
+        column of a table is data, also a column called ``weight``; a `ZSet` keeps its weights. The relations of a motif
+        are ``vertices`` and ``edges``, or a graph that has both.
+    language
+        ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default detected from the beginning of the text, see
+        `gpu_wcoj.query.languages.language_of`.
+    dialect
+        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.parse.DIALECTS`.
+    arguments
+        Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
+    bag
+        Exact weights instead of sets; by default for SQL only.
+    schema
+        Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
+        may start without rows, like relations that a program in Datalog declares.
+    outputs, keep, backend, gpu_memory, route, threads, chunk_rows, iterations, replan, analyze, strategy, order
+        As for `Program`.
+    more
+        Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
+        ``dst`` of `gpu_wcoj.views.find`.
+
+    Raises
+    ------
+    UsageError
+        If the text is valid in two languages.
+    UnknownRelationError
+        If a relation that the query reads is missing, or an extra relation was passed.
+    GpuWcojError
+        Also every error of the language's parser and of `Program`.
+
+    Examples
+    --------
+    >>> triangles = view("tri(a, b, c) :- edges(a, b), edges(b, c), edges(c, a).", edges=[(1, 2), (2, 3), (3, 1)])
+    >>> triangles.count()
+    3
+    >>> triangles.apply(edges={"src": [1], "dst": [2], "weight": [-1]}).rows()
+    [((1, 2, 3), -1), ((2, 3, 1), -1), ((3, 1, 2), -1)]
+    >>> len(triangles.snapshot())
+    0
+    """
+    resolved_language = (
+        check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
+    )
+    options: dict[str, Any] = {
+        "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,
+        "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
+    }  # fmt: skip
+    if isinstance(text, str) and resolved_language == "motif":
+        from gpu_wcoj.views import Matcher
+
+        for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
+            if value is not None and value != ():
+                raise UsageError.unsupported(f"the option '{option}' for a motif", remedy="Leave it out.")
+        if isinstance(relations, Mapping):
+            relations, more = None, merge_relations(relations, more)
+        return MotifView(Matcher(text, relations, **more, **options))
+    program, rows = prepare_query(
+        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True,
+        schema=schema, outputs=outputs, keep=keep, **options,
+    )  # fmt: skip
+    program.load(rows)
+    return View(program, ignores_case=resolved_language == "sql")
+
+
+@entry_point
+class View(NotCopied):
+    """The answer of a query that is kept up to date; made by `view`.
+
+    Attributes
+    ----------
+    program
+        The program that computes it.
+    """
+
+    def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
+        self.program = program
+        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+
+    def __repr__(self) -> str:
+        return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
+
+    @property
+    def progress(self) -> TickReport:
+        """The report of the last tick."""
+        return self.program.last_tick
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | Matches | dict[str, ZSet]:
+        """Apply one tick's changes of relations and return the change of the answer.
+
+        It is a dict by output if there are several.
+
+        Parameters
+        ----------
+        changes
+            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where an extra column ``weight``
+            holds weights, below 0 for deletions. Columns with names go by name, rows of tuples by position. They may
+            also be keywords.
+
+        Raises
+        ------
+        GpuWcojError
+            Same as `Program.step`; the answer is as before.
+
+        Examples
+        --------
+        >>> pairs = view("pair(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+        >>> pairs.apply(edge=[(2, 3)]).rows()
+        [((1, 3), 1)]
+        """
+        merged = merge_relations(changes, more)
+        answers = self.program.step(
+            dict(self._change(self._relation_name(name), rows) for name, rows in merged.items())
+        )
+        return next(iter(answers.values())) if len(answers) == 1 else answers
+
+    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
+        """Return all rows of the answer, or of the relation `name`.
+
+        It is a dict by output if there are several and `name` is None.
+
+        Exports leave the weights out if all are 1.
+
+        Raises
+        ------
+        UnknownRelationError
+            If there is no such relation.
+        """
+        return self._read_outputs(name, lambda one: hide_unit_weights(self.program.relation(one)))
+
+    def count(self, name: str | None = None) -> int | dict[str, int]:
+        """Return the number of rows of `snapshot`, with their weights.
+
+        Rows are not enumerated if the count can be computed otherwise.
+        """
+        return self._read_outputs(name, self.program.count)
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of the view; see `Program.explain`."""
+        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+
+    def _read_outputs(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
+        if name is not None:
+            return read(self._relation_name(name))
+        outputs = self.program.outputs
+        return read(outputs[0]) if len(outputs) == 1 else {output: read(output) for output in outputs}
+
+    def _relation_name(self, name: str) -> str:
+        """Return a relation's name in the program's spelling.
+
+        Names of SQL may differ in case if one relation matches.
+        """
+        return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
+
+    def _change(self, name: str, rows: Any) -> tuple[str, Any]:
+        """Return a change with column names in the relation's spelling."""
+        declared = self.program.declared.get(name)
+        column_names = names_in(rows)
+        if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
+            return name, rows
+        spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
+        if len(set(spelled.values())) < len(column_names) or spelled == {
+            column_name: column_name for column_name in column_names
+        }:
+            return name, rows
+        if isinstance(rows, ZSet):
+            names = tuple(spelled[column_name] for column_name in column_names)
+            return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
+        from gpu_wcoj.arrow.table import columns_by_name
+
+        columns = columns_by_name(rows, f"relation '{name}'")
+        return name, {spelled[column_name]: values for column_name, values in columns.items()}
+
+
+def _spelled(name: str, names: Sequence[str]) -> str:
+    """Return the one of `names` that matches `name` without regard to case.
+
+    Without a match, or with several, it is `name` itself.
+    """
+    matches = [candidate for candidate in names if candidate.casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 and name not in names else name
+
+
+def names_in(rows: Any) -> list[str]:
+    """Return the column names of rows that can be read more than once; empty without names.
+
+    Examples
+    --------
+    >>> names_in({"src": [1], "dst": [2]}), names_in([(1, 2)])
+    (['src', 'dst'], [])
+    """
+    if isinstance(rows, ZSet):
+        return list(rows.names)
+    if isinstance(rows, Mapping):
+        return [key for key in rows if isinstance(key, str)]
+    names = getattr(rows, "column_names", None)  # of PyArrow
+    if names is None and hasattr(rows, "__arrow_c_stream__"):
+        names = getattr(rows, "columns", None)  # of pandas and Polars
+    return [column_name for column_name in names if isinstance(column_name, str)] if isinstance(names, Iterable) else []
+
+
+@entry_point
+class MotifView(View):
+    """The matches of a motif, kept up to date.
+
+    Attributes
+    ----------
+    matcher
+        The matcher of the motif.
+
+    Examples
+    --------
+    >>> pairs = view("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4", columns=["e.n"])
+    >>> pairs.apply(edges={"src": [1, 1], "dst": [3, 2], "n": [7, 5], "weight": [1, -1]}).rows()
+    [((5,), -1), ((7,), 1)]
+    >>> pairs.count()
+    1
+    """
+
+    def __init__(self, matcher: Matcher) -> None:
+        super().__init__(matcher.program)
+        self.matcher = matcher
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
+        """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
+        return self.matcher.step(merge_relations(changes, more))
+
+    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
+        """Return all matches, or all rows of the relation `name`."""
+        return self.matcher.matches() if name is None else super().snapshot(name)
+
+    def count(self, name: str | None = None) -> int | dict[str, int]:
+        """Return the number of matches, without listing them."""
+        return self.matcher.count() if name is None else super().count(name)
