@@ -117,10 +117,10 @@ def fixed_width(kind: DataType, buffers: Buffers, backend: Backend, what: str) -
         fits = (codes >= low) & (codes <= high)
         for word in range(1, words):
             fits = fits & (raw[word::words] == codes >> 63)
-        _refuse_outside(fits, valid, f"{what}: a decimal has more than 18 digits, or than its type")
+        _refuse_beyond_buffer(fits, valid, f"{what}: a decimal has more than 18 digits, or than its type")
     elif kind.value_name == "uint64":
         codes = raw.view(np.int64)
-        _refuse_outside(codes >= 0, valid, f"{what}: a value is above 2^63-1, the largest integer here")
+        _refuse_beyond_buffer(codes >= 0, valid, f"{what}: a value is above 2^63-1, the largest integer here")
     elif kind.family == "bool":
         codes = (raw != 0).astype(np.int64)
     else:
@@ -128,7 +128,7 @@ def fixed_width(kind: DataType, buffers: Buffers, backend: Backend, what: str) -
     return Column(kind, codes if valid is None else xp.where(valid, codes, 0), valid)
 
 
-def _refuse_outside(fits: Any, valid: Any, what: str) -> None:
+def _refuse_beyond_buffer(fits: Any, valid: Any, what: str) -> None:
     if valid is not None:
         fits = fits | ~valid
     if len(fits) and not bool(fits.all()):

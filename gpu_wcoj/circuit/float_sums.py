@@ -72,7 +72,7 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
 
 def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> Contributions:
     """Compute `float_words` with Python integers, as int64 may overflow."""
-    totals: dict[int, Words] = defaultdict(dict)
+    totals: dict[int, WordsByBit] = defaultdict(dict)
     for group_index, value, weight in zip(group.tolist(), values.tolist(), weights.tolist(), strict=True):
         if math.isfinite(value):
             above, below = value.as_integer_ratio()
@@ -89,11 +89,11 @@ def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> 
     return table[0], table[1], table[2]
 
 
-Words = dict[int, int]
+WordsByBit = dict[int, int]
 """The words of one sum, exact."""
 
 
-def normalise_words(words: Mapping[int, int]) -> Words:
+def normalise_words(words: Mapping[int, int]) -> WordsByBit:
     """Return the same sum with all words below 2^32 in magnitude and without zeros."""
     total = sum(amount << (32 * word) for word, amount in words.items() if word < INFINITY)
     result = {word: amount for word, amount in words.items() if word >= INFINITY and amount}

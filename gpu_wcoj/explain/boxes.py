@@ -68,7 +68,7 @@ class HeadPanel:
 def panels(tree: PlanTree) -> tuple[HeadPanel, ...]:
     """Return the boxes of a plan, one panel per head."""
     total = 0 if tree.tick is None else tree.tick.total.proposals
-    return tuple(_head(head, total) for head in tree.heads)
+    return tuple(_head_boxes(head, total) for head in tree.heads)
 
 
 def arrangement_lines(tree: PlanTree) -> tuple[str, ...]:
@@ -79,12 +79,12 @@ def arrangement_lines(tree: PlanTree) -> tuple[str, ...]:
     )
 
 
-def _head(head: HeadTree, total: int) -> HeadPanel:
+def _head_boxes(head: HeadTree, total: int) -> HeadPanel:
     notes = [*([head.note] if head.note else []), *head_notes(head)]
-    return HeadPanel(head.name, tuple(notes), tuple(_rule(head, rule, total) for rule in head.rules))
+    return HeadPanel(head.name, tuple(notes), tuple(_rule_boxes(head, rule, total) for rule in head.rules))
 
 
-def _rule(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
+def _rule_boxes(head: HeadTree, rule: RuleTree, total: int) -> RulePanel:
     chains = [chain for path in rule.paths for chain in _chains(path, Box("head", (head.name,)))]
     if rule.asked is not None:
         derivations = Box("head", (f"derivations of {head.name}",))
@@ -112,10 +112,10 @@ def _chains(path: PathTree, end: Box | None, title: str = "", beginning: str = "
         lines.append(f"expected prefixes: {path.seed_estimate.rows:.3g}")
     further = [Box("level", (name, counts_phrase(counts))) for name, counts in path.further]
     ends = () if end is None else (end,)
-    yield Chain(title, (_seed(lines, path.seed_counts), *_levels(path.levels, path.branches), *further, *ends))
+    yield Chain(title, (_seed(lines, path.seed_counts), *_level_boxes(path.levels, path.branches), *further, *ends))
     for variant in path.variants:
         order = f"{title} in the order {', '.join(variant.order)}, where that begins with fewer values"
-        yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_levels(variant.levels), *ends))
+        yield Chain(order, (_seed(lines[:1], variant.seed_counts), *_level_boxes(variant.levels), *ends))
 
 
 def _beginning(path: PathTree) -> str:
@@ -127,7 +127,7 @@ def _seed(lines: Iterable[str], counts: SeedCounts | None) -> Box:
     return Box("seed", (*lines, *(() if counts is None else (seeds_phrase(counts),))))
 
 
-def _levels(levels: Iterable[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[Box]:
+def _level_boxes(levels: Iterable[LevelTree], branches: Sequence[BranchTree] = ()) -> Iterator[Box]:
     for level in levels:
         lines = [f"{level.variable}: {level.verb}", *map(str, level.uses)]
         branch = next((candidate for candidate in branches if level.step in candidate.levels), None)

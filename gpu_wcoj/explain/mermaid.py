@@ -13,7 +13,7 @@ _BRACKETS = {"seed": ("([", "])"), "level": ("[", "]"), "head": ("{{", "}}")}
 
 def as_mermaid(tree: PlanTree) -> str:
     """Return the plan as a flowchart: subgraphs for heads and rules, chains for delta paths."""
-    return "\n".join(_lines(tree))
+    return "\n".join(_mermaid_lines(tree))
 
 
 def label(lines: Sequence[str]) -> str:
@@ -33,7 +33,7 @@ def _escaped(character: str) -> str:
     return f"#{ord(character)};" if character.isprintable() else "#65533;"
 
 
-def _lines(tree: PlanTree) -> Iterator[str]:
+def _mermaid_lines(tree: PlanTree) -> Iterator[str]:
     yield "flowchart LR"
     yield f"  about[{label(headlines(tree))}]"
     for index, head in enumerate(panels(tree)):

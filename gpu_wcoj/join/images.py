@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
 
-_T = TypeVar("_T", bound=Hashable)
+_Key = TypeVar("_T", bound=Hashable)
 
 
 def distinct_paths(query: DeltaQuery) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ def _atom_signature(use: AtomUse, colours: dict[str, int]) -> Hashable:
     return key.relation, key.constants, key.equal, key.compared, use.atom < 0, tuple(columns)
 
 
-def _number_values(values: dict[_T, Hashable]) -> dict[_T, int]:
+def _number_values(values: dict[_Key, Hashable]) -> dict[_Key, int]:
     """Replace equal values by equal integers."""
     numbers: dict[Hashable, int] = {}
     return {name: numbers.setdefault(value, len(numbers)) for name, value in values.items()}

@@ -123,7 +123,7 @@ def weights_of(values: Any, backend: Backend) -> Any:
     return column_of(array, backend, "the weights").stored
 
 
-def consolidate(columns: Sequence[Column], weights: Any, backend: Backend) -> tuple[tuple[Column, ...], Any]:
+def consolidate_on_device(columns: Sequence[Column], weights: Any, backend: Backend) -> tuple[tuple[Column, ...], Any]:
     """Consolidate on the device as `gpu_wcoj.zset.algebra.consolidate` does; None weights are 1.
 
     If sums could leave int64, which is rare, the exact sums are computed on the host.

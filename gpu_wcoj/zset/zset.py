@@ -194,7 +194,7 @@ class ZSet:
         if backend is not None and on_device:
             from gpu_wcoj.zset import device
 
-            return ZSet(names, *device.consolidate(columns, weights, backend), weight_name, backend)
+            return ZSet(names, *device.consolidate_on_device(columns, weights, backend), weight_name, backend)
         assert weights is not None
         return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
 

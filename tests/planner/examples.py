@@ -43,6 +43,6 @@ def draft_program(
     return draft
 
 
-def _encode(relation: str, column: int, value: object) -> int:  # noqa: ARG001  # as `Encode` is called
+def _encode(relation: str, column: int, value: object) -> int:  # as `Encode` is called
     assert isinstance(value, int)
     return value

@@ -11,7 +11,7 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.tries import descents
 from gpu_wcoj.kernels.protocol import Choice, IndexArray, Int64Array, Level
 
-_SOURCE = "choosing"
+_CHOOSING_SOURCE = "choosing"
 _SUM_BLOCK = 1024
 """Threads of a block that adds up the values below a sample of rows in one trie."""
 
@@ -30,11 +30,13 @@ def weights_of(
         return nothing
     sums: Int64Array = xp.empty(n, np.int64)
     table = descents([[level.record for level in trie_levels] for trie_levels in levels], column_of)
-    weights = [0 if trie_levels[-1].weights is None else _address(trie_levels[-1].weights) for trie_levels in levels]
+    weights = [
+        0 if trie_levels[-1].weights is None else _array_address(trie_levels[-1].weights) for trie_levels in levels
+    ]
     uploaded = device.asarray(np.array([*table, *weights], np.int64))
     group = min(32, 1 << (k - 1).bit_length())
     arguments = [uploaded, k, uploaded[len(table) :], xp.ascontiguousarray(columns), n, group, sums]
-    device.launch(_SOURCE, "add_weights", looping_blocks(device, n * group), BLOCK, arguments)
+    device.launch(_CHOOSING_SOURCE, "add_weights", looping_blocks(device, n * group), BLOCK, arguments)
     return sums
 
 
@@ -50,10 +52,10 @@ def count_children(
     if not levels:
         return totals
     table = descents([[level.record for level in trie_levels[:-1]] for trie_levels in levels], column_of)
-    offsets = [_address(trie_levels[-1].parent_offsets) for trie_levels in levels]
+    offsets = [_array_address(trie_levels[-1].parent_offsets) for trie_levels in levels]
     uploaded = device.asarray(np.array([*table, *offsets], np.int64))
     arguments = [uploaded, len(levels), uploaded[len(table) :], xp.ascontiguousarray(columns), columns.shape[1], totals]
-    device.launch(_SOURCE, "sum_children", len(levels), _SUM_BLOCK, arguments)
+    device.launch(_CHOOSING_SOURCE, "sum_children", len(levels), _SUM_BLOCK, arguments)
     return totals
 
 
@@ -76,7 +78,7 @@ def widths(
     table = device.asarray(np.array([*rows, *records], np.int64))
     bounds = [xp.ascontiguousarray(bound) for bound in (lower, upper)]
     arguments = [table, len(levels), xp.ascontiguousarray(positions), n, *bounds, int(len(lower) > 0), totals]
-    device.launch(_SOURCE, "widths", looping_blocks(device, n), BLOCK, arguments)
+    device.launch(_CHOOSING_SOURCE, "widths", looping_blocks(device, n), BLOCK, arguments)
     return totals
 
 
@@ -94,15 +96,15 @@ def narrowest(device: Device, choices: Sequence[Choice]) -> IndexArray:
         for atom in choice_atoms:
             batches.append(batches[-1] + len(atom))
             for row, offsets in atom:
-                ranges += [row, _address(offsets)]
-    addresses = [_address(positions) for positions in places]
+                ranges += [row, _array_address(offsets)]
+    addresses = [_array_address(positions) for positions in places]
     chosen: IndexArray = xp.empty(n, np.int64)
     table = device.asarray(np.array([*atoms, *batches, *addresses, *ranges], np.int64))
     arguments = [table, len(choices), len(batches) - 1, n, chosen]
-    device.launch(_SOURCE, "narrowest", looping_blocks(device, n), BLOCK, arguments)
+    device.launch(_CHOOSING_SOURCE, "narrowest", looping_blocks(device, n), BLOCK, arguments)
     return chosen
 
 
-def _address(array: Int64Array | None) -> int:
+def _array_address(array: Int64Array | None) -> int:
     assert array is not None
     return int(array.data.ptr) if array.size else 0  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from gpu_wcoj.kernels.cuda.columns import BLOCK, MAX_BLOCK_ROWS, column_argument
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import BoolArray, IndexArray, Int64Array
 
-_SOURCE = "rows"
+_ROWS_SOURCE = "rows"
 _ASCENDING, _REPEATING, _UNSORTED = range(3)
 _KEY_BITS = 64
 """Bits of a key."""
@@ -59,10 +59,10 @@ def run_starts(device: Device, columns: Sequence[Int64Array]) -> IndexArray:
     sums = None
     if tiles(n) > 1:
         sums = device.xp.empty(tiles(n), np.int64)
-        device.launch(_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, None, n, sums])
+        device.launch(_ROWS_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, None, n, sums])
         scan_sums(device, sums, tiles(n), total)
         starts = device.xp.empty(_read_number(device, total), np.int64)
-    device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, None, n, sums, total, starts, None])
+    device.launch(_ROWS_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, None, n, sums, total, starts, None])
     return starts if sums is not None else starts[: _read_number(device, total)]
 
 
@@ -79,9 +79,11 @@ def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
         n = len(mask)
         buffers.append(xp.empty(n if tiles(n) == 1 else tiles(n), np.int64))
         if tiles(n) == 1:
-            device.launch(_SOURCE, "place_held", 1, BLOCK, [mask, n, None, totals[index : index + 1], buffers[index]])
+            device.launch(
+                _ROWS_SOURCE, "place_held", 1, BLOCK, [mask, n, None, totals[index : index + 1], buffers[index]]
+            )
         elif n:
-            device.launch(_SOURCE, "count_held", tiles(n), BLOCK, [mask, n, buffers[index]])
+            device.launch(_ROWS_SOURCE, "count_held", tiles(n), BLOCK, [mask, n, buffers[index]])
             scan_sums(device, buffers[index], tiles(n), totals[index : index + 1])
     rows: list[IndexArray] = []
     sizes = device.to_host(totals).tolist() if any(map(len, masks)) else []
@@ -92,7 +94,7 @@ def held_rows(device: Device, masks: Sequence[BoolArray]) -> list[IndexArray]:
             continue
         rows.append(xp.empty(size, np.int64))
         if size:
-            device.launch(_SOURCE, "place_held", tiles(n), BLOCK, [mask, n, buffer, None, rows[-1]])
+            device.launch(_ROWS_SOURCE, "place_held", tiles(n), BLOCK, [mask, n, buffer, None, rows[-1]])
     return rows
 
 
@@ -145,13 +147,15 @@ def consolidate(
     starts, before, n_runs = _find_runs(device, rows, sums)
     n_kept = xp.empty(1, np.int64)
     tile_sums = xp.empty(tiles(n), np.int64)
-    device.launch(_SOURCE, "count_kept", tiles(n), BLOCK, [before, n_runs, tile_sums])
+    device.launch(_ROWS_SOURCE, "count_kept", tiles(n), BLOCK, [before, n_runs, tile_sums])
     scan_sums(device, tile_sums, tiles(n), n_kept)
     m = _read_number(device, n_kept)
     if m == n and table.state == _ASCENDING:
         return list(columns), weights
     picks, picked_weights = xp.empty(m, np.int64), xp.empty(m, np.int64)
-    device.launch(_SOURCE, "place_kept", tiles(n), BLOCK, [before, starts, n_runs, tile_sums, picks, picked_weights])
+    device.launch(
+        _ROWS_SOURCE, "place_kept", tiles(n), BLOCK, [before, starts, n_runs, tile_sums, picks, picked_weights]
+    )
     return table.unpack(key, picks) if key is not None else gather(device, rows, picks), picked_weights
 
 
@@ -160,7 +164,7 @@ def gather(device: Device, columns: Sequence[Int64Array], picks: IndexArray) -> 
     m = len(picks)
     out = device.xp.empty((len(columns), m), np.int64)
     arguments = [*column_arguments(device, columns), picks, m, out]
-    device.launch(_SOURCE, "gather", looping_blocks(device, m), BLOCK, arguments)
+    device.launch(_ROWS_SOURCE, "gather", looping_blocks(device, m), BLOCK, arguments)
     return list(out)
 
 
@@ -169,7 +173,7 @@ def scan_sums(device: Device, sums: Any, length: int, totals: Any) -> None:
 
     `totals` receives the sum of each row. 1 launch, a block a row.
     """
-    device.launch(_SOURCE, "scan_sums", len(totals), _SCAN_BLOCK, [sums, length, totals])
+    device.launch(_ROWS_SOURCE, "scan_sums", len(totals), _SCAN_BLOCK, [sums, length, totals])
 
 
 class _Table:
@@ -190,7 +194,7 @@ class _Table:
         self.arguments = column_arguments(device, columns)
         blocks = looping_blocks(device, n)
         self.ranges = xp.full(2 * len(columns) + 1, np.iinfo(np.int64).min, np.int64)
-        device.launch(_SOURCE, "find_ranges", blocks, BLOCK, [*self.arguments, n, self.ranges])
+        device.launch(_ROWS_SOURCE, "find_ranges", blocks, BLOCK, [*self.arguments, n, self.ranges])
         *limits, self.state = device.to_host(self.ranges).tolist()
         bits = [(high - ~low).bit_length() for low, high in zip(limits[::2], limits[1::2], strict=True)]
         self.groups: list[tuple[int, int, bool]] = []
@@ -207,7 +211,7 @@ class _Table:
         """Return the keys of columns `first` to `end`, of the rows in `order` if it is given."""
         keys = self.device.xp.empty(self.n, np.uint32 if narrow else np.uint64)
         arguments = [*self.arguments, self.n, self.ranges, first, end, order, int(narrow), keys]
-        self.device.launch(_SOURCE, "pack", looping_blocks(self.device, self.n), BLOCK, arguments)
+        self.device.launch(_ROWS_SOURCE, "pack", looping_blocks(self.device, self.n), BLOCK, arguments)
         return keys
 
     def unpack(self, keys: Int64Array, picks: IndexArray) -> list[Int64Array]:
@@ -215,7 +219,7 @@ class _Table:
         m, k = len(picks), len(self.columns)
         out = self.device.xp.empty((k, m), np.int64)
         arguments = [keys, picks, m, self.ranges, k, out]
-        self.device.launch(_SOURCE, "unpack", looping_blocks(self.device, m), BLOCK, arguments)
+        self.device.launch(_ROWS_SOURCE, "unpack", looping_blocks(self.device, m), BLOCK, arguments)
         return list(out)
 
     def rows(self, picks: IndexArray) -> list[Int64Array]:
@@ -241,7 +245,7 @@ def _sort_keys(table: _Table, weights: Int64Array) -> Any:
     order = device.xp.argsort(keys)
     arranged = device.xp.empty((2, n), np.int64)
     arguments = [keys, int(narrow), device.xp.ascontiguousarray(weights), order, n, arranged]
-    device.launch(_SOURCE, "gather_keys", looping_blocks(device, n), BLOCK, arguments)
+    device.launch(_ROWS_SOURCE, "gather_keys", looping_blocks(device, n), BLOCK, arguments)
     return arranged
 
 
@@ -254,10 +258,10 @@ def _find_runs(device: Device, rows: Sequence[Int64Array], weights: Int64Array) 
     n = len(weights)
     arguments = [*column_arguments(device, rows), xp.ascontiguousarray(weights), n]
     sums, totals = xp.empty((2, tiles(n)), np.int64), xp.empty(2, np.int64)
-    device.launch(_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, sums])
+    device.launch(_ROWS_SOURCE, "count_runs", tiles(n), BLOCK, [*arguments, sums])
     scan_sums(device, sums, tiles(n), totals)
     starts, before = xp.empty(n, np.int64), xp.empty(n + 1, np.int64)
-    device.launch(_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, sums, totals, starts, before])
+    device.launch(_ROWS_SOURCE, "place_runs", tiles(n), BLOCK, [*arguments, sums, totals, starts, before])
     return starts, before, totals
 
 
@@ -265,7 +269,7 @@ def _sort_few(device: Device, columns: Sequence[Int64Array], weights: Any, order
     n = len(columns[0])
     threads = max(32, 1 << (n - 1).bit_length())
     arguments = [*column_arguments(device, columns), n, weights, order, out]
-    device.launch(_SOURCE, "sort_few", 1, threads, arguments)
+    device.launch(_ROWS_SOURCE, "sort_few", 1, threads, arguments)
 
 
 def _consolidate_few(

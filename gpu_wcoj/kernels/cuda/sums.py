@@ -11,7 +11,7 @@ from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.rows import scan_sums
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array, UInt64Array
 
-_SOURCE = "sums"
+_SUMS_SOURCE = "sums"
 
 
 def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int64Array:
@@ -28,10 +28,10 @@ def segment_sums(device: Device, values: Int64Array, starts: IndexArray) -> Int6
     before, failed, sums = xp.empty((2, m + 1), np.int64), xp.empty(1, np.int64), None
     if tiles(n) > 1:
         sums = xp.empty((2, tiles(n)), np.int64)
-        device.launch(_SOURCE, "sum_tiles", tiles(n), BLOCK, [values, n, 1, sums])
+        device.launch(_SUMS_SOURCE, "sum_tiles", tiles(n), BLOCK, [values, n, 1, sums])
         scan_sums(device, sums, tiles(n), xp.empty(2, np.int64))
-    device.launch(_SOURCE, "sums_before_runs", tiles(n), BLOCK, [values, n, starts, m, sums, before, failed])
-    device.launch(_SOURCE, "join_sums", looping_blocks(device, m), BLOCK, [before, m, out, failed])
+    device.launch(_SUMS_SOURCE, "sums_before_runs", tiles(n), BLOCK, [values, n, starts, m, sums, before, failed])
+    device.launch(_SUMS_SOURCE, "join_sums", looping_blocks(device, m), BLOCK, [before, m, out, failed])
     first = int(device.to_host(failed)[0])
     if first < m:
         raise OverflowError(f"the sum of run {first} of {m} is outside int64")
@@ -51,9 +51,9 @@ def exclusive_sum(device: Device, counts: Int64Array) -> Int64Array:
     counts, sums = xp.ascontiguousarray(counts), None
     if tiles(n) > 1:
         sums = xp.empty(tiles(n), np.int64)
-        device.launch(_SOURCE, "sum_tiles", tiles(n), BLOCK, [counts, n, 0, sums])
+        device.launch(_SUMS_SOURCE, "sum_tiles", tiles(n), BLOCK, [counts, n, 0, sums])
         scan_sums(device, sums, tiles(n), xp.empty(1, np.int64))
-    device.launch(_SOURCE, "place_sums", tiles(n), BLOCK, [counts, n, sums, out])
+    device.launch(_SUMS_SOURCE, "place_sums", tiles(n), BLOCK, [counts, n, sums, out])
     return out
 
 
@@ -62,5 +62,5 @@ def hash_rows(device: Device, columns: Sequence[Int64Array]) -> UInt64Array:
     n = len(columns[0])
     out: UInt64Array = device.xp.empty(n, np.uint64)
     arguments = [*column_arguments(device, columns), n, out]
-    device.launch(_SOURCE, "hash_table", looping_blocks(device, n), BLOCK, arguments)
+    device.launch(_SUMS_SOURCE, "hash_table", looping_blocks(device, n), BLOCK, arguments)
     return out

@@ -98,7 +98,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """``(name term ...)``: a rule, or a relation by its name."""
 
     source: str | None
@@ -157,7 +157,7 @@ class Or:
     span: Span = field(default=Span(), compare=False)
 
 
-Clause = Pattern | Call | Predicate | Function | Rows | Not | Or
+Clause = Pattern | FunctionCall | Predicate | Function | Rows | Not | Or
 
 
 @dataclass(frozen=True)

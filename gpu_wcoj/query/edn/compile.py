@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.edn.ast import (
     Blank,
-    Call,
     Clause,
     Const,
     Function,
+    FunctionCall,
     Not,
     Or,
     Pattern,
@@ -161,7 +161,7 @@ class Compiler:
             is_empty = not self.reader.input_rows[clause.relation]
             name = self.names.helper("none") if is_empty else clause.relation
             body.pieces.append(piece_of([Atom(name, tuple(map(self.names.term_or_blank, clause.terms)))]))
-        elif isinstance(clause, Call):
+        elif isinstance(clause, FunctionCall):
             self._call(text, clause, env, body)
         elif isinstance(clause, Predicate):
             body.pieces.append(piece_of(comparisons=to_comparisons(self.names, clause, env)))
@@ -251,7 +251,7 @@ class Compiler:
             raise text.unsupported(what, clause.span)
         return [type_ for type_ in present if meet(kinds, frozenset({type_}))]
 
-    def _call(self, text: Text, clause: Call, env: Env, body: Body) -> None:
+    def _call(self, text: Text, clause: FunctionCall, env: Env, body: Body) -> None:
         places = self.kinds.places[clause.name]
         choices: list[Sequence[str | None]] = []
         terms: list[Variable | Constant] = []

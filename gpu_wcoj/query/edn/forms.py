@@ -185,20 +185,20 @@ def to_form(data: Any, depth: int = 0) -> Form:
         return Form("uuid", data)
     if isinstance(data, dict):
         items = [to_form(item, depth + 1) for pair in data.items() for item in pair]
-        return _collection("map", items)
+        return _collection_of_forms("map", items)
     if isinstance(data, (set, frozenset)):
-        return _collection("set", [to_form(item, depth + 1) for item in data])
+        return _collection_of_forms("set", [to_form(item, depth + 1) for item in data])
     if isinstance(data, tuple):
         items = [to_form(item, depth + 1) for item in data]
         if items and isinstance(data[0], str) and items[0].kind == "string":
             items[0] = Form("symbol", data[0])
-        return _collection("list", items)
+        return _collection_of_forms("list", items)
     if isinstance(data, list):
-        return _collection("vector", [to_form(item, depth + 1) for item in data])
+        return _collection_of_forms("vector", [to_form(item, depth + 1) for item in data])
     raise ValueError(f"a value of type '{type(data).__name__}' cannot be represented in EDN: {data!r:.80}")
 
 
-def _collection(kind: Kind, items: list[Form]) -> Form:
+def _collection_of_forms(kind: Kind, items: list[Form]) -> Form:
     return Form(kind, tuple(items), depth=1 + max((item.depth for item in items), default=0))
 
 

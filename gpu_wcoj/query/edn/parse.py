@@ -10,10 +10,10 @@ from datetime import UTC
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.edn.ast import (
     Blank,
-    Call,
     Clause,
     Const,
     Function,
+    FunctionCall,
     Lookup,
     Not,
     Or,
@@ -119,7 +119,7 @@ class ClauseReader:
             raise text.error(
                 f"'{name}' must be in a vector: [{form}] as a predicate, [{form} ?x] as a function", form.span
             )
-        yield Call(
+        yield FunctionCall(
             source, name, tuple(self.term(text, argument, in_pattern=False) for argument in arguments), form.span
         )
 

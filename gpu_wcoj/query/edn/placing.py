@@ -10,9 +10,9 @@ from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, nearest
 from gpu_wcoj.query.edn.ast import (
     Blank,
     Branch,
-    Call,
     Clause,
     Const,
+    FunctionCall,
     Lookup,
     Not,
     Or,
@@ -90,7 +90,7 @@ def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
     return substitute(clause, constants)
 
 
-Calls = Mapping[str, Sequence[tuple[Text, Call, bool]]]
+Calls = Mapping[str, Sequence[tuple[Text, FunctionCall, bool]]]
 
 
 def _reachable_rules(rules: Mapping[str, RuleSet], calls: Calls) -> Mapping[str, AbstractSet[str]]:
@@ -125,7 +125,7 @@ class _SourceResolver:
         self.seen: set[str] = set()
         self.here = ""
         self.n_nots = 0
-        self.calls: dict[str, list[tuple[Text, Call, bool]]] = {}
+        self.calls: dict[str, list[tuple[Text, FunctionCall, bool]]] = {}
         self.unknown: set[tuple[str, str]] = set()
         self.undeclared: dict[str, str] = {}
         self.open: set[str] = set()
@@ -136,7 +136,7 @@ class _SourceResolver:
     def clause(self, text: Text, clause: Clause, source: str) -> Iterator[Clause]:
         if isinstance(clause, Pattern):
             yield from self.pattern(text, clause, clause.source or source)
-        elif isinstance(clause, Call):
+        elif isinstance(clause, FunctionCall):
             yield from self.call(text, clause, clause.source or source)
         elif isinstance(clause, Not):
             self.n_nots += 1
@@ -149,7 +149,7 @@ class _SourceResolver:
         else:
             yield clause
 
-    def call(self, text: Text, clause: Call, source: str) -> Iterator[Clause]:
+    def call(self, text: Text, clause: FunctionCall, source: str) -> Iterator[Clause]:
         if clause.name in self.rules:
             rule = self.rules[clause.name]
             if len(clause.terms) != len(rule.required):

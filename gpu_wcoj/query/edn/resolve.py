@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.query.edn.ast import (
     Blank,
-    Call,
     Clause,
     Const,
     Function,
+    FunctionCall,
     Not,
     Or,
     Pattern,
@@ -188,7 +188,7 @@ class TypeInference:
                 self._meet(text, env, term, types, clause.span)
                 for term, types in zip(clause.terms, self.columns(clause), strict=True)
             )
-        if isinstance(clause, Call):
+        if isinstance(clause, FunctionCall):
             places = self.places[clause.name]
             return all(
                 self._meet(text, env, term, types, clause.span)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from gpu_wcoj.query.edn.ast import (
     Branch,
-    Call,
     Clause,
     Function,
+    FunctionCall,
     Not,
     Or,
     Predicate,
@@ -124,8 +124,10 @@ class Scopes:
         bound = set(outer)
         steps: list[Clause] = []
         ready: deque[int] = deque()  # calls and ``or`` come last, when their arguments are restricted
-        deferred = deque(position for position, clause in enumerate(clauses) if isinstance(clause, (Call, Or)))
-        ready.extend(position for position, clause in enumerate(clauses) if not isinstance(clause, (Call, Or, Not)))
+        deferred = deque(position for position, clause in enumerate(clauses) if isinstance(clause, (FunctionCall, Or)))
+        ready.extend(
+            position for position, clause in enumerate(clauses) if not isinstance(clause, (FunctionCall, Or, Not))
+        )
         missing: dict[int, Vars] = {}
         asking: dict[Var, list[int]] = {}
         while ready or deferred:
@@ -141,7 +143,7 @@ class Scopes:
             for variable in provided - bound:
                 bound.add(variable)
                 for dependent in asking.pop(variable, ()):
-                    queue = deferred if isinstance(clauses[dependent], (Call, Or)) else ready
+                    queue = deferred if isinstance(clauses[dependent], (FunctionCall, Or)) else ready
                     if dependent in missing and dependent not in queue:
                         queue.append(dependent)
         for position, clause in enumerate(clauses):
@@ -162,7 +164,7 @@ class Scopes:
         if isinstance(clause, Function):
             arguments = frozenset(term for term in clause.terms if isinstance(term, Var))
             return arguments, used
-        if isinstance(clause, Call):
+        if isinstance(clause, FunctionCall):
             unbound_places = self.needs[clause.name]
             required = self.rules[clause.name].required
             needed = frozenset(
@@ -233,7 +235,7 @@ def _bindable(order: _Order) -> Vars:
     for clause, missing in order.waiting:
         if isinstance(clause, Function):
             variables |= {clause.result} - set(clause.terms) if isinstance(clause.result, Var) else set()
-        elif isinstance(clause, (Call, Or)):
+        elif isinstance(clause, (FunctionCall, Or)):
             variables |= set(variables_of(clause)) - missing
     return frozenset(variables)
 

@@ -18,8 +18,8 @@ from gpu_wcoj.query.sql.scope import Scope
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
-TRUE, FALSE, UNKNOWN = "T", "F", "U"
-_OPPOSITE = {TRUE: FALSE, FALSE: TRUE, UNKNOWN: UNKNOWN}
+TRUE_VALUE, FALSE_VALUE, UNKNOWN = "T", "F", "U"
+_OPPOSITE = {TRUE_VALUE: FALSE_VALUE, FALSE_VALUE: TRUE_VALUE, UNKNOWN: UNKNOWN}
 MAX_INEQUALITIES = 8
 """Most constants of NOT IN that are compared one by one; a longer list becomes a relation."""
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -50,7 +50,7 @@ def truth(context: Context, node: Node, truth_value: str, scope: Scope, branch: 
     if isinstance(node, (exp.And, exp.Or)):
         check_parts(node, place, "this", "expression")
         is_or = isinstance(node, exp.Or)
-        if truth_value == (FALSE if is_or else TRUE):
+        if truth_value == (FALSE_VALUE if is_or else TRUE_VALUE):
             parts = sorted(node.flatten(), key=lambda part: _may_split(part, truth_value))
             likes = [part for part in parts if _is_like(part)]
             if len(likes) > 1:
@@ -91,7 +91,7 @@ def truth(context: Context, node: Node, truth_value: str, scope: Scope, branch: 
     if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
         check_parts(node, place, "this", "expression")
         return _same(
-            context, node, (truth_value == TRUE) == isinstance(node, exp.NullSafeEQ), truth_value, scope, branch
+            context, node, (truth_value == TRUE_VALUE) == isinstance(node, exp.NullSafeEQ), truth_value, scope, branch
         )
     if isinstance(node, exp.In):
         return _in(context, node, truth_value, scope, branch)
@@ -121,16 +121,16 @@ def _all(
     unknown: list[Branch] = []
     false: list[Branch] = []
     for part in parts:
-        if truth_value == FALSE:
-            false += [after for where in (*true, *unknown) for after in branches_of(part, FALSE, where)]
-        if truth_value != TRUE:
+        if truth_value == FALSE_VALUE:
+            false += [after for where in (*true, *unknown) for after in branches_of(part, FALSE_VALUE, where)]
+        if truth_value != TRUE_VALUE:
             more = [after for where in true for after in branches_of(part, UNKNOWN, where)]
             unknown = [
-                f for where in unknown for value in (TRUE, UNKNOWN) for f in branches_of(part, value, where)
+                f for where in unknown for value in (TRUE_VALUE, UNKNOWN) for f in branches_of(part, value, where)
             ] + more
-        true = [after for where in true for after in branches_of(part, TRUE, where)]
+        true = [after for where in true for after in branches_of(part, TRUE_VALUE, where)]
         context.limited([*true, *unknown, *false], node)
-    return {TRUE: true, FALSE: false, UNKNOWN: unknown}[truth_value]
+    return {TRUE_VALUE: true, FALSE_VALUE: false, UNKNOWN: unknown}[truth_value]
 
 
 def _is_like(node: Node) -> bool:
@@ -145,7 +145,7 @@ def _likes(context: Context, parts: Sequence[Node], truth_value: str, scope: Sco
     values: dict[int, Expression] = {}
     for column, part in zip(numbers, parts, strict=True):
         branch, value = context.formula(part, scope, branch.with_values(values))
-        values = {column: value if truth_value == TRUE else negated(value)}
+        values = {column: value if truth_value == TRUE_VALUE else negated(value)}
     branch = branch.with_values(values)
     return filtered_each(context, branch, [branch.values[column] for column in numbers])
 
@@ -169,10 +169,10 @@ def _one_of(
 def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: Branch) -> list[Branch]:
     """Return the branches in which a condition has not the truth value `unwanted`."""
     if has_query(node):
-        other_values = [value for value in (TRUE, FALSE, UNKNOWN) if value != unwanted]
+        other_values = [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != unwanted]
         return [after for value in other_values for after in truth(context, node, value, scope, branch)]
     joined, condition = context.formula(node, scope, branch)
-    condition = condition if unwanted == TRUE else negated(condition)
+    condition = condition if unwanted == TRUE_VALUE else negated(condition)
     return where_true(context, joined, negated(simplified_call("istrue", condition)))
 
 
@@ -187,7 +187,7 @@ def _as_filter(context: Context, node: Node, truth_value: str, scope: Scope, bra
         raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
     if truth_value == UNKNOWN:
         return where_true(context, joined, simplified_call("isnull", condition))
-    return where_true(context, joined, condition if truth_value == TRUE else negated(condition))
+    return where_true(context, joined, condition if truth_value == TRUE_VALUE else negated(condition))
 
 
 def is_simple(node: Node) -> bool:
@@ -223,7 +223,7 @@ def _may_split(node: Node, truth_value: str) -> bool:
     while isinstance(node, (exp.Paren, exp.Not)):
         truth_value = _OPPOSITE[truth_value] if isinstance(node, exp.Not) else truth_value
         node = node.this
-    return isinstance(node, exp.Or if truth_value == TRUE else exp.And)
+    return isinstance(node, exp.Or if truth_value == TRUE_VALUE else exp.And)
 
 
 def _grouped(parts: list[Node], node: Node) -> list[Node]:
@@ -249,7 +249,7 @@ def compared(
     elif NULL in (left, right):
         branches = []
     else:
-        op = op if truth_value == TRUE else NEGATED[op]
+        op = op if truth_value == TRUE_VALUE else NEGATED[op]
         left, right = context.unify_pair(left, right, node)
         if any(isinstance(value, Call) and value.takes_nulls for value in (left, right)):
             name = next(name for name, operator in COMPARING.items() if operator == op)
@@ -299,10 +299,14 @@ def _is(context: Context, node: Node, truth_value: str, scope: Scope, branch: Br
     check_parts(node, context.place, "this", "expression")
     right = node.expression
     if isinstance(right, exp.Boolean):
-        tested = TRUE if right.this else FALSE
-        if truth_value == FALSE and not has_query(node):
+        tested = TRUE_VALUE if right.this else FALSE_VALUE
+        if truth_value == FALSE_VALUE and not has_query(node):
             return _as_filter(context, node, truth_value, scope, branch)
-        values = [tested] if truth_value == TRUE else [value for value in (TRUE, FALSE, UNKNOWN) if value != tested]
+        values = (
+            [tested]
+            if truth_value == TRUE_VALUE
+            else [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != tested]
+        )
         return (
             []
             if truth_value == UNKNOWN
@@ -313,7 +317,7 @@ def _is(context: Context, node: Node, truth_value: str, scope: Scope, branch: Br
     if truth_value == UNKNOWN:
         return []
     branches = [
-        where.null(value) if truth_value == TRUE else where.not_null(value)
+        where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
         for where, value in context.cases(node.this, scope, branch)
     ]
     return [result for result in branches if result is not None]
@@ -355,11 +359,11 @@ def _in(context: Context, node: Node, truth_value: str, scope: Scope, branch: Br
     plain = [row for row in rows if row is not None]
     has_null = any(NULL in row for row in plain)
     if len(plain) == len(rows) and len(rows) > 1 and not (has_null and len(columns) > 1):
-        if truth_value == TRUE:
+        if truth_value == TRUE_VALUE:
             return _in_list(context, node, columns, plain, scope, branch)
-        if truth_value == FALSE and len(rows) > MAX_INEQUALITIES and len(columns) == 1:
+        if truth_value == FALSE_VALUE and len(rows) > MAX_INEQUALITIES and len(columns) == 1:
             return [] if has_null else _in_list(context, node, columns, plain, scope, branch, negated=True)
-    if truth_value == TRUE and len(rows) > 1:
+    if truth_value == TRUE_VALUE and len(rows) > 1:
         return _as_filter(context, node, truth_value, scope, branch)
     for element in node.expressions:
         equal = exp.EQ(this=node.this.copy(), expression=element.copy())
@@ -422,7 +426,7 @@ def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, bran
     query = query.this if isinstance(query, exp.Subquery) else query
     columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
     branches: list[Branch] = []
-    if truth_value != TRUE and len(columns) > 1:
+    if truth_value != TRUE_VALUE and len(columns) > 1:
         raise context.place.refused(
             "NOT IN of rows and a query is not supported", node, "Write NOT EXISTS with the equalities in its WHERE."
         )
@@ -437,15 +441,15 @@ def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, bran
                 pair, [context.unify_pair(a, b, node) for a, b in zip(operands, row, strict=True)]
             )
         ]
-        if truth_value == TRUE:
+        if truth_value == TRUE_VALUE:
             branches += semijoin(context, where, where, equal)
             continue
         (value,) = operands
         empty, full = where.null(value), where.not_null(value)
         nulls = [null_branch for null_branch in (pair.null(row[0]) for pair, row in rows) if null_branch is not None]
-        if truth_value == FALSE:
+        if truth_value == FALSE_VALUE:
             if empty is not None:
-                branches += exists(context, query, FALSE, scope, empty)
+                branches += exists(context, query, FALSE_VALUE, scope, empty)
             if full is not None:
                 branches += [
                     f
@@ -454,7 +458,7 @@ def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, bran
                 ]
         else:
             if empty is not None:
-                branches += exists(context, query, TRUE, scope, empty)
+                branches += exists(context, query, TRUE_VALUE, scope, empty)
             if full is not None:
                 branches += [
                     f
@@ -469,7 +473,7 @@ def exists(context: Context, query: Node, truth_value: str, scope: Scope, branch
     if truth_value == UNKNOWN:
         return []
     pairs = [pair for pair, _ in context.select_within(query, scope, branch)]
-    return (semijoin if truth_value == TRUE else antijoin)(context, branch, branch, pairs)
+    return (semijoin if truth_value == TRUE_VALUE else antijoin)(context, branch, branch, pairs)
 
 
 def _like(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
@@ -479,7 +483,9 @@ def _like(context: Context, node: Node, truth_value: str, scope: Scope, branch: 
         if value == NULL:
             continue
         is_like = simplified_call("like", value, *pattern)
-        branches += where_true(context, there, negated(is_like) if is_negated == (truth_value == TRUE) else is_like)
+        branches += where_true(
+            context, there, negated(is_like) if is_negated == (truth_value == TRUE_VALUE) else is_like
+        )
     return branches
 
 
@@ -494,5 +500,5 @@ def _of_value(context: Context, node: Node, truth_value: str, scope: Scope, bran
             empty = there.null(value)
             branches += [] if empty is None else [empty]
         else:
-            branches += where_true(context, there, value if truth_value == TRUE else negated(value))
+            branches += where_true(context, there, value if truth_value == TRUE_VALUE else negated(value))
     return branches

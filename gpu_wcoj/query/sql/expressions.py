@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.query.constant_folding import fold_constants
 from gpu_wcoj.query.ir import NULL, Call, Constant
 from gpu_wcoj.query.sql.branch import Branch
-from gpu_wcoj.query.sql.conditions import FALSE, TRUE, UNKNOWN, conditions, is_simple
+from gpu_wcoj.query.sql.conditions import FALSE_VALUE, TRUE_VALUE, UNKNOWN, conditions, is_simple
 from gpu_wcoj.query.sql.context import Case, Context
 from gpu_wcoj.query.sql.known import check_parts, has_query
 from gpu_wcoj.query.sql.literals import is_date, literal
@@ -41,7 +41,7 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
     if is_choice and not _is_split(node) and not has_query(node):
         return [context.value(node, scope, branch)]
     if isinstance(node, conditions()):
-        values = ((TRUE, Constant(True)), (FALSE, Constant(False)), (UNKNOWN, NULL))
+        values = ((TRUE_VALUE, Constant(True)), (FALSE_VALUE, Constant(False)), (UNKNOWN, NULL))
         result: list[Case] = [
             (after, value) for truth_value, value in values for after in context.truth(node, truth_value, scope, branch)
         ]
@@ -56,8 +56,8 @@ def cases(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
         check_parts(node, place, "this", "expression")
         equal = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
         equal.parent = node
-        result = [(after, NULL) for after in context.truth(equal, TRUE, scope, branch)]
-        for truth_value in (FALSE, UNKNOWN):
+        result = [(after, NULL) for after in context.truth(equal, TRUE_VALUE, scope, branch)]
+        for truth_value in (FALSE_VALUE, UNKNOWN):
             result += [
                 c
                 for after in context.truth(equal, truth_value, scope, branch)
@@ -99,11 +99,11 @@ def _case(context: Context, node: Node, scope: Scope, branch: Branch) -> list[Ca
     remaining = [branch]
     for condition, value in arms:
         result += [
-            case for where in remaining for after in context.truth(condition, TRUE, scope, where)
+            case for where in remaining for after in context.truth(condition, TRUE_VALUE, scope, where)
             for case in context.cases(value, scope, after)
         ]  # fmt: skip
         remaining = [
-            after for where in remaining for truth_value in (FALSE, UNKNOWN)
+            after for where in remaining for truth_value in (FALSE_VALUE, UNKNOWN)
             for after in context.truth(condition, truth_value, scope, where)
         ]  # fmt: skip
         context.limited([*remaining, *(after for after, _ in result)], node)

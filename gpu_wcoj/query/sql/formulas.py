@@ -288,7 +288,7 @@ def where_true(context: Context, branch: Branch, condition: Expression) -> list[
     assert isinstance(condition, Call)
     op, arguments = condition.op, condition.arguments
     if op == "all":
-        return _all(context, branch, arguments)
+        return _conjunction(context, branch, arguments)
     if op == "any":
         return _any(context, branch, condition)
     if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
@@ -376,7 +376,7 @@ def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression])
     return branches
 
 
-def _all(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
+def _conjunction(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
     """Return the branches where all conditions are true; those that may split come last."""
     ordered = sorted(parts, key=lambda part: isinstance(part, Call) and part.op == "any")
     numbers = context.numbered(len(ordered))
@@ -413,7 +413,7 @@ def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
         remainders = [
             simplified_call("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides
         ]
-        return _all(context, branch, [*common, simplified_call("any", *remainders)])
+        return _conjunction(context, branch, [*common, simplified_call("any", *remainders)])
     if len(sides) <= MAX_SPLIT and all(any(_joins(branch, conjunct) for conjunct in side) for side in sides):
         return _split(context, branch, condition.arguments)
     for implied in _implied(branch, sides):
@@ -453,7 +453,7 @@ def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> lis
     for position, column in enumerate(numbers):
         for side_branch in where_true(context, branch, branch.values[column]):
             before = [negated(simplified_call("istrue", side_branch.values[earlier])) for earlier in numbers[:position]]
-            branches += _all(context, side_branch, before)
+            branches += _conjunction(context, side_branch, before)
     return [
         replace(result, values={key: value for key, value in result.values.items() if key not in numbers})
         for result in branches

@@ -14,7 +14,7 @@ from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression
 from gpu_wcoj.query.rules import Rule
 from gpu_wcoj.query.sql.alike import group_of
 from gpu_wcoj.query.sql.branch import Branch, Values
-from gpu_wcoj.query.sql.conditions import TRUE
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.context import UNIT, Context, Derived
 from gpu_wcoj.query.sql.from_clause import Joined
 from gpu_wcoj.query.sql.known import check_parts, describe_node
@@ -99,7 +99,7 @@ def grouped(context: Context, node: Node, joined: Joined) -> Derived:
     scope = GroupedScope(
         joined.scope.sources, joined.scope.visible, joined.scope.parent, joined.scope.outer_refused, visible, named
     )
-    branches = [branch] if having is None else context.truth(having.this, TRUE, scope, branch)
+    branches = [branch] if having is None else context.truth(having.this, TRUE_VALUE, scope, branch)
     result = [
         (bare(where), values)
         for branch in branches

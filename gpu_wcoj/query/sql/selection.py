@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.ir import Atom
 from gpu_wcoj.query.sql.branch import Branch, Values
-from gpu_wcoj.query.sql.conditions import TRUE
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.context import Context, Derived
 from gpu_wcoj.query.sql.existence import distinct
 from gpu_wcoj.query.sql.from_clause import Joined, from_clause
@@ -77,7 +77,9 @@ def filtered(context: Context, node: Node, joined: Joined) -> Joined:
         conditions.append(where.this)
     branches = joined.branches
     for condition in conditions:
-        branches = [after for branch in branches for after in context.truth(condition, TRUE, joined.scope, branch)]
+        branches = [
+            after for branch in branches for after in context.truth(condition, TRUE_VALUE, joined.scope, branch)
+        ]
     branches = branches or [branch.never() for branch in joined.branches[:1]]  # which gives the columns their types
     return Joined(joined.scope, context.limited(branches, where or node))
 
