@@ -43,6 +43,6 @@ def load_kernels(compiled: bool | None = None) -> Any:
             _LOGGER.warning(
                 "numba is not installed (%s): the NumPy kernels are used, which are several times slower.", error
             )
-    from cpu_fallback.vectorised import VectorisedKernels
+    from cpu_fallback.numpy_kernels import VectorisedKernels
 
     return VectorisedKernels()

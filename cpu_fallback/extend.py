@@ -12,22 +12,110 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.alone import extend_alone
-from cpu_fallback.extend_marked import extend_marked
-from cpu_fallback.extend_one import MAX_ATOMS, extend_live, find_live
-from cpu_fallback.filters import BLOCK
-from cpu_fallback.lookup import look_up
-from cpu_fallback.marks import marks_for
-from cpu_fallback.pairs import count_pairs, excluded_pairs
-from cpu_fallback.pointers import pointer64
-from cpu_fallback.progress import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.ranges import AHEAD, clip_ranges, load_ranges, prefetch_range, smallest_count, width_of
-from cpu_fallback.ranked import is_ranked, load_starts
-from cpu_fallback.runtime import cached_njit
-from cpu_fallback.single import copy_ranges, count_ranges
-from cpu_fallback.singleton import extend_singleton
-from cpu_fallback.slots import MAXIMUM, MINIMUM, N_FIELDS, OUT_ROW, PARENT, PLACES, ROW, SIZE, WEIGHTS, WORDS
-from cpu_fallback.ways import GROUP_FROM, MARK_FROM, PAIRED_FROM, RANKED_PRICE, SAMPLE, marks_pay, pairs_pay
+from cpu_fallback.extend_marked import SCAN_FACTOR, count_pairs, excluded_pairs, extend_marked, marks_for
+from cpu_fallback.extend_one import (
+    MAX_ATOMS,
+    copy_ranges,
+    count_ranges,
+    extend_alone,
+    extend_live,
+    extend_singleton,
+    find_live,
+)
+from cpu_fallback.lookup import locate, look_up
+from cpu_fallback.ranges import (
+    AHEAD,
+    BLOCK,
+    MAXIMUM,
+    MINIMUM,
+    N_FIELDS,
+    OUT_ROW,
+    PARENT,
+    PLACES,
+    ROW,
+    SIZE,
+    WEIGHTS,
+    WORDS,
+    clip_ranges,
+    is_ranked,
+    load_ranges,
+    load_starts,
+    prefetch_range,
+    smallest_count,
+    width_of,
+)
+from cpu_fallback.runtime import cached_njit, pointer64
+from cpu_fallback.tries import ALONE, FRESH, GROUP, SCAN, SUM_OF_MINIMA, SURVIVORS
+
+# Costs of ways to extend prefixes: marking values, counting pairs of ranges, searching.
+
+
+MARK_FROM = 16
+"""Values of a single prefix's range below which it is not marked but searched."""
+
+GROUP_FROM = 8
+"""Values of a range that a group shares below which it is not marked."""
+
+SAMPLE = 8
+"""Prefixes of a group whose counts are sampled to decide on marking."""
+
+RANKED_PRICE = 5
+"""Factor by which the gain has to be larger to mark a range that has ranks."""
+
+PAIRED_FROM = 8
+"""Values per excluded value from which on all values are counted and the excluded ones subtracted."""
+
+MARK, TEST, COMPARE = 2, 1, 2
+"""Nanoseconds, roughly, to mark a value, to test a value by marks, and to compare it with an excluded value."""
+
+PAIR, SEEK, WORD = 20, 8, 4
+"""Nanoseconds, roughly, to start a pair of ranges, to search an excluded value in one, and to count the common values
+of two words of 64."""
+
+
+@cached_njit
+def marks_pay(table, n_atoms, first, low, high, starts, smallest, width):
+    """Return whether marking the smallest range of a prefix pays.
+
+    It pays if another range has no ranks and is not much longer.
+    """
+    if table[first[smallest] * N_FIELDS + PARENT] == 0:
+        return False
+    for a in range(n_atoms):
+        if a != smallest and table[first[a] * N_FIELDS + PARENT] != 0:
+            atom_width = width_of(first[a], first[a + 1], low, high)
+            if atom_width <= SCAN_FACTOR * width and not is_ranked(first[a], first[a + 1], low, high, starts):
+                return True
+    return False
+
+
+@cached_njit
+def pairs_pay(table, n, begin, end, other_begin, other_end, low, high, starts, shared_width, expected, n_excluded):
+    """Return whether n prefixes with shared ranges are counted by pairs of ranges, not by marks.
+
+    Parameters
+    ----------
+    begin, end
+        The slots of the atom whose ranges are shared, which are loaded.
+    other_begin, other_end
+        The slots of the other atom. Its ranges differ, so its levels with ranks are counted instead.
+    expected
+        The expected number of the prefixes' values, each of which marks would test.
+    """
+    n_shared = n_words = n_others = np.int64(0)
+    for k in range(begin, end):
+        n_shared += low[k] < high[k]
+        if starts[k] >= 0:
+            span = ((table[k * N_FIELDS + MAXIMUM] - table[k * N_FIELDS + MINIMUM]) >> 6) + 1
+            n_words += min(high[k] - low[k], span)
+    for k in range(other_begin, other_end):
+        n_others += table[k * N_FIELDS + PLACES] != 0
+    if n_words == 0 or n_others == 0:
+        return False
+    pair_cost = PAIR * n_shared * n_others + SEEK * n_excluded * (n_shared + n_others)
+    paired = n * pair_cost + WORD * min(n * n_words * n_others, n_shared * expected)
+    return paired < MARK * shared_width + (TEST + COMPARE * n_excluded) * expected
+
 
 SCRATCH = 6
 """Integers of scratch memory per slot that `extend` needs."""
@@ -302,3 +390,39 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
     )  # fmt: skip
     # The arrays made here must outlive the call, which sees only their addresses.
     return table[0] + scratch[0]
+
+
+# Descent and extension in one call, for a few seeds of a path with one more variable.
+
+
+@cached_njit
+def extend_seeds(slots, descents, columns, fill, out, work):
+    """Count the common values of all atoms below the rows of `columns`, or list them.
+
+    Counts go to ``out[0]``; a list fills `out` with (row, value). `slots` is (number of slots, number of atoms, first
+    slot of each atom and the end, then per slot the address of the fields of its last level); `descents` is the table
+    of `locate` for the levels above.
+    """
+    n_slots, n_atoms = slots[0], slots[1]
+    n = columns.shape[1]
+    positions = np.empty((n_slots, n), np.int64)
+    locate(descents, columns, positions)
+    table = np.empty(n_slots * N_FIELDS, np.int64)
+    for k in range(n_slots):
+        fields = pointer64(slots[3 + n_atoms + k])
+        for f in range(N_FIELDS):
+            table[k * N_FIELDS + f] = fields[f]
+        table[k * N_FIELDS + ROW] = k
+        table[k * N_FIELDS + OUT_ROW] = -1
+    is_last = np.ones(n_atoms, np.int64)
+    shared = np.zeros(n_atoms, np.int64)
+    scratch = np.empty(SCRATCH * n_slots, np.int64)
+    resume = np.zeros(3, np.int64)
+    none = np.uint64(0)  # the type of an address
+    extend(
+        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, np.int64(is_last.ctypes.data),
+        np.int64(shared.ctypes.data), positions.ctypes.data, n, n, False, none, none, 0, none, False, none,
+        fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
+    )  # fmt: skip
+    # The arrays made here must outlive the call, which sees only their addresses.
+    return table[0] + is_last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]

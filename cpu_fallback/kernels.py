@@ -8,23 +8,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cpu_fallback import choices, sort, sums, tries
-from cpu_fallback.choices import IndexArray
-from cpu_fallback.extend import extend_arrays
-from cpu_fallback.memory import address_of as _address
-from cpu_fallback.merge import LEVEL_FIELDS, merge_deep, merge_pairs
+from cpu_fallback import tries
+from cpu_fallback import tries as choices
+from cpu_fallback import tries as sort
+from cpu_fallback import tries as sums
+from cpu_fallback.extend import extend_arrays, extend_seeds
+from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locate, narrow, trie_levels, trie_levels_two
+from cpu_fallback.merge import (
+    LEVEL_FIELDS,
+    PACKED_FROM,
+    distinct_packed,
+    index_rows,
+    merge_deep,
+    merge_pairs,
+    rearrange_packed,
+)
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
-from cpu_fallback.packed import PACKED_FROM, distinct_packed
-from cpu_fallback.progress import N_WORK, SURVIVORS
-from cpu_fallback.ranges import add_widths
-from cpu_fallback.ranked import publish, rank_level
-from cpu_fallback.reduce import expand_rows, trie_levels, trie_levels_two
-from cpu_fallback.reorder import index_rows, rearrange_packed
-from cpu_fallback.search import bucket_index, count_children, locate, narrow
-from cpu_fallback.seeded import extend_seeds
-from cpu_fallback.slots import N_FIELDS, describe_level
-from cpu_fallback.sort import Int64Array
-from cpu_fallback.tries import CodeArray
+from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
+from cpu_fallback.runtime import address_of as _address
+from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
 
 _NOTHING = np.empty(0, np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max

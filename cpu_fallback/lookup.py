@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_fallback.progress import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.ranges import range_of
-from cpu_fallback.ranked import position_of
-from cpu_fallback.runtime import cached_njit
-from cpu_fallback.slots import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, weight_at
+from cpu_fallback.ranges import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, position_of, range_of, weight_at
+from cpu_fallback.runtime import cached_njit, pointer64
+from cpu_fallback.tries import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 
 
 @cached_njit
@@ -78,3 +76,188 @@ def look_up(
     work[PROPOSALS] += n_lookups
     work[SURVIVORS] += n
     work[RANKED] += ranked
+
+
+# Descending tries: the positions of rows' values, batch by batch, in one call.
+
+
+@cached_njit
+def bucket_index(values, shift, starts):
+    """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
+
+    The bucket of a value is its distance from ``values[0]``, shifted right by `shift`.
+    """
+    position = 0
+    minimum = np.uint64(values[0])
+    for b in range(len(starts)):
+        while position < len(values) and np.int64((np.uint64(values[position]) - minimum) >> np.uint64(shift)) < b:
+            position += 1
+        starts[b] = position
+
+
+@cached_njit
+def locate(described, columns, positions):
+    """Write the position of row i in trie t to ``positions[t, i]``, -1 if absent.
+
+    `described` holds per trie its number of levels, then per level the address of its slot fields and the row of
+    `columns` whose values are searched there.
+    """
+    offset = 0
+    for t in range(positions.shape[0]):
+        depth = described[offset]
+        offset += 1
+        top = pointer64(described[offset])
+        first = described[offset + 1]
+        previous = np.int64(-2)
+        previous_value = np.int64(0)
+        for i in range(columns.shape[1]):
+            value = columns[first, i]
+            if previous == -2 or value != previous_value:
+                previous = find(top, 0, 0, top[SIZE], value)
+                previous_value = value
+            node = previous
+            for level in range(1, depth):
+                if node < 0:
+                    break
+                slot = pointer64(described[offset + 2 * level])
+                offsets = pointer64(slot[PARENT])
+                value_below = columns[described[offset + 2 * level + 1], i]
+                node = find(slot, 0, offsets[node], offsets[node + 1], value_below)
+            positions[t, i] = node
+        offset += 2 * depth
+
+
+@cached_njit
+def count_children(described, columns, children, sums):
+    """Write to ``sums[t]`` the number of values below all rows' nodes in trie t.
+
+    `described` is that of `locate`; `children` holds per trie the address of the slot fields of the level below the
+    descended ones.
+    """
+    positions = np.empty((len(children), columns.shape[1]), np.int64)
+    locate(described, columns, positions)
+    for t in range(len(children)):
+        offsets = pointer64(pointer64(children[t])[PARENT])
+        total = np.int64(0)
+        for i in range(columns.shape[1]):
+            node = positions[t, i]
+            if node >= 0:
+                total += offsets[node + 1] - offsets[node]
+        sums[t] = total
+
+
+@cached_njit
+def narrow(described, positions, choice, min_widths, chosen):
+    """Write width and choice where a choice leaves prefix i fewer values than ``min_widths[i]``.
+
+    `described` holds the number of atoms, then per atom the number of its batches, and per batch the row of `positions`
+    and the address of the children's offsets.
+    """
+    if described[0] == 0:
+        return
+    for i in range(positions.shape[1]):
+        width = np.iinfo(np.int64).max
+        offset = 1
+        for _ in range(described[0]):
+            end = offset + 1 + 2 * described[offset]
+            total = np.int64(0)
+            for batch in range(offset + 1, end, 2):
+                node = positions[described[batch], i]
+                if node >= 0:
+                    offsets = pointer64(described[batch + 1])
+                    total += offsets[node + 1] - offsets[node]
+            width = min(width, total)
+            offset = end
+        if width < min_widths[i]:
+            min_widths[i] = width
+            chosen[i] = choice
+
+
+# Rows packed into one int64 key each, one pass per column.
+
+
+@cached_njit
+def add_column(key, column, low, bits, is_first):
+    """Append a column to the keys."""
+    if is_first:
+        for i in range(len(key)):
+            key[i] = column[i] - low
+    else:
+        for i in range(len(key)):
+            key[i] = (key[i] << bits) | (column[i] - low)
+
+
+@cached_njit
+def unpack_column(key, low, shift, bits, column):
+    """Extract a column from the keys, stored above `shift` bits."""
+    mask = (np.int64(1) << bits) - 1
+    for i in range(len(column)):
+        column[i] = ((key[i] >> shift) & mask) + low
+
+
+@cached_njit
+def ascends(key):
+    """Return whether every key is larger than its predecessor."""
+    for i in range(1, len(key)):
+        if key[i] <= key[i - 1]:
+            return False
+    return True
+
+
+@cached_njit
+def drop_repeats(key):
+    """Move the distinct values of sorted keys to the front; return their number."""
+    n = 0
+    for i in range(len(key)):
+        if i == 0 or key[i] != key[n - 1]:
+            key[n] = key[i]
+            n += 1
+    return n
+
+
+# Trie levels of sorted rows, and parents of children.
+
+
+@cached_njit
+def trie_levels_two(first, second, values, offsets, children):
+    """Split two sorted columns into a trie: distinct first values, offsets, second values."""
+    n = 0
+    for i in range(len(first)):
+        if i == 0 or first[i] != first[i - 1]:
+            values[n] = first[i]
+            offsets[n] = i
+            n += 1
+        children[i] = second[i]
+    offsets[n] = len(first)
+    return n
+
+
+@cached_njit
+def trie_levels(columns, values, offsets, counts):
+    """Split three or more sorted columns, given by address, into all trie levels but the last.
+
+    Rows of `values` and `offsets` are the levels, with room for every row; `counts` receives the number of values of
+    each.
+    """
+    n, last_level = counts[-1], len(counts) - 1
+    counts[:] = 0
+    for i in range(n):
+        level = 0
+        if i > 0:
+            while level < last_level and pointer64(columns[level])[i] == pointer64(columns[level])[i - 1]:
+                level += 1
+        for upper in range(level, last_level):
+            values[upper, counts[upper]] = pointer64(columns[upper])[i]
+            offsets[upper, counts[upper]] = counts[upper + 1]
+            counts[upper] += 1
+        counts[last_level] += 1
+    for upper in range(last_level):
+        offsets[upper, counts[upper]] = counts[upper + 1]
+
+
+@cached_njit
+def expand_rows(offsets, parents):
+    """Write the parent of every child: i in [offsets[p], offsets[p + 1]) has parent p."""
+    for p in range(len(offsets) - 1):
+        for i in range(offsets[p], offsets[p + 1]):
+            parents[i] = np.int64(p)

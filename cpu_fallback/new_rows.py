@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.merge import copy_block, first_from
-from cpu_fallback.pointers import load, pointer32, pointer64, prefetch, trailing_zeros
-from cpu_fallback.progress import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-from cpu_fallback.runtime import cached_njit
-from cpu_fallback.slots import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
+from cpu_fallback.ranges import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
+from cpu_fallback.runtime import cached_njit, load, pointer32, pointer64, prefetch, trailing_zeros
+from cpu_fallback.tries import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 
 MAX_BYTE_SPAN = 1 << 24
 """Span of values up to which they may be marked by bytes."""

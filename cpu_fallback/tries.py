@@ -2,14 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cpu_fallback.sort import distinct_rows, run_starts
+# Range widths and weights per row (NumPy).
+
 
 Int64Array = npt.NDArray[np.int64]
+IndexArray = npt.NDArray[np.intp]
+Locate = Callable[[Sequence[Sequence[Any]], Sequence[Sequence[int]], Int64Array], Int64Array]
+
+_MAX_INT64 = np.iinfo(np.int64).max
+
+
+def children_below(offsets: Int64Array, positions: Int64Array) -> Int64Array:
+    """Return the number of children of each position of a level; 0 for position -1."""
+    widths: Int64Array = np.maximum(offsets[positions + 1] - offsets[positions], 0)  # of -1: minus all children
+    return widths
+
+
+def count_children(
+    locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """Compute `gpu_wcoj.kernels.protocol.Kernels.count_children` with the kernels' `locate`."""
+    records = [[level.record for level in batch_levels[:-1]] for batch_levels in levels]
+    positions = locate(records, column_of, columns)
+    sums = [
+        children_below(batch_levels[-1].parent_offsets, row).sum()
+        for batch_levels, row in zip(levels, positions, strict=True)
+    ]
+    return np.array(sums, np.int64)
+
+
+def weights_of(
+    locate: Locate, levels: Sequence[Sequence[Any]], column_of: Sequence[Sequence[int]], columns: Int64Array
+) -> Int64Array:
+    """Compute `gpu_wcoj.kernels.protocol.Kernels.weights_of` with the kernels' `locate`."""
+    total = np.zeros(columns.shape[1], np.int64)
+    positions = locate([[level.record for level in batch_levels] for batch_levels in levels], column_of, columns)
+    for batch_levels, row in zip(levels, positions, strict=True):
+        is_present = row >= 0
+        if batch_levels[-1].weights is None:
+            total += is_present
+        else:
+            total[is_present] += batch_levels[-1].weights[row[is_present]]
+    return total
+
+
+def narrowest(
+    choices: Sequence[tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]],
+) -> IndexArray:
+    """See `gpu_wcoj.kernels.protocol.Kernels.narrowest`."""
+    widths = []
+    for positions, atoms in choices:
+        narrowest_width: Int64Array | None = None
+        for batches in atoms:
+            total = np.zeros(positions.shape[1], np.int64)
+            for row, offsets in batches:
+                total += children_below(offsets, positions[row])
+            narrowest_width = total if narrowest_width is None else np.minimum(narrowest_width, total)
+        widths.append(np.full(positions.shape[1], _MAX_INT64) if narrowest_width is None else narrowest_width)
+    return np.argmin(np.array(widths), axis=0)
+
+
+# Sorting rows of int64 codes: packed into one key if the ranges allow, else by column.
+
+
+BoolArray = npt.NDArray[np.bool_]
+
+PACKED_BITS = 63
+"""Bits of all columns' ranges together up to which rows are sorted as one int64 key."""
+
+
+def packing(columns: Sequence[Int64Array]) -> tuple[list[int], list[int]] | None:
+    """Return the smallest value and the bits of each column if they fit one key, else None."""
+    lows: list[int] = []
+    bits: list[int] = []
+    for column in columns:
+        low = int(column.min())
+        lows.append(low)
+        bits.append((int(column.max()) - low).bit_length())
+    return (lows, bits) if sum(bits) <= PACKED_BITS else None
+
+
+def pack(columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int]) -> Int64Array:
+    """Return one key per row; keys are ordered like rows."""
+    key = columns[0] - np.int64(lows[0])
+    for column, low, width in zip(columns[1:], lows[1:], bits[1:], strict=True):
+        key <<= np.int64(width)
+        key |= column - np.int64(low)
+    return key
+
+
+def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[Int64Array]:
+    """Return the columns of packed keys."""
+    columns = []
+    for low, width in zip(reversed(lows), reversed(bits), strict=True):
+        columns.append((key & np.int64((1 << width) - 1)) + np.int64(low))
+        key = key >> np.int64(width)
+    return columns[::-1]
+
+
+def lexsort(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
+    if len(columns[0]) < 2:
+        return np.arange(len(columns[0]))
+    if len(columns) == 1:
+        return np.argsort(columns[0], kind="stable")
+    packed = packing(columns)
+    if packed is None:
+        return np.lexsort(tuple(columns[::-1]))
+    return np.argsort(pack(columns, *packed), kind="stable")
+
+
+def run_starts(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.run_starts`."""
+    n = len(columns[0])
+    if n == 0:
+        return np.empty(0, np.intp)
+    differs = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        differs |= column[1:] != column[:-1]
+    return np.concatenate([np.zeros(1, np.intp), np.flatnonzero(differs) + 1])
+
+
+def held_rows(masks: Sequence[BoolArray]) -> list[IndexArray]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.held_rows`."""
+    return [np.flatnonzero(mask) for mask in masks]
+
+
+def distinct_rows(columns: Sequence[Int64Array]) -> list[Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
+    if len(columns[0]) < 2:
+        return list(columns)
+    packed = packing(columns)
+    if packed is None:
+        order = np.lexsort(tuple(columns[::-1]))
+        columns = [column[order] for column in columns]
+        starts = run_starts(columns)
+        return list(columns) if len(starts) == len(order) else [column[starts] for column in columns]
+    key = pack(columns, *packed)
+    if not (key[1:] > key[:-1]).all():
+        key.sort()
+        fresh = key[1:] != key[:-1]
+        if not fresh.all():
+            key = key[np.concatenate([np.ones(1, np.bool_), fresh])]
+    else:
+        return list(columns)
+    return unpack(key, *packed)
+
+
+def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
+    """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
+    if len(weights) == 0:
+        return list(columns), weights
+    if len(weights) > 1:
+        packed = packing(columns)
+        order = np.argsort(pack(columns, *packed)) if packed else np.lexsort(tuple(columns[::-1]))
+        columns = [column[order] for column in columns]
+        starts = run_starts(columns)
+        weights = weights[order]
+        if len(starts) < len(order):
+            weights = np.add.reduceat(weights, starts)
+            columns = [column[starts] for column in columns]
+    if weights.all():
+        return list(columns), weights
+    nonzero = np.flatnonzero(weights)
+    return [column[nonzero] for column in columns], weights[nonzero]
+
+
 CodeArray = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 _ONE_CHILD = np.array([0, 1], np.int64)
@@ -91,3 +258,100 @@ def rearrange(
     joined = [np.concatenate(columns) for columns in zip(*rows, strict=True)]
     values, offsets = index([joined[column] for column in (*order, *range(len(order), len(joined)))])
     return values, offsets[: len(order) - 1]
+
+
+# Sums of runs and hashes of rows, with NumPy alone.
+
+
+UInt64Array = npt.NDArray[np.uint64]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def segment_sums(values: Int64Array, starts: IndexArray) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.segment_sums`."""
+    if len(starts) == 0:
+        return np.empty(0, np.int64)
+    if max(int(values.max()), -int(values.min())) * len(values) < 2**63:
+        sums: Int64Array = np.add.reduceat(values, starts)
+        return sums
+    lows = np.add.reduceat(values & 0xFFFFFFFF, starts)
+    highs = np.add.reduceat(values >> 32, starts) + (lows >> 32)
+    outside = np.flatnonzero((highs < -(2**31)) | (highs >= 2**31))
+    if len(outside):
+        raise OverflowError(f"the sum of run {outside[0]} of {len(starts)} is outside int64")
+    exact: Int64Array = (highs << 32) | (lows & 0xFFFFFFFF)
+    return exact
+
+
+def exclusive_sum(counts: Int64Array) -> Int64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.exclusive_sum`."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def hash_rows(columns: Sequence[Int64Array]) -> UInt64Array:
+    """See `gpu_wcoj.kernels.protocol.Kernels.hash_rows`."""
+    hashes = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        hashes ^= column.view(np.uint64)
+        hashes += _STEP
+        for shift, factor in _MIX:
+            hashes ^= hashes >> np.uint64(shift)
+            hashes *= np.uint64(factor)
+        hashes ^= hashes >> np.uint64(31)
+    return hashes
+
+
+# Settings of glibc's allocator that keep freed memory for the next tick.
+
+
+RETAINED_BYTES = 256 << 20
+"""Bytes at the end of the heap that are not returned to the operating system."""
+
+MAPPED_FROM = 32 << 20
+"""Bytes of a block from which on it is mapped by itself and returned when freed. By default glibc raises this bound
+while blocks are freed, up to this value, so the time of a tick would depend on earlier ones."""
+
+SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+"""Environment variables with which users control the allocator."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
+    """Tell glibc's allocator to keep freed memory of this process; return whether it was told.
+
+    A tick frees memory that the next one allocates again: mainly merged batches, tens of megabytes if many rows change.
+    Touching a new page takes several times as long as reading its values.
+
+    Parameters
+    ----------
+    environment
+        Environment variables; a setting of the user in them takes precedence.
+
+    Examples
+    --------
+    >>> keep_freed({"MALLOC_TRIM_THRESHOLD_": "0"})
+    False
+    """
+    if not sys.platform.startswith("linux") or any(name in environment for name in SETTINGS):
+        return False
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "gnu_get_libc_version"):
+        return False
+    return bool(library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM) and library.mallopt(_TRIM_THRESHOLD, RETAINED_BYTES))
+
+
+# Values that an extension returns to its caller: work counts, and where to resume.
+
+
+SUM_OF_MINIMA, PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED, N_WORK = range(7)
+"""Indices of the counts in `work`: smallest counts summed over prefixes, candidates examined, searches and mark tests,
+values marked, candidates that survived, and searches by ranks."""
+
+FRESH, ALONE, SCAN, GROUP = 0, 1, 2, 4
+"""Modes of extending a prefix: by searching, by marking its smallest range, or (GROUP + SCAN) by marking the common
+values of a group. The mode is stored in `resume`, so that an interrupted piece continues in the same order."""

@@ -17,7 +17,7 @@ if url:
         raise SystemExit(f"{url} does not say {wanted!r}")
 else:
     from gpu_wcoj.query.datalog import parse
-    from gpu_wcoj.spark.java import find_java
+    from gpu_wcoj.spark.session import find_java
 
     parse("path(a, b, c) :- edge(a, b), edge(b, c).")
     find_java()

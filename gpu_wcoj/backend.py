@@ -57,7 +57,7 @@ class Backend:
 def cpu_backend(compiled: bool | None = None) -> Backend:
     """Return the CPU backend: numba if installed and `compiled` is not False, else NumPy."""
     from cpu_fallback import load_kernels
-    from cpu_fallback.allocator import keep_freed
+    from cpu_fallback.tries import keep_freed
 
     keep_freed()
     return Backend("cpu", np, load_kernels(compiled))
@@ -66,7 +66,7 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
 @functools.cache
 def _choose_automatically() -> BackendName:
     """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason."""
-    from gpu_wcoj.kernels.cuda import finding
+    from gpu_wcoj.kernels.cuda import device as finding
 
     if finding.count_driver_devices() == 0:
         _LOGGER.info("backend auto: the CPU, as there is no NVIDIA GPU")
@@ -86,12 +86,11 @@ _cuda_backends: dict[int, Backend] = {}
 
 def _cuda_backend(gpu_memory: float | str | None) -> Backend:
     """Return the backend of CuPy's current device; all programs of the process share it."""
-    from gpu_wcoj.kernels.cuda.finding import import_cupy
+    from gpu_wcoj.kernels.cuda.device import import_cupy
 
     cupy = import_cupy()
-    from gpu_wcoj.kernels.cuda.cupy_device import CupyDevice
+    from gpu_wcoj.kernels.cuda.device import CupyDevice, limit_in_bytes, make_pool
     from gpu_wcoj.kernels.cuda.kernels import CudaKernels
-    from gpu_wcoj.kernels.cuda.memory import limit_in_bytes, make_pool
 
     index = int(cupy.cuda.runtime.getDevice())
     if index not in _cuda_backends:

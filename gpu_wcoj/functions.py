@@ -10,26 +10,312 @@ pattern. Decimals are exact; a result outside int64 or the digits of its type is
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
-from gpu_wcoj.join.calendar import calendar_of
-from gpu_wcoj.join.casing import downcase, upcase
-from gpu_wcoj.join.decimals import calculate_decimals, to_doubles
-from gpu_wcoj.join.integers import INTEGER_OPERATIONS, Calculated
-from gpu_wcoj.join.pattern import like
 from gpu_wcoj.join.plan import Calculation, Formula
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.data.column import Dictionary
+
+
+# Years, months and days of dates, in the proleptic Gregorian calendar.
+
+
+_DAYS_OF_ERA = 146_097
+"""Days in 400 years."""
+
+
+def calendar_of(op: str, codes: Int64Array, per_day: int, xp: Any) -> Int64Array:
+    """Return the ``year``, ``month`` or ``day`` of points in time.
+
+    Internally years begin in March, so that a leap day is the last day. Year 0 precedes year 1, and year -1 precedes 0.
+
+    Parameters
+    ----------
+    codes
+        Units since the beginning of 1970.
+    per_day
+        Units a day.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> days = np.array([9204, -719469])
+    >>> [calendar_of(op, days, 1, np).tolist() for op in ("year", "month", "day")]
+    [[1995, 0], [3, 2], [15, 29]]
+    """
+    days = (codes if per_day == 1 else codes // per_day) + 719_468
+    era = days // _DAYS_OF_ERA
+    of_era = days - era * _DAYS_OF_ERA
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    if op == "day":
+        day: Int64Array = of_year - (153 * month + 2) // 5 + 1
+        return day
+    calendar_month = xp.where(month < 10, month + 3, month - 9)
+    part: Int64Array = calendar_month if op == "month" else year + era * 400 + (calendar_month <= 2)
+    return part
+
+
+# Upper and lower case of texts, character by character, as in DuckDB.
+#
+# Python and Java map texts as a whole: 'ß' becomes 'SS', and the mapping of 'Σ' depends on its place in the word. Here
+# every character becomes one character, by Unicode's simple mapping, except that 'ß' becomes 'ẞ'.
+
+
+_UPPER = {"ß": "ẞ"}
+_LOWER = {"İ": "i"}
+
+
+def upcase(text: str) -> str:
+    """Convert each character to upper case.
+
+    Examples
+    --------
+    >>> upcase("straße"), upcase("ﬁx"), upcase("ᾳ")
+    ('STRAẞE', 'ﬁX', 'ᾼ')
+    """
+    return text.upper() if text.isascii() else "".join(map(_upper, text))
+
+
+def downcase(text: str) -> str:
+    """Convert each character to lower case.
+
+    Examples
+    --------
+    >>> downcase("ΑΣ"), downcase("İ")
+    ('ασ', 'i')
+    """
+    return text.lower() if text.isascii() else "".join(map(_lower, text))
+
+
+@functools.lru_cache(maxsize=4096)
+def _upper(char: str) -> str:
+    candidates = (_UPPER.get(char, ""), char.upper(), char.title())
+    return next((candidate for candidate in candidates if len(candidate) == 1), char)
+
+
+@functools.lru_cache(maxsize=4096)
+def _lower(char: str) -> str:
+    return _LOWER.get(char, char.lower())
+
+
+# Checked arithmetic of int64, many rows at once: results and masks of failures.
+
+
+Calculated = tuple[Int64Array, BoolArray | None]
+"""The codes, and a mask of failures; failed rows have codes that follow from the arguments."""
+
+
+def add(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:  # noqa: ARG001  # called as the others are
+    """Return ``left + right``."""
+    result = left + right
+    return result, ((left ^ result) & (right ^ result)) < 0
+
+
+def subtract(xp: Any, left: Int64Array, right: Int64Array | None = None) -> Calculated:
+    """Return ``left - right``; for one argument, ``-left``."""
+    if right is None:
+        left, right = xp.zeros(len(left), np.int64), left
+    result = left - right
+    return result, ((left ^ right) & (left ^ result)) < 0
+
+
+def multiply(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """Return ``left * right``.
+
+    Overflow shows in the sign up to a magnitude of 2^64, and in a float product beyond.
+    """
+    result = left * right
+    about = left.astype(np.float64) * right.astype(np.float64)
+    large = xp.abs(about)
+    return result, (large > 1.5 * 2.0**63) | ((large > 2.0**62) & ((result < 0) != (about < 0)))
+
+
+def divide(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """Return ``left / right``, truncated towards 0."""
+    failed = (right == 0) | ((right == -1) & (left == -(1 << 63)))
+    by = xp.where(failed, 1, right)
+    result = left // by
+    return result + ((result * by != left) & ((left < 0) != (by < 0))), failed
+
+
+def remainder(xp: Any, left: Int64Array, right: Int64Array) -> Calculated:
+    """Return ``left % right``, with the sign of `left`."""
+    failed = right == 0
+    by = xp.where(failed | (right == -1), 1, right)
+    result = left - left // by * by
+    return xp.where((result != 0) & ((left < 0) != (by < 0)), result - by, result), failed
+
+
+def absolute(xp: Any, values: Int64Array) -> Calculated:
+    """Return ``abs(values)``."""
+    return xp.abs(values), values == -(1 << 63)
+
+
+INTEGER_OPERATIONS: dict[str, Callable[..., Calculated]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": remainder,
+    "quotient": divide,
+    "rest": remainder,
+    "abs": absolute,
+}
+
+
+# Checked arithmetic of decimals, which are int64 codes in units of 10^-scale.
+#
+# Sums, differences and remainders are calculated in the result's scale, products in the sum of the scales; a result
+# outside int64 or the digits of its type has no value. Results are never rounded.
+
+
+_MAX_INT64 = (1 << 63) - 1
+"""The largest int64."""
+_EXACT = 1 << 53
+"""Magnitude up to which doubles represent every integer."""
+
+
+def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:
+    """Return the codes of results, and a mask of failures.
+
+    Examples
+    --------
+    >>> kinds = ("decimal", "integer")
+    >>> one = Calculation("z", "+", ("x", "y"), kinds, "decimal", scales=(2, 0), scale=2, max_code=99999)
+    >>> calculate_decimals(one, [np.array([150, 150]), np.array([1, 1000])], np)
+    (array([   250, 100150]), array([False,  True]))
+    """
+    if calculation.op == "scale":
+        return saturate(arguments[0], 10 ** (calculation.scale - calculation.scales[0]), xp), None
+    failed: Any = False
+    columns = list(arguments)
+    natural = sum(calculation.scales)
+    if calculation.op != "*":
+        natural = calculation.scale
+        for i, (column, scale) in enumerate(zip(arguments, calculation.scales, strict=True)):
+            columns[i], lacks = _rescale(column, calculation.scale - scale, xp)
+            failed = failed | lacks
+    codes, lacks = INTEGER_OPERATIONS[calculation.op](xp, *columns)
+    failed = failed | lacks
+    codes, lacks = _rescale(codes, calculation.scale - natural, xp)
+    return codes, failed | lacks | (codes > calculation.max_code) | (codes < -calculation.max_code)
+
+
+def _rescale(codes: Int64Array, digits: int, xp: Any) -> tuple[Int64Array, Any]:
+    if digits == 0:
+        return codes, False
+    return multiply(xp, codes, xp.full(len(codes), 10**digits, np.int64))
+
+
+def saturate(codes: Int64Array, factor: int, xp: Any) -> Int64Array:
+    """Convert codes to a finer scale, with saturation at int64, which keeps comparisons correct.
+
+    Examples
+    --------
+    >>> saturate(np.array([12, -(10**18)]), 100, np)
+    array([                1200, -9223372036854775807])
+    """
+    limit = _MAX_INT64 // factor
+    within = xp.where((codes > limit) | (codes < -limit), 0, codes) * factor
+    result: Int64Array = xp.where(codes > limit, _MAX_INT64, xp.where(codes < -limit, -_MAX_INT64, within))
+    return result
+
+
+def to_doubles(codes: Int64Array, scale: int, backend: Backend) -> Any:
+    """Return the nearest double of each decimal.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.backend import cpu_backend
+    >>> to_doubles(np.array([5, -1234]), 2, cpu_backend()).tolist()
+    [0.05, -12.34]
+    """
+    values = codes.astype(np.float64)
+    if scale == 0:
+        return values
+    values = values * float(10**-scale) if scale < 0 else values / float(10**scale)
+    rounded = backend.to_host((codes > _EXACT) | (codes < -_EXACT))
+    if bool(rounded.any()):  # rounding twice may differ from rounding once, as Python's integer quotient does
+        host = backend.to_host(values).copy()
+        by, times = 10 ** max(scale, 0), 10 ** max(-scale, 0)
+        host[rounded] = [code * times / by for code in backend.to_host(codes)[rounded].tolist()]
+        values = backend.asarray(host)
+    return values
+
+
+# SQL's LIKE: ``%`` matches any characters, ``_`` matches one.
+
+
+def like(text: str, pattern: str, escape: str | None = None) -> bool | None:
+    r"""Return whether a whole text matches a pattern. Linear in the text times the pattern.
+
+    Parameters
+    ----------
+    escape
+        The character that makes the next one literal.
+
+    Returns
+    -------
+    bool or None
+        None if the escape is not one character, or ends the pattern.
+
+    Examples
+    --------
+    >>> like("forest green", "%green%"), like("a%b", "a!%_", "!"), like("ab", "_")
+    (True, True, False)
+    """
+    pieces = _pieces(pattern, escape)
+    if pieces is None:
+        return None
+    (first, n_first), *middle = pieces
+    if not middle:
+        return len(text) == n_first and first.match(text) is not None
+    last_piece, n_last = middle.pop()
+    offset, end = n_first, len(text) - n_last
+    if end < offset or first.match(text) is None or last_piece.match(text, end) is None:
+        return False
+    for piece, _ in middle:
+        match = piece.search(text, offset, end)
+        if match is None:
+            return False
+        offset = match.end()
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _pieces(pattern: str, escape: str | None) -> Sequence[tuple[re.Pattern[str], int]] | None:
+    """Return the parts between ``%`` signs, each of a fixed length."""
+    if escape is not None and len(escape) != 1:
+        return None
+    pieces: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for char in characters:
+        if char == escape:
+            following = next(characters, None)
+            if following is None:
+                return None
+            pieces[-1].append(re.escape(following))
+        elif char == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append("." if char == "_" else re.escape(char))
+    return [(re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces]
+
 
 Ranks = Callable[[str], Int64Array]
 """Maps a family of text to the rank of every code in text order."""

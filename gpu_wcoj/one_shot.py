@@ -12,8 +12,8 @@ from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
-from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.query.datalog import declared_type
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def query(
         ``"datalog"``, ``"sql"`` or ``"edn"``; by default detected from the beginning of the text, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
-        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.parse.DIALECTS`.
+        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.compiler.DIALECTS`.
     arguments
         Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.engine.compile import Compiler
+from gpu_wcoj.data.column import Column, read_only
+from gpu_wcoj.data.rows import Row
+from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
+from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change
 from gpu_wcoj.engine.options import (
+    check_inputs,
     declared_columns,
     processors,
     validate_factor,
@@ -20,29 +30,731 @@ from gpu_wcoj.engine.options import (
     validate_positive,
     validate_strategy,
 )
-from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport
-from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.inspection import Inspected
-from gpu_wcoj.join.execution import ITERATIONS, Execution
-from gpu_wcoj.join.memory import CHUNK_ROWS
-from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
+from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport, explain_memory_error
+from gpu_wcoj.errors import (
+    AggregateOverflowError,
+    AuxiliaryError,
+    NegativeWeightError,
+    SchemaError,
+    UnknownRelationError,
+    UsageError,
+    WeightOverflowError,
+    entry_point,
+    listed,
+)
+from gpu_wcoj.join.delta import Piece
+from gpu_wcoj.join.prefixes import CHUNK_ROWS
+from gpu_wcoj.join.settings import ITERATIONS, Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.outgoing import Emitter, pieces_of
+from gpu_wcoj.locks import NotCopied
+from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.ir import Strategy
+from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.replan import Feedback
 from gpu_wcoj.query.check import check_required, unnamed_inputs
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.query.strata import unread
-from gpu_wcoj.routing.router import router_of
-from gpu_wcoj.ticking import TickRunner
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, python_values
 
 if TYPE_CHECKING:
-    from gpu_wcoj.subject import Subject
+    from gpu_wcoj.data.column import Dictionary
+    from gpu_wcoj.engine.state import Subject
+    from gpu_wcoj.explain.build import ArrangementStatistics
+    from gpu_wcoj.explain.render import Format
+    from gpu_wcoj.planner.catalog import Catalog
+
+
+# Conversion of stored columns to Z-sets with the relation's types and names.
+
+
+@dataclass(eq=False)
+class Emitter:
+    """The relations of a program in the user's types and names.
+
+    Attributes
+    ----------
+    arity
+        Number of columns of each relation.
+    dictionaries
+        The dictionaries of text and of bytes.
+    evaluated
+        The compiled program of the running tick; None between ticks.
+    """
+
+    ledger: StateStore
+    arity: Mapping[str, int]
+    heads: Sequence[str]
+    dictionaries: tuple[Dictionary, Dictionary]
+    evaluated: CompiledProgram | None = None
+
+    def column_name(self, relation: str, column: int) -> str:
+        """Return the name of a stored column in an explanation."""
+        lowered, arity = self.evaluated or self.ledger.lowered, self.arity[relation]
+        if column >= arity and lowered is not None:
+            flagged = [position for position, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
+            return f"{self.column_name(relation, flagged[column - arity])} is null"
+        names = self.ledger.state.names.get(relation)
+        return names[column] if names is not None and relation not in self.heads else str(column)
+
+    def values_of(self, relation: str, column: int, codes: Sequence[int]) -> list[Any]:
+        """Return the values of codes of a column."""
+        kind = self._kinds_of(relation)[column]
+        stored = Column(kind, np.array(codes, np.int64), None, _dictionary_of(kind, self.dictionaries))
+        return python_values(stored)
+
+    def empty(self, name: str) -> ZSet:
+        """Return a relation without rows."""
+        return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
+
+    def as_zset(
+        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
+    ) -> ZSet:
+        """Return distinct rows of a relation as a Z-set; see `as_zset`.
+
+        They live where the tick ran.
+        """
+        view = self.evaluated or self.ledger.lowered
+        assert view is not None
+        names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
+        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
+
+    def to_user_error(self, error: BaseException) -> BaseException:
+        """Return an error of a tick with values in place of codes.
+
+        Helper relations are replaced by the relations of the text that they serve.
+        """
+        if isinstance(error, WeightOverflowError):
+            relation = str(error.relation)
+            row = self._values(relation, error.row)
+            return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
+        if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
+            return error
+        from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation  # few programs need it
+
+        rules = self.ledger.lowering.rules
+        if isinstance(error, NegativeWeightError) and error.head:
+            doing = f"{describe_aggregate(error.head, error.doing)} {describe_place(rules, error.head, 'of')}"
+            row = self._values(error.source, error.row)
+            return NegativeWeightError(doing, error.row if row is None else row, error.weight)
+        if isinstance(error, AggregateOverflowError):
+            name = served_relation(rules, error.relation) or error.relation
+            result = next(
+                (grouping.keys for grouping in rules.groupings if grouping.relation == error.relation), len(error.group)
+            )
+            row = self._values(error.relation, (*error.group[:result], 0, *error.group[result:]))
+            group = error.group if row is None else row[:result]
+            place = describe_place(rules, error.relation, "in")
+            return AggregateOverflowError(error.op, name, group, error.value, place)
+        return error
+
+    def _values(self, relation: str, codes: object) -> Row | None:
+        """Return the values of a row that a circuit reports as codes; None if it is not a row."""
+        lowered = self.evaluated or self.ledger.lowered
+        if not isinstance(codes, tuple) or relation not in self.arity or lowered is None:
+            return None
+        is_whole = len(codes) in (self.arity[relation], lowered.shapes[relation].width)
+        if not is_whole or not all(isinstance(code, int) for code in codes):
+            return None
+        columns = [np.array([code], np.int64) for code in codes]
+        return self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
+
+    def _names_of(self, name: str) -> tuple[str, ...]:
+        return self.ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))
+
+    def _kinds_of(self, name: str) -> list[DataType]:
+        view = self.evaluated or self.ledger.lowered
+        types = self.ledger.state.types if view is None else view.types
+        return [types.assumed(name, column) or INT64 for column in range(self.arity[name])]
+
+
+def pieces_of(phases: Sequence[PhaseRows], n_rows: int) -> Iterator[Piece]:
+    """Yield the rows cut into pieces of at most `n_rows`."""
+    for phase in phases:
+        for begin in range(0, len(phase), n_rows):
+            cut = slice(begin, begin + n_rows)
+            weights = phase.weights if isinstance(phase.weights, int) else phase.weights[cut]
+            yield Piece([column[cut] for column in phase.columns], weights)
+
+
+def as_zset(
+    names: tuple[str, ...],
+    kinds: Sequence[DataType],
+    shape: Shape,
+    phases: Sequence[PhaseRows],
+    dictionaries: tuple[Dictionary, Dictionary],
+    backend: Backend,
+    are_sorted: bool = True,
+) -> ZSet:
+    """Return stored columns of distinct rows as a Z-set in the same memory.
+
+    Parameters
+    ----------
+    names, kinds
+        Names and types of the relation's columns.
+    shape
+        The columns that have a stored column of null flags.
+    phases
+        The rows.
+    dictionaries
+        The dictionaries of text and of bytes.
+    backend
+        The backend of the rows.
+    are_sorted
+        True if each phase is in order.
+    """
+    filled = [phase for phase in phases if len(phase)] or list(phases[:1])
+    arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
+    stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
+    signs = (phase.weights for phase in filled)
+    weights = xp.concatenate(
+        [
+            xp.full(len(phase), sign, np.int64) if isinstance(sign, int) else sign
+            for phase, sign in zip(filled, signs, strict=True)
+        ]
+    )
+    columns = []
+    for column, kind in enumerate(kinds):
+        flag = shape.flag(column) if n_stored > arity else None
+        valid = None if flag is None or not bool(stored[flag].any()) else stored[flag] == 0
+        columns.append(Column(kind, stored[column], valid, _dictionary_of(kind, dictionaries)))
+    place = None if backend.device is None else backend
+    if are_sorted and len(filled) == 1 and n_stored == arity:
+        return ZSet(names, tuple(columns), weights, backend=place)
+    return ZSet.from_columns(names, columns, weights, backend=place)
+
+
+def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tuple[Dictionary, Dictionary]) -> ZSet:
+    """Return the Z-set of these columns without rows."""
+    nothing = np.empty(0, np.int64)
+    columns = tuple(Column(kind, nothing, None, _dictionary_of(kind, dictionaries)) for kind in kinds)
+    return ZSet(names, columns, nothing)
+
+
+def _dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
+    if not kind.has_dictionary:
+        return None
+    return dictionaries[0 if kind.family == "string" else 1]
+
+
+# The run of a tick: read the changes, evaluate them, commit; or leave the state as it was.
+
+
+_UNNAMED = (
+    "If it gets rows later, declare it with .decl, name it in inputs=['{0}'], or give it in the first change as an "
+    "empty list."
+)
+Sink = Callable[[str, Piece], None]
+EmitRows = Callable[[Mapping[str, list[PhaseRows]]], None]
+
+
+@dataclass(eq=False)
+class TickRunner:
+    """Runs the ticks of a program.
+
+    Attributes
+    ----------
+    input_of
+        Per input, the relation that stores it.
+    heads
+        The relations that rules define.
+    arity
+        Per relation, its number of columns.
+    declared
+        The declared names of columns.
+    backend
+        The requested backend of the program.
+    narrow
+        Per input, the declared integer types that are narrower than int64.
+    rules
+        The program as it is written.
+    required
+        Inputs that no declaration or option names, so the first change must name them.
+    """
+
+    input_of: Mapping[str, str]
+    heads: Sequence[str]
+    arity: Mapping[str, int]
+    declared: Mapping[str, tuple[str, ...]]
+    lowering: Compiler
+    ledger: StateStore
+    outgoing: Emitter
+    dictionaries: tuple[Dictionary, Dictionary]
+    backend: Backend
+    narrow: Mapping[str, Sequence[DataType | None]]
+    rules: Rules
+    required: Sequence[str]
+
+    def run_tick(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None = None,
+        emit_remaining: EmitRows | None = None,
+    ) -> dict[str, ChangeCount]:
+        """Run a tick.
+
+        Rows that did not go to `sink` go to `emit_remaining`, while the tick can still be undone.
+
+        Parameters
+        ----------
+        threads
+            Maximum threads of a path.
+        collect
+            The heads whose changed rows are collected; None if not even their numbers are needed.
+
+        Raises
+        ------
+        UsageError
+            If it is called during a tick.
+        """
+        return self.ledger.turns.run(
+            "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
+        )
+
+    def _run_tick(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None,
+        emit_remaining: EmitRows | None,
+    ) -> dict[str, ChangeCount]:
+        start = time.perf_counter()
+        check_inputs(changes, tuple(self.input_of), self.heads)
+        was = self.ledger.state
+        tick = was.report.tick + 1
+        if tick == 0:
+            check_required(self.rules, self.required, changes, _UNNAMED)
+        sizes = [len(dictionary) for dictionary in self.dictionaries]
+        try:
+            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+            if tick == 0 and self.lowering.rules.facts:
+                incoming.update(self.lowering.facts(incoming, was.types))
+            if self.ledger.feedback.is_due:
+                self.ledger.replan()
+            before = self.ledger.state
+            if not any(len(rows) for rows in incoming.values()):
+                if before.sides is not None and all(rows.names == () for rows in incoming.values()):
+                    incoming = {}
+                if not incoming:
+                    rows = {} if before.sides is None else before.sides.backlog_rows
+                    report = TickReport(tick, time.perf_counter() - start, backlog_rows=rows)
+                    self.ledger.replace_state(replace(before, report=report))
+                    return {}
+            try:
+                sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
+            except AuxiliaryError:
+                self.ledger.without_auxiliaries()
+                before = self.ledger.state
+                sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
+            lowered, circuit = side.lowered, side.circuit
+            if emit_remaining is not None:
+                emit_remaining(rows_by_head)
+            circuit_state = circuit.prepare()
+            merged_rows = circuit_state.merged_rows - side.circuit_state.merged_rows
+            sides = sides.after(side, circuit_state)
+            journal = None if before.journal is None else before.journal.after(sides, circuit)
+            names = dict(before.names)
+            for name, change in incoming.items():
+                if change.names and name not in self.declared:
+                    names[name] = named_after(change.names, names.get(name))
+            report = TickReport(
+                tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
+                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.profile, circuit.recounted,
+                circuit.declined,
+            )  # fmt: skip
+            n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
+            self.ledger.commit(
+                side, circuit_state, State(lowered.types, names, report, sides, journal), n_rows_by_input
+            )
+        except BaseException as error:
+            try:  # values are read from the dictionaries before these forget them
+                raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
+            finally:
+                if self.ledger.state.report is was.report:
+                    self.ledger.state = was  # this also restores the plan: the next check needs more work first
+                    self.forget(sizes)
+                self.ledger.settle()
+            try:
+                if raised is error:
+                    raise
+                raise raised from error
+            finally:
+                del raised  # a cycle of frame and error would keep device arrays until the next garbage collection
+        finally:
+            self.outgoing.evaluated = None
+        return counts
+
+    def forget(self, sizes: Sequence[int]) -> None:
+        """Truncate the dictionaries to these numbers of values."""
+        for dictionary, size in zip(self.dictionaries, sizes, strict=True):
+            dictionary.truncate(size)
+
+    def _evaluate(
+        self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
+    ) -> tuple[Replicas, Replica, TickResult]:
+        """Return the sides, the side on which the tick ran, and its result."""
+        sides, side = self.ledger.route(incoming, self.declared)
+        lowered, circuit = side.lowered, side.circuit
+        self.outgoing.evaluated = lowered
+        circuit.execution.threads = threads
+        if circuit.backend.device is None:
+            incoming = {name: rows.fetched() for name, rows in incoming.items()}
+        stored = {name: stored_columns(name, rows, lowered) for name, rows in incoming.items()}
+        if circuit.demands:
+            stored |= circuit.find_demanded_keys(stored)
+        return sides, side, circuit.evaluate(stored, collect, sink)
+
+    def _read(self, name: str, data: Any) -> Incoming:
+        rows: Incoming = data if isinstance(data, Incoming) else self._read_by_name(name, data)
+        if name not in self.narrow or not rows.names:
+            return rows
+        columns = narrow_columns(name, self.declared.get(name) or rows.names, rows.columns, self.narrow[name])
+        return replace(rows, columns=columns)
+
+    def _read_by_name(self, name: str, data: Any) -> Incoming:
+        lowered, arity = self.ledger.lowered, self.arity[name]
+        kinds = lowered.kinds if lowered else self.ledger.state.types.snapshot()
+        types = [kinds[self.input_of[name], column] for column in range(arity)]
+        is_declared = name in self.declared
+        names = self.declared[name] if is_declared else self.ledger.state.names.get(self.input_of[name])
+        return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)
+
+    def _by_input_name(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
+        """Return counts of inputs under the names that the user knows."""
+        return {name: ignored[relation] for name, relation in self.input_of.items() if relation in ignored}
+
+
+# Read access to a program between ticks: its relations, their sizes, its plan.
+
+
+@entry_point
+class Inspected(NotCopied):
+    """The read-only interface of a program: nothing here changes an answer.
+
+    Attributes
+    ----------
+    rules
+        The rules as passed in.
+    inputs, heads, outputs
+        Relations that take rows, relations that rules define, and relations whose changes ticks return.
+    bag
+        True if weights are exact, as in bags.
+    backend
+        The backend of the state.
+    """
+
+    rules: Rules
+    inputs: tuple[str, ...]
+    heads: tuple[str, ...]
+    outputs: tuple[str, ...]
+    bag: bool
+    backend: Backend
+    _arity: dict[str, int]
+    _measures: bool
+    _lowering: Compiler
+    _ledger: StateStore
+    _outgoing: Emitter
+
+    @property
+    def last_tick(self) -> TickReport:
+        """The report of the last tick; its arrays are read-only."""
+        report = self._ledger.state.report
+        for paths in (path for rules in report.work.values() for path in rules.values()):
+            for counted in (array for variables in paths.values() for array in variables.values()):
+                read_only(counted)
+        return report
+
+    def arity(self, relation: str) -> int:
+        """Return the number of columns of a relation.
+
+        Raises
+        ------
+        UnknownRelationError
+            If the program has no such relation.
+        """
+        if relation not in self.inputs and relation not in self.heads:
+            raise UnknownRelationError(relation, {*self.inputs, *self.heads})
+        return self._arity[relation]
+
+    def relation(self, name: str) -> ZSet:
+        """Return all rows of a relation.
+
+        A head that is neither kept nor read by a rule is joined again from the state.
+
+        Raises
+        ------
+        UnknownRelationError
+            If the program has no such relation.
+        """
+        self.arity(name)
+
+        def read() -> ZSet:
+            side = self._ledger.reading(name)
+            if side is None:
+                return self._outgoing.empty(name)
+            columns, weights = side.circuit.rows(name)
+            return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
+
+        return self._ledger.turns.run(f"reading '{name}'", read)
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of a relation; in bag semantics the sum of their weights.
+
+        Rows are not enumerated if the count can be computed otherwise.
+        """
+        self.arity(name)
+
+        def counted() -> int:
+            side = self._ledger.reading(name)
+            return 0 if side is None else side.circuit.total(name)
+
+        return self._ledger.turns.run(f"counting '{name}'", counted)
+
+    def empty(self, name: str) -> ZSet:
+        """Return a Z-set without rows that has the names and types of a relation's columns.
+
+        A column is int64 if no row has determined its type yet.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [("x", "y")]})
+        >>> program.empty("path").to_arrow().schema.types[0]
+        DataType(string)
+        """
+        self.arity(name)
+        return self._outgoing.empty(name)
+
+    def compact(self) -> None:
+        """Merge every arrangement into one batch without cancelled rows. O(state)."""
+        self._ledger.turns.run("merging batches", self._ledger.compact)
+
+    @property
+    def state_rows(self) -> dict[str, list[int]]:
+        """Per arrangement, as text for people, the rows of its batches."""
+        return self._ledger.turns.run("looking at the state", self._state_rows)
+
+    def _state_rows(self) -> dict[str, list[int]]:
+        sides = self._ledger.settle()
+        if sides is None:
+            return {}
+        return {
+            str(key): [len(batch) for batch in arrangement.accumulated()]
+            for index in sides.ahead.circuit.indices()
+            for key, arrangement in index.arrangements.items()
+        }
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the state: arrays, and the search structures that joins derived from them.
+
+        A twin and backlogs are included; dictionaries are not.
+
+        Those of a twin and of backlogs too; dictionaries are not counted.
+        """
+        return sum(side.nbytes + side.bytes_beside for side in self._ledger.state.sides or ())
+
+    def statistics(self) -> tuple[ArrangementStatistics, ...]:
+        """Return exact statistics of each arrangement of the state.
+
+        They are rows, distinct prefixes, degrees and heavy hitters.
+
+        Computed on demand: O(state) at first, then linear in the changes of the ticks since. Every arrangement that
+        `explain` lists is here once there are rows, and also the rows of inputs that no rule needs arranged.
+        Arrangements of recursive relations have one more column, the rank: the iteration that first derived a row.
+        `gpu_wcoj.explain.build` documents the fields.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a heavy hitter is a time that Python cannot represent, such as one in nanoseconds.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [("hub", "x"), ("hub", "y"), ("hub", "z"), ("x", "y")]})
+        >>> forth, back = program.statistics()
+        >>> forth.name, forth.rows, forth.levels[0].prefixes
+        ('edge[c0, c1]', 4, 2)
+        >>> forth.levels[0].histogram, forth.levels[0].heaviest
+        ((1, 1), ((('hub',), 3), (('x',), 1)))
+        >>> changes = program.step({"edge": [(("hub", "x"), -1)]})
+        >>> [(one.name, one.rows, one.levels[0].heaviest[0]) for one in program.statistics()]
+        [('edge[c0, c1]', 3, (('hub',), 2)), ('edge[c1, c0]', 3, (('y',), 2))]
+        """
+        return self._ledger.turns.run("looking at the state", self._statistics)
+
+    def _statistics(self) -> tuple[ArrangementStatistics, ...]:
+        from gpu_wcoj.explain.build import arrangement_statistics
+
+        sides = self._ledger.settle()
+        if sides is None:
+            return ()
+        lowered = sides.ahead.lowered
+        name_of, values_of = self._outgoing.column_name, self._outgoing.values_of
+        return tuple(arrangement_statistics(lowered.circuit, lowered.plan, lowered.shapes, name_of, values_of))
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # the option is called --format
+    ) -> str:
+        """Return the program's plan: per rule its delta paths, per path each variable and extenders.
+
+        Parameters
+        ----------
+        analyze
+            Add the work of the last tick under its plan: per level the prefixes that it extended, the bound on the
+            work, proposals, survivors, bytes and time. Prefixes, bytes and times exist for measured ticks: ticks after
+            the first call with this option, or all ticks of a program with `analyze`. If they are missing, the text
+            says so. `gpu_wcoj.explain.tree.Counts` documents each figure.
+        bounds
+            Add the maximum number of prefixes of each level for one changed row, from the present sizes and largest
+            degrees of the relations. Each bound is a linear program, which needs SciPy. Levels of recursions have none.
+        statistics
+            A folder with a ``statistics.json``: explain the plan of a program that starts with such relations.
+        format
+            ``"text"``; ``"json"``, whose keys are the fields of `gpu_wcoj.explain.tree.PlanTree`; ``"mermaid"``, a
+            flowchart; ``"svg"``, a drawing; or ``"datalog"``, which is the program as Datalog text instead of a plan,
+            whatever language it was written in. For a motif, a column ``_row`` numbers the rows of a table; the table
+            itself has no such column.
+
+        Raises
+        ------
+        UsageError
+            For another format or an invalid value of an option, for ``format="datalog"`` together with another option,
+            or for `statistics` together with `analyze`.
+        SchemaError
+            If the statistics are missing, or are of other relations.
+        BackendUnavailableError
+            If `bounds` is True and SciPy is not installed.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import Program
+        >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
+        backend cpu, set semantics
+        <BLANKLINE>
+        path   (derivations are counted: its rows are distinct)
+          path(a, c) :- edge(a, b), edge(b, c).
+            delta path 1: change of edge(a, b)
+              c: look up edge(b, c) before, by edge[0, 1]
+            delta path 2: change of edge(b, c)
+              a: look up edge(a, b) after, by edge[1, 0]
+        <BLANKLINE>
+        arrangements
+          edge[0, 1]
+          edge[1, 0]
+        """
+        from gpu_wcoj.explain.render import check_format
+
+        check_format(format)
+        analyze, bounds = validate_flag("analyze", analyze), validate_flag("bounds", bounds)
+        if statistics is not None and not isinstance(statistics, (str, PathLike)):
+            raise UsageError.invalid_value("statistics", statistics, "the path of a folder, or None")
+        if format == "datalog":
+            return self._as_datalog(analyze or bounds or statistics is not None)
+        if not bounds:
+            return self._explained(analyze, bounds, statistics, format)
+        return self._ledger.turns.run(
+            "looking at the state", lambda: self._explained(analyze, bounds, statistics, format)
+        )
+
+    def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
+        from gpu_wcoj.explain.build import sizes_of_catalog, sizes_of_state
+        from gpu_wcoj.explain.render import PlanView, render
+        from gpu_wcoj.planner.catalog import Catalog
+
+        if analyze and statistics is not None:
+            raise UsageError.conflict(
+                "'statistics'",
+                "'analyze'",
+                "Leave out one of them.",
+                why="the last tick was not measured under the plan of these statistics",
+            )
+        catalog = None if statistics is None else Catalog.read(statistics)
+        if catalog and not {*self.inputs, *self.heads}.intersection(catalog):
+            raise SchemaError.mismatch(
+                f"the statistics in '{statistics}'",
+                "are of other relations",
+                listed(catalog),
+                f"some of {listed([*self.inputs, *self.heads])}",
+            )
+        for name, columns in ({} if catalog is None else catalog.arity).items():
+            if name in self.inputs and columns != self._arity[name]:
+                raise SchemaError.mismatch(
+                    f"relation '{name}' in the statistics in '{statistics}'",
+                    "has the wrong number of columns",
+                    columns,
+                    self._arity[name],
+                )
+        lowered = self._lowered if catalog is None else None
+        planned = self._planned(catalog) if lowered is None else lowered.plan
+        renderer = PlanView(
+            self._outgoing.column_name,
+            self.backend.name,
+            self.bag,
+            self._ledger.route_text(),
+            None if lowered is None else lowered.chosen or None,
+            self.last_tick if catalog is None else TickReport(),
+        )
+        sizes_of = None
+        if bounds and catalog is not None:
+            sizes_of = sizes_of_catalog(catalog)
+        elif bounds and lowered is not None:
+            sides = self._ledger.settle()
+            assert sides is not None
+            sizes_of = sizes_of_state(sides.ahead.circuit)
+        if analyze:
+            self.analyze = True
+        return render(renderer.explained_tree(planned, self.last_tick if analyze else None, sizes_of), form)
+
+    def _as_datalog(self, asks_for_more: bool) -> str:
+        from gpu_wcoj.query.printer import as_datalog
+
+        if asks_for_more:
+            raise UsageError.conflict(
+                "format='datalog'",
+                "'analyze', 'bounds' or 'statistics'",
+                "Use format='text', 'json', 'mermaid' or 'svg'.",
+                why="Datalog text has no plan",
+            )
+        default = self.rules.outputs or unread(self.rules)
+        rules = self.rules if default == self.outputs else replace(self.rules, outputs=self.outputs)
+        return as_datalog(rules, bag=self.bag)
+
+    @property
+    def analyze(self) -> bool:
+        """True if ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
+        return self._measures
+
+    @analyze.setter
+    def analyze(self, value: bool) -> None:
+        self._measures = validate_flag("analyze", value)
+        for side in self._ledger.state.sides or ():
+            side.circuit.execution.measures = self._measures
+
+    @property
+    def _lowered(self) -> CompiledProgram | None:
+        return self._ledger.lowered
+
+    def _planned(self, catalog: Catalog | None = None) -> Plan:
+        """Return the plan before any row has been seen, from the statistics if there are any."""
+        types = self._ledger.state.types
+        return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())
+
 
 __all__ = ["ChangeCount", "Program", "TickReport"]
 
@@ -149,7 +861,7 @@ class Program(Inspected):
         inputs: Sequence[str] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
-        from gpu_wcoj.dictionary import Dictionary
+        from gpu_wcoj.data.column import Dictionary
 
         if not isinstance(text, (str, Rules)):
             raise UsageError.wrong_type(
@@ -351,7 +1063,7 @@ class Program(Inspected):
         CheckpointError
             If there is no checkpoint.
         """
-        from gpu_wcoj.checkpoint.reading import restored
+        from gpu_wcoj.checkpoint.checkpoint import restored
 
         for name in ("bag", "keep", "outputs", "schema", "inputs"):
             if name in options:
@@ -366,7 +1078,7 @@ class Program(Inspected):
     @property
     def subject(self) -> Subject:
         """The parts of the program that a checkpoint stores."""
-        from gpu_wcoj.subject import Subject
+        from gpu_wcoj.engine.state import Subject
 
         return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
 
@@ -395,7 +1107,7 @@ class Program(Inspected):
         """
         if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
             raise UsageError.wrong_state("share_work()", "the first tick has run", "Create a new Program.")
-        from gpu_wcoj.sharing import check_share, check_shareable  # not needed by engines of a single cell
+        from gpu_wcoj.engine.options import check_share, check_shareable  # not needed by engines of a single cell
 
         check_share(number, of)
         check_shareable(self.rules, self._lowering.rules, self.keep, () if self.bag else self._planned().counted)
@@ -410,7 +1122,7 @@ class Program(Inspected):
 
         share = None
         if self._share is not None:
-            from gpu_wcoj.join.share import Share
+            from gpu_wcoj.join.settings import Share
 
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})

@@ -17,8 +17,7 @@ import pytest
 from gpu_wcoj.cli.main import main
 from gpu_wcoj.destination import identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
-from gpu_wcoj.files.output import write_columns
-from gpu_wcoj.files.whole import OutputSpec, check_apart, write_whole
+from gpu_wcoj.files.output import OutputSpec, check_apart, write_columns, write_whole
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, complaint
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", "y,z"]})

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.kernels.cuda import finding
+from gpu_wcoj.kernels.cuda import device
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -115,7 +115,7 @@ def test_python_snippets(page: Path):
 def test_gpu_snippets():
     chosen = [snippet for snippet in snippets() if snippet.comment == "needs a GPU"]
     assert chosen
-    if finding.count_driver_devices() == 0 or not finding.has_cupy():
+    if device.count_driver_devices() == 0 or not device.has_cupy():
         pytest.skip("these snippets need an NVIDIA GPU and CuPy")
     namespace: dict[str, object] = {"__name__": "page"}
     for snippet in chosen:
@@ -127,7 +127,7 @@ def test_gpu_snippets():
 def test_spark_snippets(tmp_path: Path):
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
     from gpu_wcoj.errors import JavaNotFoundError
-    from gpu_wcoj.spark.java import find_java
+    from gpu_wcoj.spark.session import find_java
 
     try:
         find_java()

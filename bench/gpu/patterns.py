@@ -6,8 +6,7 @@ They are built, not parsed: the machine need not have a parser.
 from __future__ import annotations
 
 from bench.engine.queries import CLIQUE, CYCLE, DIAMOND, TRIANGLE, E, Query, S
-from gpu_wcoj.query.ir import Atom, Comparison, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import Atom, Comparison, Rule, Rules, Variable
 
 ORIENTED = Query("triangle", (), (("edge", "ab"), ("edge", "bc"), ("edge", "ac")))
 """Triangles of edges that come as (smaller, larger): nothing is selected, so the state is the edges in two orders."""

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from bench.recursion.tasks import Rows, Task
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import Variable
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.ir import Rule, Variable
 
 
 def loop(task: Task, inputs: Mapping[str, Rows], threads: int) -> tuple[float, dict[str, int]]:

@@ -16,8 +16,8 @@ from bench.rivals import dogs, engine
 from bench.rivals.arriving import HUB, generate
 from bench.rivals.tick import Run, check
 from bench.suite.memory import held_bytes
+from gpu_wcoj.cli.run import LateBar
 from gpu_wcoj.destination import replacing
-from gpu_wcoj.progress import LateBar
 
 RESULTS = Path(__file__).parents[1] / "results"
 LIBRARIES = ("numpy", "pyarrow", "numba", "llvmlite")

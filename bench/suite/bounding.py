@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bench.suite.catalogue import Made
 from bench.suite.workload import Pattern
 from gpu_wcoj.errors import BackendUnavailableError
-from gpu_wcoj.planner.bounds import Size, bound
+from gpu_wcoj.planner.cost import Size, bound
 
 
 def bound_rows(made: Made) -> float | None:

@@ -20,8 +20,8 @@ from bench.suite.registry import RIVALS, STRATEGIES
 from bench.suite.runner import Progress, SuiteRun
 from bench.suite.store import Store
 from bench.suite.suites import SUITES, Suite
+from gpu_wcoj.cli.run import LateBar
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.progress import LateBar
 
 SuiteName = Literal["quick", "varied", "skewed", "large", "full", "tiny"]
 Strategy = Literal["wcoj", "binary", "auto"]
@@ -44,7 +44,7 @@ def main(
     rounds: int | None = None,
     hours: float | None = None,
 ) -> int:
-    """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.commands.bench` says what the parameters are.
+    """Run a suite, print what it finds, and write it as JSON; `gpu_wcoj.cli.main` says what the parameters are.
 
     Returns
     -------

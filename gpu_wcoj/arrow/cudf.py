@@ -1,6 +1,6 @@
 """Conversion to and from cuDF columns, without copying, through its core pylibcudf.
 
-No library is loaded before one of these functions is called. What the buffers hold is read by `gpu_wcoj.arrow.layout`,
+No library is loaded before one of these functions is called. What the buffers hold is read by `gpu_wcoj.arrow.read`,
 which the tests cover; what cuDF itself answers here (`encode`, `gather`, `from_arrow`, its Parquet reader, frames)
 **has not yet been run on a device**.
 """
@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj.arrow import as_table, type_of
-from gpu_wcoj.arrow.layout import Buffers, buffers_of, fixed_width, n_bytes, text, validity, values_in_use
+from gpu_wcoj.arrow.read import Buffers, buffers_of, fixed_width, n_bytes, text, validity, values_in_use
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import BackendUnavailableError, ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.data.column import Dictionary
 
 _KINDS = {
     "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",

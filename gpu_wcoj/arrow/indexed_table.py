@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from gpu_wcoj.arrow.types import type_of
-from gpu_wcoj.data.column import BoolArray, Int64Array
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.arrow.read import as_arrow
+from gpu_wcoj.arrow.table import as_table, columns_by_name, is_of_spark
+from gpu_wcoj.arrow.write import SUPPORTED, type_of
+from gpu_wcoj.data.column import BoolArray, Dictionary, Int64Array, without_zero_signs
+from gpu_wcoj.data.rows import as_weights, weight_name
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,3 +235,308 @@ def rows_with_numbers(table: IndexedTable, numbers: Int64Array, columns: Sequenc
     if row in columns:
         rows = rows.append_column(row, pa.array(numbers)).select(list(columns))
     return rows
+
+
+# An index of rows by the values of some columns.
+
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def dictionaries() -> tuple[Dictionary, Dictionary]:
+    """Return new dictionaries of texts and of bytes."""
+    return Dictionary("string"), Dictionary("binary")
+
+
+def encode_all(rows: pa.Table, what: str, string: Dictionary, binary: Dictionary) -> list[Any]:
+    """Return the table's columns as codes."""
+    return as_table(rows, what, string=string, binary=binary)[1]
+
+
+def key_matrix(
+    rows: pa.Table, what: str, string: Dictionary, binary: Dictionary, joined: Collection[str] = ()
+) -> Int64Array:
+    """Return rows as columns of integers that are equal for equal rows; nulls are equal.
+
+    -0.0 and 0.0 differ, except in the columns `joined`, where they are equal.
+    """
+    lines: list[Any] = []
+    for name in rows.column_names:
+        column = rows.column(name)
+        if pa.types.is_null(column.type):
+            lines += [np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]
+            continue
+        try:
+            (code,) = encode_all(rows.select([name]), what, string, binary)
+        except UnsupportedTypeError:  # lists and the like are compared by their repr
+            texts = [None if value is None else repr(value) for value in column.to_pylist()]
+            (code,) = encode_all(pa.table({name: pa.array(texts, pa.string())}), what, string, binary)
+        codes = code.codes
+        if name in joined and code.type.family in ("float32", "float64"):
+            codes = without_zero_signs(codes)
+        lines += [codes, np.ones(len(rows), np.int64) if code.valid is None else code.valid.astype(np.int64)]
+    return np.stack(lines) if lines else np.zeros((0, len(rows)), np.int64)
+
+
+class RowIndex:
+    """Finds rows by the values of some of their columns.
+
+    Hashes are sorted once; hashes of later rows are kept separately until there are many. Candidates are compared in
+    full and must exist: deleted rows in the index do no harm.
+    """
+
+    def __init__(self, columns: Sequence[str], what: str, joined: Collection[str] = ()) -> None:
+        self.columns = tuple(columns)
+        self.joined = joined
+        self.what = what
+        self.dictionaries = dictionaries()
+        self._hashes = np.empty(0, np.uint64)
+        self._numbers = np.empty(0, np.int64)
+        self._recent: dict[int, list[int]] = {}
+        self._n_recent = 0
+        self._next = 0
+
+    def catch_up(self, table: IndexedTable) -> None:
+        """Add the rows that are new since the last call; not rows of a change that may be undone."""
+        if self._next < table.next:
+            self._add(*table.since(self._next))
+            self._next = table.next
+
+    def _add(self, rows: pa.Table, numbers: Int64Array) -> None:
+        """Add rows."""
+        hashes = self._hashed(self._keys(rows))
+        if self._n_recent + len(rows) > max(1024, len(self._hashes) // 4):
+            recent = [(value, row_number) for value, row_numbers in self._recent.items() for row_number in row_numbers]
+            more = np.array([hash_value for hash_value, _ in recent], np.uint64)
+            recent_numbers = np.array([row_number for _, row_number in recent], np.int64)
+            every = np.concatenate([self._hashes, more, hashes])
+            order = np.argsort(every, kind="stable")
+            self._hashes, self._numbers = every[order], np.concatenate([self._numbers, recent_numbers, numbers])[order]
+            self._recent, self._n_recent = {}, 0
+            return
+        for new_hash, new_number in zip(hashes.tolist(), numbers.tolist(), strict=True):
+            self._recent.setdefault(new_hash, []).append(new_number)
+        self._n_recent += len(rows)
+
+    def find(self, table: IndexedTable, rows: pa.Table, limits: Sequence[int]) -> list[list[int]]:
+        """Return per row the numbers of rows of `table` with equal values, at most `limits`."""
+        keys = self._keys(rows)
+        hashes = self._hashed(keys)
+        begins = np.searchsorted(self._hashes, hashes, "left")
+        ends = np.searchsorted(self._hashes, hashes, "right")
+        candidates: list[tuple[int, int]] = []
+        for row, hash_value in enumerate(hashes.tolist()):
+            row_numbers = [*self._numbers[begins[row] : ends[row]].tolist(), *self._recent.get(hash_value, ())]
+            candidates += [(row, row_number) for row_number in row_numbers]
+        numbers = np.array([row_number for _, row_number in candidates], np.int64)
+        (alive,) = np.nonzero(table.are_there(numbers))
+        matches: list[list[int]] = [[] for _ in range(len(rows))]
+        candidate_keys = self._keys(table.gather(numbers[alive]))
+        for column, place in enumerate(alive.tolist()):
+            row, row_number = candidates[place]
+            if len(matches[row]) < limits[row] and bool((candidate_keys[:, column] == keys[:, row]).all()):
+                matches[row].append(row_number)
+        return matches
+
+    def _keys(self, rows: pa.Table) -> Int64Array:
+        return key_matrix(rows.select(self.columns), self.what, *self.dictionaries, self.joined)
+
+    def _hashed(self, keys: Int64Array) -> Any:
+        hashes = np.zeros(keys.shape[1], np.uint64)
+        for line in keys:
+            hashes = (hashes ^ line.view(np.uint64)) * _MIX
+            hashes ^= hashes >> np.uint64(29)
+        return hashes
+
+
+# Tables as passed in, complete or as changes: Arrow tables or Spark DataFrames.
+
+
+def as_arrow_or_spark(data: Any, what: str) -> Any:
+    """Return a table-like object as an Arrow table; a Spark DataFrame is returned unread.
+
+    Examples
+    --------
+    >>> as_arrow_or_spark({"id": [1, 2], "name": ["x", "y"]}, "the vertices").to_pydict()
+    {'id': [1, 2], 'name': ['x', 'y']}
+    """
+    if is_of_spark(data):
+        if data.isStreaming:
+            raise UsageError.unsupported(
+                f"a stream as {what}", remedy="Collect its batches, and pass each batch to apply()."
+            )
+        return data
+    arrays = columns_by_name(data, what)
+    return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
+
+
+def kinds_of(data: Any) -> dict[str, str]:
+    """Return the columns of a table of `as_arrow_or_spark` and their type families.
+
+    The family is empty for types that rules cannot read.
+
+    Examples
+    --------
+    >>> kinds_of(pa.table({"n": [1], "tags": [["x"]]}))
+    {'n': 'integer', 'tags': ''}
+    """
+    if is_of_spark(data):
+        return {column.name: _SPARK_KINDS.get(column.dataType.typeName(), "") for column in data.schema.fields}
+    return {column.name: _kind(column.type) for column in data.schema}
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type without views of texts and bytes, whose rows cannot be gathered."""
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_struct(kind):
+        return pa.struct([child.with_type(_without_views(child.type)) for child in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    return kind
+
+
+_SPARK_KINDS = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), "integer"), "float": "float32", "double": "float64",
+    "string": "string", "boolean": "bool",
+}  # fmt: skip
+
+
+def _kind(arrow_type: pa.DataType) -> str:
+    try:
+        return type_of(arrow_type).family
+    except UnsupportedTypeError:
+        return ""
+
+
+def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
+    """Return these columns of a table of `as_arrow_or_spark`; a Spark DataFrame is collected.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing.
+    """
+    available = list(kinds_of(data))
+    for name in columns:
+        if name not in available:
+            raise ColumnError(what.removeprefix("the "), name, available)
+    if is_of_spark(data):
+        quoted = [f"`{name.replace('`', '``')}`" for name in columns]
+        return as_arrow_or_spark(data.select(*quoted).toArrow(), what)
+    return data.select(list(columns))
+
+
+def _array(values: Any, what: str) -> pa.ChunkedArray:
+    """Return one column in Arrow's form; columns that no rule reads may be nested."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == object:
+        values = values.tolist()
+    if isinstance(values, list) and (set(map(type, values)) - {type(None)}) & set(_CARRIED):
+        array = _carried(values, what)
+    else:
+        array = as_arrow(values, what)
+    if not isinstance(array, pa.ChunkedArray):
+        array = pa.chunked_array([array])
+    kind = _without_views(array.type)
+    return array if kind == array.type else array.cast(kind)
+
+
+_CARRIED = (list, dict, dt.timedelta, dt.time)
+"""Types of Python values that Arrow holds and rules do not."""
+
+
+def _carried(values: list[Any], what: str) -> pa.Array:
+    """Return values that no rule reads, if Arrow returns them unchanged."""
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise UnsupportedTypeError(f"{what}: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
+    for row, (value, converted) in enumerate(zip(values, array.to_pylist(), strict=True)):
+        if not _is_same(value, converted):
+            raise TypeMismatchError(
+                f"{what} mixes types: the value {value!r:.80} (row {row}) would become {converted!r:.80}.\n"
+                "  Write all values of a column, and all nested values at the same place, as one type."
+            )
+    return array
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Compare two values, including the types of all their parts."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(_is_same(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_is_same, left, right))
+    return bool(left == right or (left != left and right != right))
+
+
+def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:
+    """Return the distinct rows of a change and their non-zero weights.
+
+    Parameters
+    ----------
+    data
+        A table of `as_arrow_or_spark` with the columns `names` and optionally weights: ``weight``,
+        or ``_weight`` if the table has a column of that name.
+    columns
+        The columns to return.
+    """
+    available = list(kinds_of(data))
+    weight = weight_name(names)
+    for name in available:
+        if name not in (*names, weight):
+            raise ColumnError(what.removeprefix("the "), name, (*names, weight))
+    rows = read_rows(data, what, columns)
+    if weight not in available:
+        return rows, np.ones(len(rows), np.int64)
+    column = encode_all(read_rows(data, what, [weight]), what, *dictionaries())[0]
+    weights = as_weights(column, f"{what}: the weights")
+    if bool((weights == 1).all()):
+        return rows, weights
+    keys = key_matrix(rows, what, *dictionaries())
+    _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    exact = np.zeros(len(first), object)
+    np.add.at(exact, place.ravel(), weights.astype(object))
+    nonzero = np.flatnonzero(exact != 0)
+    return rows.take(first[nonzero]), as_weights(exact[nonzero].tolist(), f"{what}: the weights")
+
+
+def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
+    """Raise if one of these columns has a null."""
+    for name in columns:
+        if rows.column(name).null_count:
+            row = rows.column(name).is_null().to_pylist().index(True)
+            raise SchemaError(
+                f"{what}, column '{name}': row {row} is null.\n  Leave out such rows before you pass them."
+            )
+
+
+def distinct_values(values: Any, what: str) -> pa.Table:
+    """Return a table of one column with distinct values, without nulls.
+
+    Parameters
+    ----------
+    values
+        An array or list of them, or a table with one column.
+    """
+    if isinstance(values, (list, tuple, set, frozenset, range)):
+        array = _array(list(values), what)
+    elif isinstance(values, np.ndarray) and values.ndim == 1:
+        array = _array(values, what)
+    else:
+        table = as_arrow_or_spark(values, what)
+        if is_of_spark(table):
+            table = read_rows(table, what, table.columns)
+        if table.num_columns != 1:
+            raise SchemaError.mismatch(what, "have the wrong number of columns", table.num_columns, 1)
+        array = table.column(0)
+    return pa.table({"id": pc.unique(array.drop_null())})

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_wcoj.arrow.types import SUPPORTED, storage_of, type_of
-from gpu_wcoj.data.column import BoolArray, Column, Int64Array, float_codes
+from gpu_wcoj.arrow.write import SUPPORTED, storage_of, to_pyarrow, type_of
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of
 from gpu_wcoj.data.rows import checked_values
-from gpu_wcoj.data.schema import INT64, DataType
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
 
 _INT64 = pa.int64().id
@@ -379,3 +381,301 @@ def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, va
             f"the value {values[row]} (row {row}) of type '{kind.name}' {why}.\n"
             "  Cast the column to text, or repair it before you pass it."
         )
+
+
+# Conversion between codes and Arrow's device layout: buffers, offsets and bit masks.
+#
+# No library is needed.
+#
+# Two details differ from Arrow in host memory, as in cuDF: a boolean takes a byte, and a mask is padded to 64 bytes.
+
+
+MASK_PADDING = 64
+"""The size of a mask is a multiple of this number of bytes."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffers:
+    """The memory of a column's values and its mask.
+
+    Attributes
+    ----------
+    size, offset
+        Number of rows, and number of rows before them in both buffers.
+    data
+        uint8, at least the values up to the last row.
+    mask
+        uint8, a bit for each row, the lowest bit of a byte first, set for rows with a value; None without nulls.
+    null_count
+        Rows without a value.
+    """
+
+    size: int
+    offset: int
+    data: Any
+    mask: Any
+    null_count: int
+
+
+def n_bytes(kind: DataType, rows: int) -> int:
+    """Return the number of bytes of `rows` values."""
+    storage, words = storage_of(kind)
+    return rows * words * storage.itemsize
+
+
+def validity(buffers: Buffers, backend: Backend) -> Any:
+    """Return a bool mask of the rows with a value, or None without nulls."""
+    if buffers.mask is None or buffers.null_count == 0:
+        return None
+    return unpacked(buffers.mask, buffers.offset, buffers.size, backend.xp)
+
+
+def unpacked(bits: Any, offset: int, size: int, xp: Any) -> Any:
+    """Return `size` bits from bit `offset` on, as bool.
+
+    Examples
+    --------
+    >>> unpacked(np.array([0b00000110, 0b1], np.uint8), 1, 8, np)
+    array([ True,  True, False, False, False, False, False,  True])
+    """
+    inside = bits[offset >> 3 : (offset + size + 7) >> 3]
+    spread = (inside.reshape(-1, 1) >> xp.arange(8, dtype=np.uint8)) & 1
+    return spread.reshape(-1)[offset & 7 : (offset & 7) + size] != 0
+
+
+def packed(valid: Any, xp: Any) -> Any:
+    """Return bools as a mask of bits; the inverse of `unpacked`.
+
+    Examples
+    --------
+    >>> packed(np.array([False, True, True]), np)[:2], len(packed(np.ones(513, bool), np))
+    (array([6, 0], dtype=uint8), 128)
+    """
+    size = len(valid)
+    padded = xp.zeros(-(-size // (8 * MASK_PADDING)) * 8 * MASK_PADDING, np.uint8)
+    padded[:size] = valid.astype(np.uint8)
+    of_bytes = padded.reshape(-1, 8)
+    total = of_bytes[:, 0]
+    for bit in range(1, 8):
+        total = total | (of_bytes[:, bit] << bit)
+    return xp.ascontiguousarray(total)
+
+
+def fixed_width(kind: DataType, buffers: Buffers, backend: Backend, what: str) -> Column:
+    """Return a column of numbers, booleans, dates, times or decimals.
+
+    64-bit integers without nulls are not copied.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If a value is not supported: an unsigned integer of 2^63 or more, a decimal of more than 18 digits.
+    """
+    xp = backend.xp
+    valid = validity(buffers, backend)
+    storage, words = storage_of(kind)
+    begin, end = n_bytes(kind, buffers.offset), n_bytes(kind, buffers.offset + buffers.size)
+    raw = buffers.data[begin:end].view(storage)
+    if kind.family in ("float32", "float64"):
+        codes: Any = float_codes(raw, xp)
+    elif kind.family == "decimal":
+        codes = xp.ascontiguousarray(raw[::words]).astype(np.int64)
+        low, high = kind.code_range
+        fits = (codes >= low) & (codes <= high)
+        for word in range(1, words):
+            fits = fits & (raw[word::words] == codes >> 63)
+        _refuse_beyond_buffer(fits, valid, f"{what}: a decimal has more than 18 digits, or than its type")
+    elif kind.value_name == "uint64":
+        codes = raw.view(np.int64)
+        _refuse_beyond_buffer(codes >= 0, valid, f"{what}: a value is above 2^63-1, the largest integer here")
+    elif kind.family == "bool":
+        codes = (raw != 0).astype(np.int64)
+    else:
+        codes = raw if storage == np.int64 else raw.astype(np.int64)
+    return Column(kind, codes if valid is None else xp.where(valid, codes, 0), valid)
+
+
+def _refuse_beyond_buffer(fits: Any, valid: Any, what: str) -> None:
+    if valid is not None:
+        fits = fits | ~valid
+    if len(fits) and not bool(fits.all()):
+        row = int(fits.argmin())
+        raise UnsupportedTypeError(f"{what} (row {row}).\n  Cast the column to text, or repair it before you pass it.")
+
+
+def text(kind: DataType, places: Any, keys: pa.Array, valid: Any, dictionary: Dictionary, backend: Backend) -> Column:
+    """Return a column of text from distinct values `keys` and each row's position in them.
+
+    Only `keys` pass through the host.
+    """
+    codes = backend.asarray(np.concatenate([dictionary.encode(keys), np.zeros(1, np.int64)]))
+    row_codes = codes[places.astype(np.int64)]
+    return Column(kind, row_codes if valid is None else backend.xp.where(valid, row_codes, 0), valid, dictionary)
+
+
+def values_in_use(column: Column, backend: Backend) -> tuple[pa.Array, Any]:
+    """Return the distinct values of a text column and each row's position; inverts `text`.
+
+    The values are on the host.
+
+    Null rows have the position behind the last value.
+    """
+    xp = backend.xp
+    dictionary = column.dictionary
+    assert dictionary is not None
+    codes = backend.asarray(column.stored)
+    valid = None if column.stored_valid is None else backend.asarray(column.stored_valid)
+    in_use = xp.zeros(len(dictionary), np.int64)
+    in_use[codes if valid is None else codes[valid]] = 1
+    used = backend.to_host(xp.flatnonzero(in_use)).astype(np.int64)
+    if not len(used):
+        return dictionary.decode(used), xp.zeros(len(codes), np.int64)
+    places = (xp.cumsum(in_use) - 1)[codes]
+    return dictionary.decode(used), places if valid is None else xp.where(valid, places, len(used))
+
+
+def buffers_of(column: Column, backend: Backend) -> Buffers:
+    """Return a fixed-width column in its type's layout; the inverse of `fixed_width`."""
+    xp, kind = backend.xp, column.type
+    codes = backend.asarray(column.stored)
+    storage, words = storage_of(kind)
+    if storage.kind == "f":
+        data: Any = floats_of(codes, storage.itemsize, xp)
+    elif words > 1:
+        data = xp.stack([codes, *[codes >> 63] * (words - 1)], axis=1).reshape(-1)
+    else:
+        data = codes if storage == np.int64 else codes.astype(storage)
+    data = xp.ascontiguousarray(data).view(np.uint8)
+    if column.stored_valid is None:
+        return Buffers(len(codes), 0, data, None, 0)
+    valid = backend.asarray(column.stored_valid)
+    return Buffers(len(codes), 0, data, packed(valid, xp), len(codes) - int(valid.sum()))
+
+
+# Constants of a program's text as codes of a column's type.
+
+
+_FLOAT_DIGITS = 15
+"""Maximum decimal digits that survive a round trip through a 64-bit float."""
+
+
+def encode_constant(value: object, kind: DataType, op: str = "") -> int:
+    """Return the code of a literal in a fixed-width column; dates and timestamps are texts.
+
+    Parameters
+    ----------
+    op
+        The operator of a comparison with the literal, or empty. In a comparison, decimals and integers may meet numbers
+        with more digits than they have, and the code is one that gives the same result of the comparison.
+
+    Raises
+    ------
+    TypeMismatchError
+        If the literal is not a value of the type.
+
+    Examples
+    --------
+    >>> encode_constant("1970-01-02", DataType("date32[day]"))
+    1
+    >>> encode_constant(0.05, DataType("decimal128(15, 2)"))
+    5
+    >>> [encode_constant(0.055, DataType("decimal128(15, 2)"), op) for op in ("<=", "<")]
+    [5, 6]
+    """
+    if kind.family == "decimal" or isinstance(value, Decimal):
+        return _of_number(value, kind, op)
+    literals = _LITERALS.get(kind.family)
+    if literals is not None and type(value) not in literals:
+        raise TypeMismatchError.with_parts(
+            f"the constant {value!r} is not a value of type '{kind.name}'",
+            got=value,
+            remedy="Write a constant of that type.",
+        )
+    if kind.family == "bool":
+        return int(value is True)
+    try:
+        if isinstance(value, str):
+            array = pa.array([value]).cast(to_pyarrow(kind))
+        elif kind.family.startswith("float"):
+            return int(float_codes(np.array([_as_float(value, kind)], storage_of(kind)[0]))[0])
+        else:
+            array = pa.array([value], to_pyarrow(kind))
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        if isinstance(error, TypeMismatchError):
+            raise
+        raise TypeMismatchError(f"the constant {value!r} is not a value of type '{kind.name}': {error}.") from None
+    return int(encode(array).codes[0])
+
+
+_LITERALS: dict[str, tuple[type, ...]] = {
+    "integer": (int,), "bool": (bool,), "float32": (int, float), "float64": (int, float), "date": (str,),
+    "timestamp": (str,), "zoned": (str,),
+}  # fmt: skip
+"""Types of the literals that columns are compared with, by the family of the column."""
+
+
+def _as_float(value: object, kind: DataType) -> float:
+    """Return a number as a float of the column's type: integers exactly, finite stays finite.
+
+    Floats are rounded to those of 32 bits, as in any comparison of the two.
+    """
+    converted = float(value)  # type: ignore[arg-type]  # of an int or a float
+    if kind.family == "float32" and np.isfinite(converted):
+        with np.errstate(over="ignore"):
+            converted = float(np.float32(converted))
+    if not np.isfinite(converted) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
+        raise TypeMismatchError(
+            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or remove it."
+        )
+    if isinstance(value, int) and int(converted) != value:
+        raise TypeMismatchError(
+            f"the constant {value} is not exactly a value of type '{kind.name}': got {value}, expected an integer that "
+            f"a float holds, such as {int(converted)}.\n  Write the float that is meant: {converted!r}."
+        )
+    return converted
+
+
+def _of_number(value: object, kind: DataType, op: str) -> int:
+    """Return the code of a number in a decimal column, or of a decimal in another column."""
+    if kind.family in ("float32", "float64"):
+        return encode_constant(float(str(value)) + 0.0, kind)  # decimals have a single zero, without a sign
+    if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
+        raise TypeMismatchError.with_parts(
+            f"the constant {str(value)!r} is not a value of type '{kind.name}'", got=value
+        )
+    digits, exponent = _digits(Decimal(str(value)))
+    if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
+        raise TypeMismatchError.with_parts(
+            f"the constant {value!r} has too many digits for a float beside decimals",
+            got=value,
+            expected=f"at most {_FLOAT_DIGITS} digits",
+            remedy=f"Write it as a decimal: {value!r}m.",
+        )
+    exponent += kind.digits[1]
+    code, is_exact = digits * int(10 ** max(0, exponent)), True
+    if exponent < 0:
+        code, over = divmod(digits, int(10**-exponent))
+        is_exact = over == 0
+        if not is_exact and op in ("<", ">="):
+            code += 1
+    low, high = kind.code_range
+    if is_exact and low <= code <= high:
+        return code
+    if op in ("=", "!=") and kind.family == "decimal":
+        return NO_DECIMAL
+    if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= code <= high):
+        return max(-(1 << 63), min((1 << 63) - 1, code))
+    what = "is not exactly a value" if not is_exact else "is outside the values"
+    raise TypeMismatchError.with_parts(
+        f"the constant {value} {what} of type '{kind.name}'", got=value, remedy="Compare it by '<' or '>'."
+    )
+
+
+def _digits(value: Decimal) -> tuple[int, int]:
+    """Return the number as an integer without trailing zeros, and a power of 10."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    integer = int("".join(map(str, digits)))
+    while integer and integer % 10 == 0:
+        integer, exponent = integer // 10, exponent + 1
+    return (-integer if sign else integer), (exponent if integer else 0)

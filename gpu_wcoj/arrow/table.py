@@ -13,13 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gpu_wcoj.arrow.read import encode, encode_numpy, encode_values
-from gpu_wcoj.arrow.types import SUPPORTED
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.rows import checked_values, columns_of, split_weights
+from gpu_wcoj.arrow.write import SUPPORTED
+from gpu_wcoj.data.column import Column, Dictionary
+from gpu_wcoj.data.rows import as_weights, checked_values, columns_of, split_weights, weight_name
 from gpu_wcoj.data.schema import DataType, check_names
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, listed
-from gpu_wcoj.weights import as_weights, weight_name
 
 
 class Numbered(tuple[str, ...]):

@@ -2,25 +2,371 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
+import re
 import socket
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from gpu_wcoj.checkpoint.definition import Definition
-from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.manifest import REMEMBERED, Batch, Manifest, OutputFile, chained
-from gpu_wcoj.checkpoint.merging import MAX_RUNS
-from gpu_wcoj.checkpoint.reading import LEASE, folder_at, holder
-from gpu_wcoj.checkpoint.state import load, mark_stored, store
-from gpu_wcoj.checkpoint.versions import Versions
-from gpu_wcoj.checkpoint.watched import WatchedFolder
-from gpu_wcoj.errors import CheckpointError, UsageError, entry_point
-from gpu_wcoj.subject import Checkpointable, Subject
+from gpu_wcoj.checkpoint.canonical import checksum, opened, rows_digest, sealed
+from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
+from gpu_wcoj.checkpoint.manifest import (
+    REMEMBERED,
+    Batch,
+    Manifest,
+    OutputFile,
+    chained,
+    manifest_name,
+    number_of,
+    read_file,
+    read_manifests,
+)
+from gpu_wcoj.checkpoint.state import MAX_RUNS, Definition, load, mark_stored, store
+from gpu_wcoj.engine.state import Checkpointable, Subject
+from gpu_wcoj.errors import (
+    BatchMismatchError,
+    CheckpointDamagedError,
+    CheckpointError,
+    GpuWcojError,
+    LeaseLostError,
+    UsageError,
+    entry_point,
+)
+from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.printer import deserialize
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Reading a checkpoint without opening it for writing.
+#
+# Any number of readers may run beside a writer.
+
+
+LEASE = "lease"
+OURS = re.compile(r"(?:run|definition|manifest)-(\d{6})-(\d{8})\.(?:parquet|json|tmp)")
+"""Files that are named by the fencing number of who wrote them, and counted."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
+
+_ATTEMPTS = 10
+"""Maximum attempts to read a version that a writer may remove meanwhile."""
+
+P = TypeVar("P", bound=Checkpointable)
+T = TypeVar("T")
+
+
+def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]], P]) -> P:
+    """Return the program of a checkpoint in its state after the last batch.
+
+    Parameters
+    ----------
+    make
+        Makes a program of rules and the options that belong to its definition.
+    """
+
+    def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> P:
+        if definition.parts["layout"] != "one":
+            raise CheckpointError(
+                f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
+                "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
+            )
+        program = make(deserialize(definition.text), definition.options())
+        if manifest.state is not None:
+            load(program.subject, manifest.state, folder, manifest.version_name)
+        return program
+
+    return read_again(path, read)
+
+
+def read_again(path: str | os.PathLike[str], read: Callable[[WatchedFolder, Manifest, Definition], T]) -> T:
+    """Return the result of `read` on the newest manifest.
+
+    It is repeated with a newer manifest if a writer removed files meanwhile.
+    """
+    folder = WatchedFolder(folder_at(path))
+    for attempt in range(_ATTEMPTS):
+        manifest = None
+        try:
+            manifest, definition = read_newest(folder)
+            return read(folder, manifest, definition)
+        except CheckpointDamagedError:
+            # Beside a writer, versions come and go: damage is what is still there in the same version.
+            if attempt == _ATTEMPTS - 1 or (manifest is not None and manifest.name in folder.names()):
+                raise
+    raise AssertionError
+
+
+def folder_at(path: str | os.PathLike[str] | Folder) -> Folder:
+    """Return the folder of a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        return path
+    text = os.fspath(path)
+    if not text:
+        raise UsageError.invalid_value("path", path, "the path of a folder")
+    if _SCHEME.match(text):
+        raise UsageError(
+            f"the checkpoint '{text}' is not a path of a local or mounted file system.\n"
+            "  Stores that are named by a URL cannot create a file only if it is absent in the way that is needed "
+            "here; name a folder, as /data/checkpoint."
+        )
+    return OsFolder(Path(text).expanduser().absolute())
+
+
+def read_all(folder: Folder, names: Sequence[str]) -> list[Manifest]:
+    """Return all manifests of a folder, the newest last; see `read_manifests`.
+
+    The newest must be the one noted in the lease.
+    """
+    manifests = read_manifests(folder, names)
+    newest = manifests[-1].number if manifests else -1
+    if newest < 0 and any(name.startswith("run-") and OURS.fullmatch(name) for name in names):
+        raise CheckpointDamagedError(folder.shown(manifest_name(0)), "is missing, and every other manifest too")
+    if LEASE in names and (noted := _noted(folder).get("newest", -1)) > newest:
+        raise CheckpointDamagedError(folder.shown(manifest_name(noted)), "is missing")
+    return manifests
+
+
+def read_definition(folder: Folder, manifest: Manifest) -> Definition:
+    """Return the definition of the program of a manifest."""
+    name, digest = manifest.definition
+    data = read_file(folder, name)
+    if checksum(data) != digest:
+        raise CheckpointDamagedError(folder.shown(name), "does not have the checksum that it was written with")
+    return Definition.from_json(opened(data, folder.shown(name)))
+
+
+def read_newest(folder: Folder) -> tuple[Manifest, Definition]:
+    """Return the newest manifest and its definition, without taking the lease.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none; and as `Checkpoint.open`.
+    """
+    manifests = read_all(folder, folder.names())
+    if not manifests:
+        raise CheckpointError(f"there is no checkpoint in '{folder.shown('.')}'.\n  Name a folder that holds one.")
+    return manifests[-1], read_definition(folder, manifests[-1])
+
+
+def holder(folder: Folder) -> str:
+    """Return the process that has the checkpoint open, according to the lease."""
+    return str(_noted(folder).get("owner", "by a process that has not said its name"))
+
+
+def _noted(folder: Folder) -> dict[str, Any]:
+    """Return the content of the lease; empty if unreadable.
+
+    It is a hint that a loss of power may tear.
+    """
+    try:
+        return opened(folder.read(LEASE), LEASE)
+    except (OSError, CheckpointError):
+        return {}
+
+
+# The versions that one writer publishes in a folder, until another one takes over.
+
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+
+
+@dataclass(eq=False)
+class Versions:
+    """A folder's manifests; this process writes the next one.
+
+    Every opening publishes a manifest with the next fencing number, and the name of a manifest is taken only if it is
+    free: a writer that was taken over finds its next name taken.
+
+    Attributes
+    ----------
+    owner
+        Who writes, as messages shall say.
+    is_locked
+        Whether this process has the lease.
+    manifests
+        Those that are kept, the newest last; of each of the last two versions one.
+    """
+
+    folder: WatchedFolder
+    owner: str
+    is_locked: bool
+    manifests: list[Manifest] = field(default_factory=list)
+    _n_files: int = 0
+
+    @property
+    def newest(self) -> Manifest:
+        """The last manifest that this process knows."""
+        return self.manifests[-1]
+
+    @property
+    def path(self) -> str:
+        """The folder, for messages."""
+        return self.folder.shown(".")
+
+    def begin(self, definition: Definition) -> None:
+        """Read the folder, compare the definition, and publish a higher fencing number."""
+        names = self.folder.names()
+        self.manifests = read_all(self.folder, names)
+        if self.manifests:
+            newest = self.newest
+            read_definition(self.folder, newest).check(definition, self.path)
+            opening = replace(
+                newest,
+                number=newest.number + 1,
+                fence=newest.fence + 1,
+                owner=self.owner,
+                previous=newest.seal,
+            )
+            self._n_files = _next_file(names, opening.fence)
+            self.tidy(self.publish(opening))
+            return
+        for name in names:
+            if name != LEASE and not OURS.fullmatch(name):
+                raise CheckpointError(
+                    f"the folder '{self.path}' holds no checkpoint, but '{name}'.\n  Name an empty one."
+                )
+        self._n_files = _next_file(names, 1)
+        name = self._new_name("definition", "json", 1)
+        data = sealed(definition.to_json())
+        self._write(name, data)
+        first = Manifest(0, os.urandom(16).hex(), 1, self.owner, "", 0, (name, checksum(data)))
+        self.tidy(self.publish(first))
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` if another process has published since."""
+        if _has_newer(self.folder.names(), self.newest.number):
+            raise self._lost()
+
+    @contextmanager
+    def attempt(self) -> Generator[None]:
+        """Remove the block's runs if it fails; the error names another writer if that is the cause."""
+        written = self._n_files
+        try:
+            yield
+        except BaseException as error:
+            if not self.folder.broken:
+                self._forget_runs(written)
+            if not isinstance(error, LeaseLostError) and self._is_lost():
+                raise self._lost() from error  # what was missed is what the other writer has tidied up
+            raise
+
+    def publish(self, manifest: Manifest) -> list[str]:
+        """Publish a manifest whose files are on the disk; their names are forced there first.
+
+        Returns
+        -------
+        What is in the folder then.
+        """
+        temporary = self._new_name("manifest", "tmp", manifest.fence)
+        self._write(temporary, manifest.data)
+        self.folder.sync()
+        try:
+            self.folder.publish(temporary, manifest.name)
+        except FileExistsError:
+            raise self._lost() from None
+        self.folder.sync()
+        with self.folder.trying("looked at after it was published", manifest.name, breaks=True):
+            names = self.folder.folder.names()
+        if _has_newer(names, manifest.number):
+            raise self._lost()
+        self.manifests = _newest_of_versions([*self.manifests, manifest])
+        return names
+
+    def tidy(self, names: Sequence[str]) -> None:
+        """Remove files that no stored version needs, and note the newest version.
+
+        The commit stands even if this fails.
+        """
+        newest = self.newest
+        needed: set[str] = set()
+        needed.update(*(manifest.files for manifest in self.manifests))
+        try:
+            for name in names:
+                ours = OURS.fullmatch(name)
+                is_old = number_of(name) is not None or (ours is not None and int(ours[1]) <= newest.fence)
+                if is_old and name not in needed:
+                    self.folder.remove(name)
+            self.is_locked = self.is_locked or self.folder.lock(LEASE)
+            self.folder.note(sealed({"owner": self.owner, "fence": newest.fence, "newest": newest.number}))
+        except GpuWcojError as error:
+            _LOGGER.warning("after a commit: %s", error)
+
+    def new_run(self) -> str:
+        """Return the name of a new run."""
+        return self._new_name("run", "parquet", self.newest.fence)
+
+    def _is_lost(self) -> bool:
+        published = self._published_last()
+        return published is not None and published.fence > self.newest.fence
+
+    def _published_last(self) -> Manifest | None:
+        """Return the manifest that any writer published last; None if unreadable."""
+        with contextlib.suppress(OSError, GpuWcojError, ValueError):
+            folder = self.folder.folder
+            newest = max(
+                manifest_number for manifest_number in map(number_of, folder.names()) if manifest_number is not None
+            )
+            return Manifest.from_bytes(folder.read(manifest_name(newest)), newest)
+        return None
+
+    def _lost(self) -> LeaseLostError:
+        published = self._published_last()
+        by = "another writer" if published is None else f"{published.owner}, with fencing number {published.fence}"
+        self.folder.broken = f"it has been taken over by {by}"
+        own_fence = f" {self.newest.fence}" if self.manifests else "out one yet"
+        return LeaseLostError(
+            f"the checkpoint '{self.path}' has been taken over by {by};\n  this one is {self.owner}, with{own_fence}.\n"
+            "  Stop this process: what it has not committed is for the other one to do."
+        )
+
+    def _write(self, name: str, data: bytes) -> None:
+        file = self.folder.create(name)
+        try:
+            write_whole(file, data)
+        except BaseException:
+            self._forget(name)
+            raise
+
+    def _new_name(self, kind: str, ending: str, fence: int) -> str:
+        """Return a name that no other attempt uses: of this opening, and counted."""
+        self._n_files += 1
+        return f"{kind}-{fence:06}-{self._n_files:08}.{ending}"
+
+    def _forget_runs(self, written: int) -> None:
+        """Remove the runs of a failed attempt."""
+        for file_number in range(written + 1, self._n_files + 1):
+            self._forget(f"run-{self.newest.fence:06}-{file_number:08}.parquet")
+
+    def _forget(self, name: str) -> None:
+        with contextlib.suppress(OSError, GpuWcojError):
+            self.folder.folder.remove(name)
+
+
+def _has_newer(names: Sequence[str], newest: int) -> bool:
+    return any(manifest_number is not None and manifest_number > newest for manifest_number in map(number_of, names))
+
+
+def _newest_of_versions(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return the newest manifest of each of the last two versions."""
+    by_version = {manifest.version: manifest for manifest in manifests}
+    return [by_version[version] for version in sorted(by_version)[-2:]]
+
+
+def _next_file(names: Sequence[str], fence: int) -> int:
+    """Return the largest file number of this fence: a failed opening may have left files."""
+    matches = [match for match in map(OURS.fullmatch, names) if match and int(match[1]) == fence]
+    return max((int(match[2]) for match in matches), default=0)
 
 
 @dataclass(frozen=True)
@@ -296,3 +642,84 @@ def _plain(extra: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise UsageError(f"extra={extra!r:.200} cannot be stored as JSON: {error}.") from None
     return plain
+
+
+# Resuming a stopped run over files: finished ticks are skipped after a comparison.
+
+
+QUERY = "gpu-wcoj run"
+
+
+class Replay:
+    """The ticks of a run, numbered from 0, compared with those of its checkpoint.
+
+    Attributes
+    ----------
+    done
+        How many the checkpoint holds.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._last = checkpoint.last
+        if self._last is not None and self._last.query != QUERY:
+            raise BatchMismatchError(
+                f"the checkpoint '{checkpoint.path}' is not that of a run over files.\n"
+                "  Restore it in Python (Program.restore), or choose an empty folder."
+            )
+        self.done = 0 if self._last is None else self._last.batch + 1
+        self._chain = ""
+        self._seen = 0
+        self._batch = Batch(-1)
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """A copy of the extra data stored with the last tick."""
+        return {} if self._last is None else deepcopy(dict(self._last.extra))
+
+    def is_done(self, tables: Mapping[str, pa.Table]) -> bool:
+        """Return True if the next tick, which has these rows, is in the checkpoint.
+
+        Raises
+        ------
+        BatchMismatchError
+            If the tick there had other rows. Of long runs that is known only at the last tick that is done.
+        """
+        rows = sum(table.num_rows for table in tables.values())
+        batch = self._batch = Batch(self._seen, QUERY, rows, rows_digest(tables))
+        self._seen += 1
+        last_manifest = self._last
+        if last_manifest is None or batch.batch > last_manifest.batch:
+            return False
+        if batch.batch >= last_manifest.batches[0].batch:
+            self._checkpoint.has(batch.batch, query=QUERY, rows=rows, digest=batch.digest)
+        self._chain = chained(self._chain, batch)
+        if batch.batch == last_manifest.batch and self._chain != last_manifest.chain:
+            raise BatchMismatchError(
+                f"the checkpoint '{self._checkpoint.path}' was made from other rows: the first {self._seen:,} ticks "
+                "differ from those it holds.\n  Give the same files and options, or begin a new checkpoint."
+            )
+        return True
+
+    @property
+    def name(self) -> str:
+        """The checkpoint's name, independent of its folder."""
+        return self._checkpoint.versions.newest.checkpoint
+
+    @property
+    def is_resumed(self) -> bool:
+        """True if the checkpoint existed before, with or without a tick."""
+        return self._checkpoint.fence > 1
+
+    def commit(self, extra: Mapping[str, Any]) -> None:
+        """Store the state after the tick of the last call of `is_done`."""
+        batch = self._batch
+        self._checkpoint.commit(batch.batch, query=QUERY, rows=batch.rows, digest=batch.digest, extra=extra)
+
+    def finish(self) -> None:
+        """Raise if the files ended before the finished ticks."""
+        if self._seen < self.done:
+            raise BatchMismatchError(
+                f"the checkpoint '{self._checkpoint.path}' holds {self.done:,} ticks, and the files have "
+                f"{self._seen:,}.\n  Give the same files and options, or begin a new checkpoint."
+            )

@@ -1,39 +1,246 @@
 """Storing the state of a program as files, and loading it.
 
 Of every relation that has state, only the rows in the relation's own column order are stored; its arrangements are
-built again from them. What a tick has changed is one more run; see `gpu_wcoj.checkpoint.merging` for when runs are
+built again from them. What a tick has changed is one more run; see `gpu_wcoj.checkpoint.state` for when runs are
 merged.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.checkpoint.folder import Folder
-from gpu_wcoj.checkpoint.merging import MAX_RUNS, first_to_merge
-from gpu_wcoj.checkpoint.runs import Run, read_rows, read_values, write_rows, write_values
-from gpu_wcoj.circuit.auxiliary import AuxiliaryHead
+from gpu_wcoj.checkpoint.canonical import checksum
+from gpu_wcoj.checkpoint.folder import Folder, NewFile
 from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.head import AuxiliaryHead
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.engine.state import State, TickReport
-from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError
+from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
+from gpu_wcoj.engine.state import State, Subject, TickReport, replan_after_load
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.replanning import replan_after_load
-from gpu_wcoj.routing.backlog import Backlog
-from gpu_wcoj.routing.journal import Journal
-from gpu_wcoj.routing.sides import Replicas
-from gpu_wcoj.subject import Subject
+from gpu_wcoj.query.printer import serialize
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.data.column import Dictionary
+
+
+# Runs on the disk: immutable Parquet files of sorted rows or of dictionary values.
+#
+# Every page has a checksum, and so has the whole file; the latter is kept by whoever refers to the file.
+
+
+GROUP_ROWS: Final = 1 << 20
+"""Rows of a Parquet row group."""
+_BUFFER: Final = 1 << 20
+"""Bytes that are gathered before a write."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A file of rows or values.
+
+    Attributes
+    ----------
+    file
+        Its name.
+    rows, bytes, sha256
+        How many rows it has, its size, and the checksum of all of it.
+    first
+        Of values of a dictionary, the code of the first one.
+    """
+
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+    first: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return vars(self)
+
+
+class _Checked(io.RawIOBase):
+    """A buffered sink for Parquet that computes the checksum."""
+
+    def __init__(self, file: NewFile) -> None:
+        super().__init__()
+        self.size = 0
+        self.hash = hashlib.sha256()
+        self._file = file
+        self._waiting: list[bytes] = []
+        self._n_waiting = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+    def write(self, data: Any) -> int:
+        piece = bytes(data)
+        self.hash.update(piece)
+        self.size += len(piece)
+        self._waiting.append(piece)
+        self._n_waiting += len(piece)
+        if self._n_waiting >= _BUFFER:
+            self.pour()
+        return len(piece)
+
+    def pour(self) -> None:
+        """Write the buffered data."""
+        waiting, self._waiting, self._n_waiting = b"".join(self._waiting), [], 0
+        if waiting:
+            self._file.write(waiting)
+
+
+def write_rows(folder: Folder, name: str, columns: Sequence[Int64Array], weights: Int64Array) -> Run:
+    """Write sorted distinct rows of a relation and force the file to the disk.
+
+    Its name need not be on the disk yet.
+
+    Weights are left out where all are 1.
+    """
+    named = {f"c{i}": column for i, column in enumerate(columns)}
+    if not bool((weights == 1).all()):
+        named["weight"] = weights
+    return _write(folder, name, pa.table({key: pa.array(column) for key, column in named.items()}))
+
+
+def read_rows(folder: Folder, run: Run, width: int) -> tuple[list[Int64Array], Int64Array]:
+    """Return the columns and weights of a run.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If the file is not there, or is not what was written.
+    """
+    table = _read(folder, run)
+    names = [f"c{i}" for i in range(width)]
+    if table.column_names not in (names, [*names, "weight"]) or set(table.schema.types) - {pa.int64()}:
+        raise CheckpointDamagedError(folder.shown(run.file), f"does not have {width} columns of int64")
+    arrays: list[Int64Array] = [column.to_numpy() for column in table.columns]
+    return arrays[:width], arrays[width] if len(arrays) > width else np.ones(run.rows, np.int64)
+
+
+def write_values(folder: Folder, name: str, values: pa.Array, first: int) -> Run:
+    """Write the values of a dictionary from the code `first` on."""
+    return _write(folder, name, pa.table({"value": values}), first)
+
+
+def read_values(folder: Folder, run: Run, kind: Literal["string", "binary"]) -> pa.ChunkedArray:
+    """Return the values of a dictionary run; see `read_rows`."""
+    table = _read(folder, run)
+    expected = pa.schema([("value", pa.large_string() if kind == "string" else pa.large_binary())])
+    if not table.schema.equals(expected):
+        raise CheckpointDamagedError(folder.shown(run.file), f"does not hold {kind} values")
+    return table.column(0)
+
+
+def _write(folder: Folder, name: str, table: pa.Table, first: int = 0) -> Run:
+    file = folder.create(name)
+    try:
+        sink = _Checked(file)
+        numeric = [field.name for field in table.schema if field.type == pa.int64()]
+        writer = pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            table.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+            column_encoding=dict.fromkeys(numeric, "DELTA_BINARY_PACKED") or None,
+            write_page_checksum=True,
+            write_statistics=False,
+        )
+        writer.write_table(table, row_group_size=GROUP_ROWS)
+        writer.close()
+        sink.pour()
+        file.sync()
+    finally:
+        file.close()
+    return Run(name, table.num_rows, sink.size, sink.hash.hexdigest(), first)
+
+
+def checked_bytes(folder: Folder, run: Run) -> bytes:
+    """Return the verified bytes of a run; raises the errors of `read_rows`."""
+    path = folder.shown(run.file)
+    try:
+        data = folder.read(run.file)
+    except FileNotFoundError:
+        raise CheckpointDamagedError(path, "is missing") from None
+    if len(data) != run.bytes:
+        raise CheckpointDamagedError(path, f"has {len(data):,} bytes, and was written with {run.bytes:,}")
+    if checksum(data) != run.sha256:
+        raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
+    return data
+
+
+def _read(folder: Folder, run: Run) -> pa.Table:
+    data, path = checked_bytes(folder, run), folder.shown(run.file)
+    try:
+        table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise CheckpointDamagedError(path, f"cannot be read ({error})") from None
+    if table.num_rows != run.rows:
+        raise CheckpointDamagedError(path, f"has {table.num_rows:,} rows, and was written with {run.rows:,}")
+    return table
+
+
+# The merge policy of runs on the disk: few runs, and writes in proportion to changes.
+
+
+MAX_RUNS = 16
+"""Default maximum number of runs of one relation."""
+
+
+def first_to_merge(sizes: Sequence[int], most_runs: int = MAX_RUNS) -> int:
+    """Return the first of the runs to merge into one; ``len(sizes) - 1`` for no merge.
+
+    Parameters
+    ----------
+    sizes
+        Rows of the runs, the oldest first; the last is the change that is about to be written.
+    most_runs
+        More than this are not left; at least 2.
+
+    Notes
+    -----
+    The oldest run is written again only once the others outgrow it, so a changed row pays for two rows of that at
+    most. The others are merged when they are too many: at least half of them, and older ones as long as they are less
+    than twice what has been gathered, so that a row is merged about log2(oldest / change) / log2(most_runs / 2) times.
+
+    Examples
+    --------
+    >>> first_to_merge([1000, 10, 10]), first_to_merge([1000, 600, 600])
+    (2, 0)
+    >>> first_to_merge([1000, 80, 10, 10, 10], most_runs=4)
+    2
+    """
+    newest = len(sizes) - 1
+    if newest > 0 and sum(sizes[1:]) > sizes[0]:
+        return 0
+    if len(sizes) <= most_runs:
+        return newest
+    start, total = newest, sizes[newest]
+    at_least = max(2, most_runs // 2)
+    while start > 1 and (newest - start + 1 < at_least or sizes[start - 1] < 2 * total):
+        start -= 1
+        total += sizes[start]
+    return start
+
 
 Rows = tuple[Sequence[Int64Array], Int64Array]
 """Columns in the host's memory, and the weight of each row."""
@@ -373,3 +580,74 @@ def _load_values(dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder
             raise CheckpointDamagedError(folder.shown(run.file), "has a value that was there before")
     if len(dictionary) != stored_runs.content:
         raise CheckpointError(f"the dictionary of {dictionary.kind} values is not whole: {len(dictionary):,} values.")
+
+
+# The definition of a program in a checkpoint: the parts that give its state a meaning.
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """The definition of a program and the layout of its state.
+
+    Attributes
+    ----------
+    text
+        As it was given, to make the program from again.
+    parts
+        What is compared, each part with the name that messages give it.
+    """
+
+    text: str
+    parts: Mapping[str, Any]
+
+    @classmethod
+    def from_subject(cls, subject: Subject, layout: str = "one") -> Definition:
+        """Return the definition of a program."""
+        rules = subject.lowering.rules
+        parts = {
+            "program": str(replace(rules, directives=())),  # which files are read is no part of what they mean
+            "semantics": "bag" if subject.lowering.bag else "set",
+            "kept heads": list(subject.lowering.keep),
+            "outputs": list(subject.lowering.outputs),
+            "schema": {name: _plain(columns) for name, columns in subject.schema.items()},
+            "layout": layout,
+        }
+        return cls(serialize(rules), parts)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Definition:
+        """Return the definition in the result of `to_json`."""
+        return cls(str(content["text"]), dict(content["parts"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"text": self.text, "parts": dict(self.parts)}
+
+    def options(self) -> dict[str, Any]:
+        """Return the options to create the program with, in addition to its text."""
+        schema = {
+            name: dict(map(tuple, columns)) if columns and isinstance(columns[0], list) else columns
+            for name, columns in self.parts["schema"].items()
+        }
+        return {
+            "bag": self.parts["semantics"] == "bag",
+            "keep": self.parts["kept heads"],
+            "outputs": self.parts["outputs"],
+            "schema": schema,
+        }
+
+    def check(self, current: Definition, path: object) -> None:
+        """Raise `CheckpointMismatchError` for the first part that differs."""
+        for what in dict.fromkeys([*current.parts, *self.parts]):
+            stored, current_part = self.parts.get(what), current.parts.get(what)
+            if stored != current_part:
+                raise CheckpointMismatchError(path, what, _format_part(stored), _format_part(current_part))
+
+
+def _plain(columns: Any) -> list[Any]:
+    return [list(column) if isinstance(column, tuple) else str(column) for column in columns]
+
+
+def _format_part(part: Any) -> str:
+    text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
+    return text if len(text) < 2000 else f"{text[:2000]}..."

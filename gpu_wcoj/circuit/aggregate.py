@@ -11,25 +11,674 @@ count, and groups without rows are not in the head.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
-from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.extremes import are_present, extreme_values, rows_below
-from gpu_wcoj.circuit.groups import GroupChange, GroupingPlan, group_change
+from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
-from gpu_wcoj.circuit.totals import Totals, counts_after
-from gpu_wcoj.errors import NegativeWeightError
+from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
+from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.prefixes import largest_magnitudes, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
-from gpu_wcoj.join.weights import weights_of_rows
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
+
+# Exact sums of integers over groups, as words of 128 bits.
+
+
+_MASK = (1 << 32) - 1
+"""The low 32 bits."""
+_MIN_INT64 = -(1 << 63)
+"""The smallest int64."""
+
+Words = tuple[Int64Array, Int64Array]
+"""Low and high words of integers of 128 bits, in two's complement."""
+
+
+def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array, backend: Backend) -> Words:
+    """Return exact sums of values times weights over runs from `starts`, modulo 2^128."""
+    xp = backend.xp
+    n = len(values)
+    if n == 0:
+        return xp.empty(0, np.int64), xp.empty(0, np.int64)
+    max_value, max_weight = largest_magnitudes(backend, values, weights)
+    if max_value * max_weight * n < 1 << 63:
+        low = _run_sums(values * weights, starts, backend)
+        return low, low >> 63
+    if max_weight * n < 1 << 30:
+        high, low = (
+            _run_sums((values >> 32) * weights, starts, backend),
+            _run_sums((values & _MASK) * weights, starts, backend),
+        )
+        return add_words((high << 32, high >> 32), (low, low >> 63))
+    exact = backend.to_host(values).astype(object) * backend.to_host(weights).astype(object)
+    totals = np.add.reduceat(exact, backend.to_host(starts)).tolist()
+    return to_words(totals, backend)
+
+
+def _run_sums(values: Int64Array, starts: Int64Array, backend: Backend) -> Int64Array:
+    before = backend.kernels.exclusive_sum(values)
+    ends = backend.xp.concatenate([starts[1:], backend.xp.full(1, len(values), np.int64)])
+    runs: Int64Array = before[ends] - before[starts]
+    return runs
+
+
+def add_words(left: Words, right: Words) -> Words:
+    """Add modulo 2^128.
+
+    There is a carry where the low word is less, unsigned, than the low word of a summand.
+    """
+    low = left[0] + right[0]
+    carry = (low ^ _MIN_INT64) < (left[0] ^ _MIN_INT64)
+    return low, left[1] + right[1] + carry
+
+
+def to_words(numbers: Sequence[int], backend: Backend) -> Words:
+    """Convert Python integers to words.
+
+    The high word of an integer beyond 128 bits is clipped, so that it still counts as outside int64.
+    """
+    low = [(number + (1 << 63)) % (1 << 64) - (1 << 63) for number in numbers]
+    high = [max(-(1 << 63), min((1 << 63) - 1, number >> 64)) for number in numbers]
+    return backend.asarray(np.array(low, np.int64)), backend.asarray(np.array(high, np.int64))
+
+
+def to_integers(words: Words, backend: Backend) -> list[int]:
+    """Convert words to Python integers."""
+    low, high = (backend.to_host(word).tolist() for word in words)
+    return [(above << 64) + below % (1 << 64) for below, above in zip(low, high, strict=True)]
+
+
+def means_of_integers(words: Words, counts: Int64Array, backend: Backend, units: float = 1) -> Int64Array:
+    """Return the codes of sums divided by counts as doubles; both are rounded to doubles first.
+
+    Parameters
+    ----------
+    units
+        Units of the sums that make 1, for decimals.
+    """
+    low, high = words
+    sums = low.astype(np.float64)
+    beyond = backend.to_host(high != low >> 63)
+    if bool(beyond.any()):
+        host = backend.to_host(sums).copy()
+        exact = to_integers((low[backend.asarray(beyond)], high[backend.asarray(beyond)]), backend)
+        host[beyond] = [float(total) for total in exact]
+        sums = backend.asarray(host)
+    times = backend.xp.maximum(counts, 1).astype(np.float64) * float(units)
+    return float_codes(sums / times, backend.xp)
+
+
+# Plans of aggregating heads, and the change of their source by group.
+
+
+@dataclass(frozen=True)
+class GroupingPlan:
+    """The aggregate that a head computes.
+
+    Attributes
+    ----------
+    op
+        ``count``, ``sum``, ``min``, ``max`` or ``mean``.
+    source
+        The arrangement of the aggregated rows.
+    group
+        Grouping columns of the source's relation, in the order of the head's columns.
+    value
+        Aggregated column of the source's relation; None for ``count``.
+    head
+        Stored grouping columns of the head.
+    result
+        The result column of the head.
+    family
+        Type family of the value.
+    scale
+        Decimal places of a value.
+    result_factor
+        Factor from a sum to the unit of the head's column, which may have more decimal places.
+    max_sum
+        Maximum magnitude of a sum; 0 for the limit of int64.
+    """
+
+    op: str
+    source: ArrangementKey
+    group: tuple[int, ...]
+    value: int | None
+    head: tuple[int, ...]
+    result: int
+    family: str = "integer"
+    scale: int = 0
+    result_factor: int = 1
+    max_sum: int = 0
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Columns of the head, grouping columns first."""
+        return (*self.head, self.result)
+
+    @property
+    def has_totals(self) -> bool:
+        """True if sums are part of the state."""
+        return self.op in ("sum", "mean")
+
+    @property
+    def counts_once(self) -> bool:
+        """True if a row of positive weight counts once instead of with its weight."""
+        return self.op == "mean"
+
+    @property
+    def is_extreme(self) -> bool:
+        """True if the result is a value of the source (``min`` or ``max``)."""
+        return self.op in ("min", "max")
+
+
+@dataclass(frozen=True, eq=False)
+class GroupChange:
+    """Changed rows of a source, sorted by group; a weight is the change of a row's count.
+
+    Attributes
+    ----------
+    columns
+        Columns of the groups with changed rows.
+    n
+        Number of groups.
+    starts
+        Offset of the first row of each group.
+    owner
+        Group of each row.
+    values
+        Aggregated value of each row; None for ``count``.
+    """
+
+    columns: Sequence[Int64Array]
+    n: int
+    starts: Int64Array
+    owner: Int64Array
+    values: Int64Array | None
+    weights: Int64Array
+
+
+def group_change(
+    plan: GroupingPlan,
+    order: Sequence[int],
+    batches: Sequence[IndexedZSet],
+    backend: Backend,
+    weights: Int64Array | None = None,
+) -> GroupChange:
+    """Sort the rows of one batch or more by group. O(n log n).
+
+    Parameters
+    ----------
+    order
+        The source's column of each level of the batches.
+    weights
+        Counts of the rows, if not their weights; may be 0.
+    """
+    xp = backend.xp
+    parts = [batch.columns() for batch in batches]
+    columns = parts[0] if len(parts) == 1 else [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    row_weights: Int64Array = (
+        xp.concatenate([batch.weight_column() for batch in batches]) if weights is None else weights
+    )
+    groups = [columns[order.index(column)] for column in plan.group]
+    values = None if plan.value is None else columns[order.index(plan.value)]
+    starts = xp.zeros(1, np.int64)
+    if groups:
+        rows = backend.kernels.lexsort(groups)
+        groups, row_weights = [column[rows] for column in groups], row_weights[rows]
+        values = None if values is None else values[rows]
+        starts = backend.kernels.run_starts(groups)
+    n = len(starts)
+    owner = xp.repeat(xp.arange(n), xp.diff(xp.concatenate([starts, xp.full(1, len(row_weights), np.int64)])))
+    return GroupChange([column[starts] for column in groups], n, starts, owner, values, row_weights)
+
+
+def refuse_out_of_range(
+    what: str, words: Words, head: str, change: GroupChange, plan: GroupingPlan, backend: Backend, max_sum: int = 0
+) -> None:
+    """Raise for the first count or sum outside int64, or above a nonzero `max_sum`."""
+    mask = words[1] != words[0] >> 63
+    if max_sum:
+        mask = mask | (words[0] > max_sum) | (words[0] < -max_sum)
+    (beyond,) = positions(backend, mask)
+    if len(beyond) == 0:
+        return
+    first = beyond[:1]
+    (total,) = to_integers((words[0][first], words[1][first]), backend)
+    codes = dict(zip(plan.head, numbers(backend, *(column[first][0] for column in change.columns)), strict=True))
+    raise AggregateOverflowError(what, head, tuple(codes[column] for column in sorted(codes)), total)
+
+
+# Exact sums of floats over groups, stored as words.
+#
+# A float is an integer times 2^-1074, and so is a sum of floats. Its words are amounts at powers of 2^32. The words
+# that a row adds depend on the row only, so a sum does not depend on the order of its rows, and a deletion is exact. A
+# sum is rounded once, when it is read. Infinities and NaNs are counted in separate words.
+#
+# All computation is on the host: rows are split into words in bulk, and the sums of changed groups are assembled one by
+# one.
+
+
+INFINITY, MINUS_INFINITY, NAN = 1000, 1001, 1002
+"""Words that count infinities and NaNs."""
+
+MAX_WORD = 1 << 61
+"""Amount of a word above which the words of a sum are normalised."""
+
+"""The low 32 bits."""
+_UNIT = 1 << 1074
+"""The float 1.0 in units of 2^-1074."""
+
+FloatArray = npt.NDArray[np.float64]
+Contributions = tuple[Int64Array, Int64Array, Int64Array]
+"""Columns of group, word and amount."""
+
+
+def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64Array) -> Contributions:
+    """Return the amounts that rows add to the words of their groups, consolidated.
+
+    Parameters
+    ----------
+    width
+        Bytes of a float, 4 or 8.
+    """
+    values = floats_of(codes, width).astype(np.float64)
+    if len(values) and max(int(weights.max()), -int(weights.min())) * len(values) >= 1 << 28:
+        return _exact_words(group, values, weights)
+    strange = [
+        (group[mask], np.full(np.count_nonzero(mask), word), weights[mask])
+        for mask, word in ((values == np.inf, INFINITY), (values == -np.inf, MINUS_INFINITY), (np.isnan(values), NAN))
+    ]
+    finite = np.isfinite(values)
+    group, weights = group[finite], weights[finite]
+    mantissa, exponent = np.frexp(values[finite])
+    digits_of = np.ldexp(mantissa, 53).astype(np.int64)
+    shift = exponent.astype(np.int64) + (1074 - 53)
+    digits_of = digits_of >> np.maximum(-shift, 0)  # the digits of the smallest floats end with as many zeros
+    shift = np.maximum(shift, 0)
+    signed = np.where(digits_of < 0, -1, 1) * weights
+    digits, bits, word = np.abs(digits_of).astype(np.uint64), (shift % 32).astype(np.uint64), shift // 32
+    mask, half = np.uint64(_MASK), np.uint64(32)
+    below, above = (digits & mask) << bits, (digits >> half) << bits
+    amounts = (below & mask, (below >> half) + (above & mask), above >> half)
+    parts = [(group, word + offset, amount.astype(np.int64) * signed) for offset, amount in enumerate(amounts)]
+    contributions = [np.concatenate(each).astype(np.int64) for each in zip(*parts, *strange, strict=True)]
+    (group, word), amount = cpu_backend().kernels.consolidate(contributions[:2], contributions[2])
+    return group, word, amount
+
+
+def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> Contributions:
+    """Compute `float_words` with Python integers, as int64 may overflow."""
+    totals: dict[int, WordsByBit] = defaultdict(dict)
+    for group_index, value, weight in zip(group.tolist(), values.tolist(), weights.tolist(), strict=True):
+        if math.isfinite(value):
+            above, below = value.as_integer_ratio()
+            totals[group_index][0] = totals[group_index].get(0, 0) + above * (_UNIT // below) * weight
+        else:
+            word = NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
+            totals[group_index][word] = totals[group_index].get(word, 0) + weight
+    rows = [
+        (group_index, *pair)
+        for group_index, words in sorted(totals.items())
+        for pair in sorted(normalise_words(words).items())
+    ]
+    table = np.array(rows, np.int64).reshape(len(rows), 3).T
+    return table[0], table[1], table[2]
+
+
+WordsByBit = dict[int, int]
+"""The words of one sum, exact."""
+
+
+def normalise_words(words: Mapping[int, int]) -> WordsByBit:
+    """Return the same sum with all words below 2^32 in magnitude and without zeros."""
+    total = sum(amount << (32 * word) for word, amount in words.items() if word < INFINITY)
+    result = {word: amount for word, amount in words.items() if word >= INFINITY and amount}
+    remaining, word, sign = abs(total), 0, -1 if total < 0 else 1
+    while remaining:
+        if remaining & _MASK:
+            result[word] = sign * (remaining & _MASK)
+        remaining, word = remaining >> 32, word + 1
+    return result
+
+
+def float_sum_codes(sums: Sequence[Mapping[int, int]], counts: Sequence[int] | None = None) -> Int64Array:
+    """Return the codes of sums as doubles, divided by `counts` if given.
+
+    Examples
+    --------
+    >>> group = np.array([0, 0, 1])
+    >>> words = float_words(group, float_codes(np.array([1.5, -0.25, 1e300])), 8, np.ones(3, np.int64))
+    >>> sums = [{}, {}]
+    >>> for position, word, amount in zip(*(each.tolist() for each in words), strict=True):
+    ...     sums[position][word] = amount
+    >>> floats_of(float_sum_codes(sums), 8)
+    array([1.25e+000, 1.00e+300])
+    """
+    values = [_rounded(words) for words in sums]
+    if counts is not None:
+        values = [value / count if count else value for value, count in zip(values, counts, strict=True)]
+    codes: Int64Array = without_zero_signs(float_codes(np.array(values, np.float64)))
+    return codes
+
+
+def _rounded(words: Mapping[int, int]) -> float:
+    strange = {word for word, amount in words.items() if word >= INFINITY and amount}
+    if NAN in strange or {INFINITY, MINUS_INFINITY} <= strange:
+        return math.nan
+    if strange:
+        return math.inf if INFINITY in strange else -math.inf
+    total = sum(amount << (32 * word) for word, amount in words.items())
+    try:
+        return total / _UNIT
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+# Minimum or maximum of a group, looked up in an arrangement of (group, value, ...).
+
+
+INITIAL_WINDOW = 4
+"""Values of a group and batch in the first search window; it grows eightfold while no value is present."""
+
+Batches = Sequence[IndexedZSet]
+
+
+def rows_below(
+    batches: Batches, prefix: Sequence[Int64Array], backend: Backend
+) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+    """Return consolidated rows below each prefix: owner, remaining columns, weights.
+
+    The owner is the position of the prefix. Without columns there is one prefix, that of all rows. If there are no
+    rows, one empty remaining column is returned.
+    """
+    xp = backend.xp
+    parts: list[list[Int64Array]] = []
+    for batch in batches:
+        if prefix:
+            owner, columns_below, weights = batch.get_by_prefix(prefix)
+        else:
+            columns_below, weights = batch.columns(), batch.weight_column()
+            owner = xp.zeros(len(weights), np.int64)
+        parts.append([owner, *columns_below, weights])
+    if not parts:
+        nothing: Int64Array = xp.empty(0, np.int64)
+        return nothing, [nothing], nothing
+    columns = [xp.concatenate(each) for each in zip(*parts, strict=True)]
+    (owner, *columns_below), weights = backend.kernels.consolidate(columns[:-1], columns[-1])
+    return owner, columns_below, weights
+
+
+def are_present(batches: Batches, columns: Sequence[Int64Array], backend: Backend) -> BoolArray:
+    """Return a mask of the paths (group and value) that have a row of positive weight.
+
+    No weight is negative.
+    """
+    xp = backend.xp
+    total: Int64Array = xp.zeros(len(columns[0]), np.int64)
+    batches = [batch for batch in batches if len(batch)]
+    if _may_wrap(batches):
+        owner, _, weights = rows_below(batches, columns, backend)
+        total[owner[weights > 0]] = 1
+        return total > 0
+    if batches:
+        records = [batch.records[: len(columns)] for batch in batches]
+        located = backend.kernels.locate(records, [range(len(columns))] * len(batches), stacked(backend, columns))
+        for batch, position in zip(batches, located, strict=True):
+            total += xp.where(position >= 0, _sums_below(batch, len(columns) - 1, xp.maximum(position, 0)), 0)
+    return total > 0
+
+
+def extreme_values(
+    batches: Batches, groups: Sequence[Int64Array], n: int, greatest: bool, backend: Backend, rank: Int64Array | None
+) -> tuple[BoolArray, Int64Array]:
+    """Return per group whether it has a row of positive weight, and the extreme value.
+
+    O(log n) per batch and group, plus deleted values that are skipped. If values are texts, all values of the group
+    are read.
+
+    Parameters
+    ----------
+    groups
+        Columns of `n` groups, the first columns of the batches; none for one group of all rows.
+    rank
+        Sort position per code of texts; None if values are not texts.
+    """
+    xp = backend.xp
+    has_value: BoolArray = xp.zeros(n, np.bool_)
+    best: Int64Array = xp.zeros(n, np.int64)
+    waiting: Int64Array = xp.arange(n)
+    batches = [batch for batch in batches if len(batch)]
+    window = INITIAL_WINDOW if rank is None else 1 << 62
+    while len(waiting):
+        open_groups = [column[waiting] for column in groups]
+        ranges = [_value_ranges(batch, open_groups, len(waiting), backend) for batch in batches]
+        owner, value, horizon = _window_values(batches, ranges, open_groups, window, greatest, backend)
+        is_final = value >= horizon[owner] if greatest else value <= horizon[owner]
+        (final_rows,) = positions(backend, is_final)
+        owner, value = owner[final_rows], value[final_rows]
+        if rank is not None:
+            order = backend.kernels.lexsort([owner, rank[value]])
+            owner, value = owner[order], value[order]
+        if len(owner):
+            ends = owner[1:] != owner[:-1]
+            edge = xp.ones(1, np.bool_)
+            (chosen,) = positions(backend, xp.concatenate([ends, edge] if greatest else [edge, ends]))
+            has_value[waiting[owner[chosen]]] = True
+            best[waiting[owner[chosen]]] = value[chosen]
+        more: BoolArray = xp.zeros(len(waiting), np.bool_)
+        for begin, end in ranges:
+            more |= end - begin > window
+        (left,) = positions(backend, more & ~has_value[waiting])
+        waiting = waiting[left]
+        window *= 8
+    return has_value, best
+
+
+def _window_values(
+    batches: Batches,
+    ranges: Sequence[tuple[Int64Array, Int64Array]],
+    groups: Sequence[Int64Array],
+    window: int,
+    greatest: bool,
+    backend: Backend,
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return present values in a window at one end of each range, and how far they are complete.
+
+    The values are sorted by group.
+    """
+    xp = backend.xp
+    level, n = len(groups), len(ranges[0][0]) if ranges else 1
+    horizon: Int64Array = xp.full(n, -(1 << 63) if greatest else (1 << 63) - 1, np.int64)
+    nothing: Int64Array = xp.empty(0, np.int64)
+    owners, values, sums = [nothing], [nothing], [nothing]
+    for batch, (begin, end) in zip(batches, ranges, strict=True):
+        width = xp.minimum(end - begin, window)
+        first = end - width if greatest else begin
+        owner = xp.repeat(xp.arange(n), width)
+        position = xp.arange(len(owner)) - xp.repeat(xp.cumsum(width) - width - first, width)
+        owners.append(owner)
+        values.append(batch.values[level][position].astype(np.int64))
+        sums.append(_sums_below(batch, level, position))
+        (cut,) = positions(backend, end - begin > window)
+        edge = batch.values[level][(first if greatest else first + width - 1)[cut]].astype(np.int64)
+        horizon[cut] = xp.maximum(horizon[cut], edge) if greatest else xp.minimum(horizon[cut], edge)
+    columns = [xp.concatenate(owners), xp.concatenate(values)]
+    if _may_wrap(batches):
+        columns = backend.kernels.distinct_rows(columns)
+        paths = [*(column[columns[0]] for column in groups), columns[1]]
+        (present,) = positions(backend, are_present(batches, paths, backend))
+        return columns[0][present], columns[1][present], horizon
+    (owner, value), _ = backend.kernels.consolidate(columns, xp.concatenate(sums))
+    return owner, value, horizon
+
+
+def _value_ranges(
+    batch: IndexedZSet, groups: Sequence[Int64Array], n: int, backend: Backend
+) -> tuple[Int64Array, Int64Array]:
+    """Return the begin and end offsets of the values of each group."""
+    xp = backend.xp
+    if not groups:
+        return xp.zeros(n, np.int64), xp.full(n, len(batch.values[0]), np.int64)
+    position = batch.locate(groups)
+    has_group, node = position >= 0, xp.maximum(position, 0)
+    offsets = batch.offsets[len(groups) - 1]
+    return xp.where(has_group, offsets[node], 0), xp.where(has_group, offsets[node + 1], 0)
+
+
+def _sums_below(batch: IndexedZSet, level: int, node: Int64Array) -> Int64Array:
+    """Return the sum of the weights of the rows below nodes of a level."""
+    begin, end = node, node + 1
+    for offsets in batch.offsets[level:]:
+        begin, end = offsets[begin], offsets[end]
+    if batch.weights is None:
+        return end - begin
+    before: Int64Array | None = batch.__dict__.get("weights before")
+    if before is None:
+        before = batch.__dict__["weights before"] = batch.backend.kernels.exclusive_sum(batch.weights)
+    return before[end] - before[begin]
+
+
+def _may_wrap(batches: Batches) -> bool:
+    """Return whether a sum of weights might leave int64."""
+    return sum(batch.largest_weight * len(batch) for batch in batches) >= 1 << 63
+
+
+# Incremental counts, sums and means of groups, from the old values and the changed rows.
+
+
+LOW, HIGH, COUNT = -3, -2, -1
+"""Word indices of a group: low and high word of a sum of integers, and number of rows. Words of floats start at 0."""
+
+Additions = tuple[Int64Array, Int64Array, Int64Array]
+"""Amounts to add to words: columns of group, word and amount."""
+
+
+def counts_after(
+    before: Int64Array, head: str, change: GroupChange, plan: GroupingPlan, execution: Execution
+) -> Int64Array:
+    """Return the new row count of each group: the sum of weights, or of ones for a mean.
+
+    Raises
+    ------
+    AggregateOverflowError
+        If a count leaves int64.
+    """
+    ones = execution.backend.xp.ones(len(change.weights), np.int64)
+    more = sums_of_integers(change.weights, ones, change.starts, execution.backend)
+    words = add_words((before, before >> 63), more)
+    refuse_out_of_range("count", words, head, change, plan, execution.backend)
+    return words[0]
+
+
+class Totals:
+    """Words of the changed groups of a head.
+
+    Parameters
+    ----------
+    batches
+        The state: rows of (group, word index), with the word as weight.
+    """
+
+    def __init__(
+        self,
+        head: str,
+        batches: Sequence[IndexedZSet],
+        change: GroupChange,
+        plan: GroupingPlan,
+        execution: Execution,
+    ) -> None:
+        self._head, self._change, self._plan, self._execution = head, change, plan, execution
+        self._owner, (self._word,), self._amount = rows_below(batches, change.columns, execution.backend)
+
+    @property
+    def _backend(self) -> Backend:
+        return self._execution.backend
+
+    def after(self) -> tuple[Int64Array, Int64Array, Additions]:
+        """Return the row count and result of each group, and the amounts to add to the state.
+
+        Raises
+        ------
+        AggregateOverflowError
+            If a number of rows, or a sum of integers, leaves int64.
+        """
+        before = self._word_per_group(COUNT)
+        counts = counts_after(before, self._head, self._change, self._plan, self._execution)
+        additions = [self._additions(COUNT, counts - before)]
+        if self._plan.family.startswith("float"):
+            results, fresh = self._add_floats(counts)
+            additions.append(fresh)
+        else:
+            results, words = self._add_integers(counts)
+            additions += words
+        group, word, amount = (self._backend.xp.concatenate(each) for each in zip(*additions, strict=True))
+        return counts, results, (group, word, amount)
+
+    def _word_per_group(self, word_index: int) -> Int64Array:
+        """Return the word with this index of every group, 0 if absent."""
+        column: Int64Array = self._backend.xp.zeros(self._change.n, np.int64)
+        (rows,) = positions(self._backend, self._word == word_index)
+        column[self._owner[rows]] = self._amount[rows]
+        return column
+
+    def _additions(self, word_index: int, amounts: Int64Array) -> Additions:
+        """Return the nonzero amounts as additions to one word."""
+        (rows,) = positions(self._backend, amounts != 0)
+        return rows, self._backend.xp.full(len(rows), word_index, np.int64), amounts[rows]
+
+    def _add_integers(self, counts: Int64Array) -> tuple[Int64Array, list[Additions]]:
+        change = self._change
+        assert change.values is not None
+        low, high = self._word_per_group(LOW), self._word_per_group(HIGH)
+        more = sums_of_integers(change.values, change.weights, change.starts, self._backend)
+        words = add_words((low, high), more)
+        additions = [self._additions(LOW, words[0] - low), self._additions(HIGH, words[1] - high)]
+        if self._plan.op == "mean":
+            return means_of_integers(words, counts, self._backend, 10**self._plan.scale), additions
+        plan = self._plan
+        refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
+        return words[0] if plan.result_factor == 1 else words[0] * plan.result_factor, additions
+
+    def _add_floats(self, counts: Int64Array) -> tuple[Int64Array, Additions]:
+        backend, change = self._backend, self._change
+        assert change.values is not None
+        n_rows = backend.to_host(counts).tolist()
+        words_before: list[dict[int, int]] = [{} for _ in n_rows]
+        for group_index, word, amount in _to_lists(backend, self._owner, self._word, self._amount):
+            if word >= 0:
+                words_before[group_index][word] = amount
+        sums = [dict(words) for words in words_before]
+        rows = [backend.to_host(each) for each in (change.owner, change.values, change.weights)]
+        width = 4 if self._plan.family == "float32" else 8
+        for group, word, amount in _to_lists(backend, *float_words(rows[0], rows[1], width, rows[2])):
+            sums[group][word] = sums[group].get(word, 0) + amount
+        for index, words in enumerate(sums):
+            if n_rows[index] == 0:
+                sums[index] = {}
+            elif any(abs(amount) > MAX_WORD for amount in words.values()):
+                sums[index] = normalise_words(words)
+        fresh = [
+            (group_index, word, words.get(word, 0) - words_before[group_index].get(word, 0))
+            for group_index, words in enumerate(sums)
+            for word in sorted({**words_before[group_index], **words})
+        ]
+        table = np.array([triple for triple in fresh if triple[2]], np.int64).reshape(-1, 3).T.copy()
+        codes = float_sum_codes(sums, n_rows if self._plan.op == "mean" else None)
+        return backend.asarray(codes), (backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2]))
+
+
+def _to_lists(backend: Backend, *columns: Int64Array) -> zip[tuple[int, int, int]]:
+    return zip(*(backend.to_host(column).tolist() for column in columns), strict=True)
 
 
 @dataclass(eq=False)

@@ -24,22 +24,21 @@ from gpu_wcoj.errors import (
     NegativeWeightError,
     WeightOverflowError,
 )
-from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.join.delta import Piece, fetch_work
 from gpu_wcoj.join.relation import RelationIndex
-from gpu_wcoj.join.running import fetch_work
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
+from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.aggregate import GroupingHead
-    from gpu_wcoj.circuit.positive import PositiveHead
+    from gpu_wcoj.circuit.head import PositiveHead
     from gpu_wcoj.circuit.recursion.loop import LoopHead
-    from gpu_wcoj.join.begun import CommonPrefixes
-    from gpu_wcoj.join.common import CommonJoin
-    from gpu_wcoj.join.meter import JoinCounts
+    from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes
+    from gpu_wcoj.join.prefixes import JoinCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +316,7 @@ class Circuit:
 
     def _announce_listing(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
         """Tell shared joins which of these `heads` will enumerate their rows."""
-        from gpu_wcoj.join.common import SharedJoin
+        from gpu_wcoj.join.delta import SharedJoin
 
         for name, head in self.heads.items():
             asks = name in heads and (bool(head.state) or (collect is not None and name in collect))
@@ -331,7 +330,7 @@ class Circuit:
         self, name: str, head: AnyHead
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
         """Return a function that evaluates the head and records the seconds it takes."""
-        from gpu_wcoj.join.meter import now
+        from gpu_wcoj.join.prefixes import now
 
         def evaluate(collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
             start = now(self.backend)
@@ -452,7 +451,7 @@ class Circuit:
                 return head.total
             if head is not None and not isinstance(head, Head):
                 from gpu_wcoj.circuit.aggregate import GroupingHead  # which few programs need
-                from gpu_wcoj.circuit.positive import PositiveHead
+                from gpu_wcoj.circuit.head import PositiveHead
 
                 if not isinstance(head, (GroupingHead, PositiveHead)):
                     from gpu_wcoj.circuit.recursion.relation import count_rows  # which loops alone need
@@ -465,3 +464,88 @@ class Circuit:
         with within_memory(self.backend, "compacting the state"):
             for index in self.indices():
                 index.compact()
+
+
+# Transfer the state of a circuit to one with another plan of the same rules.
+#
+# Batches are immutable, so both circuits share the arrangements that they have in common; the previous circuit is not
+# changed. An arrangement that only the new circuit has is built from another arrangement of the same rows, in one pass
+# of sorting; a new auxiliary relation is joined.
+
+
+def adopt(circuit: Circuit, previous: Circuit) -> None:
+    """Fill an empty circuit with the state of `previous`, which has the same relations.
+
+    Raises
+    ------
+    AuxiliaryError
+        If an auxiliary relation that only the empty circuit has exceeds its size limit.
+    """
+    with within_memory(circuit.backend, "arranging the state anew"):
+        for index, source in _paired_indices(circuit, previous):
+            made: dict[ArrangementKey, IndexedZSet] = {}
+            for key, arrangement in index.arrangements.items():
+                if key in source.arrangements:
+                    arrangement.spine = source.arrangements[key].spine
+                else:
+                    batch = _arranged(arrangement, source, made)
+                    if len(batch):
+                        arrangement.spine = Spine((batch,), arrangement.spine.policy)
+        for name, head in circuit.heads.items():
+            if name not in previous.heads:
+                from gpu_wcoj.circuit.head import AuxiliaryHead  # which few programs need
+
+                assert isinstance(head, AuxiliaryHead)
+                head.fill()
+    for name, head in circuit.heads.items():
+        leader = previous.heads.get(name, head)
+        head.weight_bound = leader.weight_bound
+        if isinstance(head, Head) and isinstance(leader, Head):
+            head.total = leader.total
+
+
+def rows_to_build(circuit: Circuit, previous: Circuit) -> int:
+    """Return the number of rows that `adopt` would sort."""
+    return sum(
+        len(source.arrangements[_source_key(key, source)].spine)
+        for index, source in _paired_indices(circuit, previous)
+        for key in index.arrangements
+        if key not in source.arrangements
+    )
+
+
+def _paired_indices(circuit: Circuit, previous: Circuit) -> Iterator[tuple[RelationIndex, RelationIndex]]:
+    """Yield the pairs of indices of the relations and heads that both circuits have."""
+    for name, index in circuit.sources.items():
+        yield index, previous.sources[name]
+    for name, head in circuit.heads.items():
+        if name in previous.heads:
+            yield from zip(head.state, previous.heads[name].state, strict=True)
+
+
+def _source_key(key: ArrangementKey, index: RelationIndex) -> ArrangementKey:
+    """Return the key of the arrangement from which to build `key`.
+
+    It has the same selection if possible, else all rows.
+    """
+    return next(
+        (candidate for candidate in index.arrangements if candidate.selection == key.selection), index.canonical
+    )
+
+
+def _arranged(arrangement: Arrangement, index: RelationIndex, made: dict[ArrangementKey, IndexedZSet]) -> IndexedZSet:
+    """Build the batch of an arrangement from `index`; `made` caches merged arrangements."""
+    key, backend = arrangement.key, arrangement.backend
+    source = _source_key(key, index)
+    if source not in made:
+        batches = index.arrangements[source].spine.compact().batches
+        made[source] = batches[0] if batches else IndexedZSet.empty(len(source.order), backend)
+    rows = made[source]
+    if source.selection == key.selection and rows.weights is None:
+        return IndexedZSet.rearranged([rows], [source.order.index(column) for column in key.order], backend)
+    if source.selection != key.selection:
+        return arrangement.index(PhaseRows(*index.rows()))
+    columns, weights = rows.columns(), rows.weight_column()
+    places = [source.order.index(column) for column in key.order]
+    order = backend.kernels.lexsort([columns[place] for place in places])
+    return IndexedZSet.from_sorted([columns[place][order] for place in places], weights[order], backend)

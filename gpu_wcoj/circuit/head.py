@@ -2,25 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.afresh import recomputation_joins
 from gpu_wcoj.circuit.recount import Recounting
 from gpu_wcoj.circuit.source import refuse_overflow
-from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.execution import Execution
-from gpu_wcoj.join.magnitudes import bound_magnitudes, to_python
-from gpu_wcoj.join.piece import Piece
+from gpu_wcoj.data.column import floats_of
+from gpu_wcoj.data.schema import MAX_DIGITS
+from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError
+from gpu_wcoj.functions import FormulaRun, evaluate_calculation
+from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
+from gpu_wcoj.join.plan import (
+    Absent,
+    AtomUse,
+    Calculation,
+    Check,
+    Condition,
+    DeltaPath,
+    DeltaQuery,
+    Formula,
+    check_variables,
+)
+from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
+from gpu_wcoj.join.seeds import bind_seeds
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import BoolArray, exact_sum, numbers, positions, stacked
+from gpu_wcoj.zset.index import IndexedZSet
+
+# Join changes with weights as Python integers: slow, used only if int64 may overflow.
+
+
+def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ...], int]:
+    """Return the changed head rows of a phase and their exact weights as Python integers.
+
+    All variables are bound, and each atom's weight is looked up again: sums over an atom's batches are weights of the
+    state, which fit int64, so adding them modulo 2^64 is exact. The products are computed on the host.
+    """
+    backend = join.execution.backend
+    total: dict[tuple[int, ...], int] = {}
+    for path_index, path in enumerate(join.query.paths):
+        generic = join.generic_join(path_index, phase)
+        if generic is None:
+            continue
+        generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
+        change = join.arrangements[path.seed.key].pending[phase]
+        for piece in generic.pieces(bind_seeds(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
+            weight = _weights((change,), path.seed.variables, piece.values, backend)
+            if path.is_negated:
+                before = join.arrangements[path.seed.key].before(phase)
+                old = _weights(before, path.seed.variables, piece.values, backend)
+                weight = (old > 0).astype(object) * 1 - (old + weight > 0).astype(object) * 1
+            for atom, use in generic.uses.items():
+                weight = weight * _weights(generic.batches[atom], use.variables, piece.values, backend)
+            columns = [
+                backend.to_host(piece.values[term]).tolist() if isinstance(term, str) else [term] * len(piece)
+                for term in join.query.head
+            ]
+            for row, exact in zip(zip(*columns, strict=True), weight.tolist(), strict=True):
+                total[row] = total.get(row, 0) + exact
+    return total
+
+
+def _weights(
+    batches: tuple[IndexedZSet, ...], variables: tuple[str, ...], values: dict[str, Int64Array], backend: Backend
+) -> Int64Array:
+    columns = [values[name] for name in variables]
+    if not batches:
+        return np.zeros(len(columns[0]), object)
+    positions = stacked(backend, [batch.locate(columns) for batch in batches])
+    return to_python(backend, sum_of_weights(batches, positions, backend))
+
+
+# Joins for full recomputation: the whole state is pending, so a single delta path remains.
+
+
+def recomputation_joins(
+    joins: Iterable[IncrementalGenericJoin], execution: Execution, after: bool = False
+) -> list[IncrementalGenericJoin]:
+    """Return the joins over arrangements whose whole state is pending, for full recomputation.
+
+    Parameters
+    ----------
+    after
+        Whether to use the state with this tick's change rather than the committed state.
+    """
+    changes: dict[ArrangementKey, Arrangement] = {}
+    rebuilt = []
+    for join in joins:
+        for key in join.query.keys:
+            if key not in changes:
+                changes[key] = as_change(join.arrangements[key], execution, after)
+        rebuilt.append(IncrementalGenericJoin(join.query, changes, execution))
+    return rebuilt
+
+
+def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Arrangement:
+    """Return an arrangement in which all rows, committed or after this tick, are pending."""
+    change = Arrangement(arrangement.key, execution.backend)
+    spine = arrangement.committed() if after else arrangement.spine
+    compact = spine.compact().batches
+    nothing = IndexedZSet.empty(len(arrangement.key.order), execution.backend)
+    batch = compact[0].lent() if compact else nothing
+    change.pending = (batch,) if execution.weighted else (nothing, batch)
+    return change
+
 
 CONSOLIDATE_ROWS = 1 << 22
 """Gathered rows after which the pieces of a projected or bag answer are consolidated."""
@@ -97,8 +192,6 @@ class Head:
         """
         result = self._evaluate(collect, sink)
         if self.calculates:
-            from gpu_wcoj.circuit.failures import refuse_failures  # which few programs need
-
             refuse_failures(self.joins)
         if self.pending_total is None and (before := self._total_before()) is not None:
             self.pending_total = before + result[0].net
@@ -312,8 +405,6 @@ class Head:
 
     def _sum_exactly(self, joins: Sequence[IncrementalGenericJoin]) -> dict[tuple[int, ...], int]:
         """Return the joins' change with exact weights; raise for a weight outside int64."""
-        from gpu_wcoj.circuit.exact import exact_change  # which few ticks need
-
         total: dict[tuple[int, ...], int] = {}
         for join in joins:
             for row, weight in exact_change(join, 0).items():
@@ -378,3 +469,363 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
         return backend.kernels.consolidate(*parts[0])
     columns = [backend.xp.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
     return backend.kernels.consolidate(columns, backend.xp.concatenate([weights for _, weights in parts]))
+
+
+# The positive part of a bag as a set, which loops read.
+
+
+@dataclass(eq=False)
+class PositiveHead:
+    """The positive part of a bag: rows of weight 1, which change in two phases as a set does.
+
+    Attributes
+    ----------
+    source
+        The relation that is a bag.
+    relation
+        The state; it has the name and the columns of the source.
+    """
+
+    name: str
+    source: RelationIndex
+    relation: RelationIndex
+    derivations: None = None
+    weight_bound: int = 0
+    pending_bound: int = 0
+
+    def begin(self) -> None:
+        """Do nothing: the head has no data of the previous tick."""
+
+    def evaluate(
+        self,
+        collect: bool,
+        sink: PieceSink | None = None,  # noqa: ARG002  # only loops read it
+    ) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        """Compute this tick's change from the pending change of the source."""
+        backend, width = self.source.backend, self.source.width
+        changed = self.source.delta(0)
+        if changed is None:
+            self.relation.discard()
+            nothing = [backend.xp.empty(0, "int64")] * width
+            return ChangeCount(0, 0, 0), [PhaseRows(nothing, -1), PhaseRows(nothing, 1)] if collect else None
+        order = self.source.canonical.order
+        rows = changed.columns()
+        columns = [rows[order.index(column)] for column in range(width)]
+        before = self.source.weights_of(columns)
+        after = before + changed.weight_column()
+        gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
+        phases = []
+        for chosen, sign in ((gone, -1), (come, 1)):
+            rows_of_phase = [column[chosen] for column in columns]
+            if order != tuple(range(width)) and len(chosen):
+                rows_of_phase = backend.kernels.distinct_rows(rows_of_phase)
+            phases.append(PhaseRows(rows_of_phase, sign))
+        self.relation.receive_delta(phases)
+        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases if collect else None
+
+    @property
+    def joins(self) -> Sequence[IncrementalGenericJoin]:
+        """Empty: the head has no joins."""
+        return ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Name of the source relation."""
+        return (self.source.name,)
+
+    @property
+    def state(self) -> tuple[RelationIndex, ...]:
+        """Indices that the head keeps between ticks."""
+        return (self.relation,)
+
+
+# Auxiliary relations: joins materialised for other rules as long as they stay small.
+
+
+PER_ROW = 4
+"""Maximum rows of an auxiliary relation, or of its change in a tick, per row of the joined relations (a ratio)."""
+
+SPARE_ROWS = 1 << 16
+"""Rows that an auxiliary relation or its change may have, whatever the size of the joined relations."""
+
+
+@dataclass(eq=False)
+class AuxiliaryHead(Head):
+    """A head that is materialised for other rules and is not part of the program's answer.
+
+    Attributes
+    ----------
+    inputs
+        The joined relations.
+    """
+
+    inputs: Sequence[RelationIndex] = ()
+
+    def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        """Evaluate this tick as `Head.evaluate` does.
+
+        Raises
+        ------
+        AuxiliaryError
+            If the relation or its change exceeds the limit of rows, or a weight leaves int64.
+        """
+        with self._as_auxiliary_error():
+            result = super().evaluate(collect, sink)
+        assert self.relation is not None
+        if _count_rows(self.relation) > self._max_rows:
+            raise AuxiliaryError(self.name, f"has more than {self._max_rows:,} rows")
+        return result
+
+    def fill(self) -> None:
+        """Join the committed state of the inputs and store the result.
+
+        Raises
+        ------
+        AuxiliaryError
+            As `evaluate` does.
+        """
+        assert self.relation is not None
+        self.execution.begin()
+        joins = recomputation_joins(self.joins, self.execution)
+        with self._as_auxiliary_error():
+            columns, weights = replace(self, joins=joins, relation=None).derivation_changes()
+        if len(weights):
+            self.relation.load(columns, weights)
+
+    @contextmanager
+    def _as_auxiliary_error(self) -> Generator[None]:
+        try:
+            yield
+        except WeightOverflowError as error:
+            raise AuxiliaryError(self.name, "has a weight outside int64") from error
+
+    @property
+    def _max_rows(self) -> int:
+        return SPARE_ROWS + PER_ROW * sum(map(_count_rows, self.inputs))
+
+    def _pieces(self) -> Iterator[Piece]:
+        max_rows, n_rows = self._max_rows, 0
+        for piece in super()._pieces():
+            n_rows += len(piece)
+            if n_rows > max_rows:
+                raise AuxiliaryError(self.name, f"changes by more than {max_rows:,} rows")
+            yield piece
+
+
+def _count_rows(index: RelationIndex) -> int:
+    return len(index) + sum(batch.n_rows for batch in index.arrangements[index.canonical].pending)
+
+
+# Undefined values: bindings for which a calculation of a rule has no value.
+#
+# A tick fails if and only if, in the state after it, a rule has a binding with an undefined value that no other part of
+# the rule rejects: all its positive atoms contain it, and no negated atom and no comparison drops it. Atoms and
+# comparisons that need the undefined value drop nothing. So a comparison such as ``y != 0`` guards a division by y
+# wherever it is written in the rule, and under every plan. A sum, difference or product outside int64 equals no value,
+# so
+# ``y = x + 1`` is false in that case if y is a variable of an atom.
+#
+# Joins calculate as early as possible, also for bindings that are dropped later or are in no state, and drop bindings
+# with an undefined value: a loop must not continue with one, which might be taken for the best value. Only if a join
+# dropped any, the bindings that the tick may have added are enumerated, and each is looked up in the state.
+
+
+def refuse_failures(joins: Sequence[IncrementalGenericJoin]) -> None:
+    """Raise if a binding of the state after this tick has an undefined value.
+
+    See the module docstring.
+
+    Raises
+    ------
+    CalculationError
+        For the first failing calculation of the rule, with the smallest values for which it fails.
+    """
+    for join in joins:
+        if join.may_have_failed:
+            refuse_failure(join)
+
+
+def refuse_failure(join: IncrementalGenericJoin) -> None:
+    """Raise if a binding of a rule has an undefined value after this pending tick."""
+    _FailureSearch(join).refuse()
+
+
+class _FailureSearch:
+    """Search for the bindings of one rule that have an undefined value."""
+
+    def __init__(self, join: IncrementalGenericJoin) -> None:
+        self.join = join
+        self.query = join.query
+        self.names = {calculation.variable for path in self.query.paths for calculation in path.calculations}
+        path = next(path for path in self.query.paths if not path.is_negated)
+        self.atoms = (path.seed, *path.other_atoms)
+        checks = (*path.seed_conditions, *path.seed_checks)
+        checks += tuple(check for step in path.steps for check in (*step.conditions, *step.checks))
+        helping = self.names.difference(calculation.variable for calculation in self.query.calculations)
+        kept_checks = [check for check in checks if not isinstance(check, Calculation)]
+        self.checks = [check for check in kept_checks if not helping.intersection(check_variables(check))]
+
+    def refuse(self) -> None:
+        """Raise for the smallest failing binding."""
+        execution = self.join.execution
+        smallest: tuple[tuple[int, ...], Calculation, list[int]] | None = None
+        for values in self._bindings():
+            failure = self._failing(values, execution.backend)
+            if failure is not None and (smallest is None or failure[0] < smallest[0]):
+                smallest = failure
+        if smallest is not None:
+            _, calculation, arguments = smallest
+            described = f"in the rule '{self.query.rule}', {_describe(calculation, arguments, execution)}"
+            raise CalculationError(described, _failure_reason(calculation, arguments))
+
+    def _bindings(self) -> Iterator[dict[str, Int64Array]]:
+        """Yield a superset of the bindings added by the tick, without calculated variables."""
+        base = _without_calculations(self.query, self.names)
+        join = self.join
+        if self._is_uncovered():
+            (join,) = recomputation_joins([join], join.execution, after=True)
+        join = IncrementalGenericJoin(base, join.arrangements, join.execution)
+        for phase in range(len(join.execution.phases)):
+            for piece in join.join(phase):
+                yield {str(name): column for name, column in zip(base.head, piece.columns, strict=True)}
+
+    def _is_uncovered(self) -> bool:
+        """Return whether a negated atom with calculated variables changes.
+
+        Then there are new bindings that the delta paths of the other atoms do not derive.
+        """
+        seeds = [path.seed for path in self.query.paths if path.is_negated and self.names & set(path.seed.variables)]
+        return any(batch.n_rows for use in seeds for batch in self.join.arrangements[use.key].pending)
+
+    def _failing(
+        self, values: dict[str, Int64Array], backend: Backend
+    ) -> tuple[tuple[int, ...], Calculation, list[int]] | None:
+        """Return the smallest failing binding, its calculation, and the codes of the arguments."""
+        xp, execution = backend.xp, self.join.execution
+        n = len(next(iter(values.values())))
+        names = sorted(values)
+        alive: BoolArray = xp.ones(n, np.bool_)
+        for use in self.atoms:
+            alive &= self._weights(use, [values[name] for name in use.variables]) != 0
+        undefined: dict[str, BoolArray] = {}
+        ranks = execution.ranks if execution.host_ranks else None
+
+        def lacks(read: Sequence[str]) -> BoolArray:
+            mask: BoolArray = xp.zeros(n, np.bool_)
+            for name in read:
+                mask |= undefined.get(name, False)
+            return mask
+
+        for calculation in self.query.calculations:
+            arguments_now = [self._column(term, values, n) for term in calculation.arguments]
+            values[calculation.variable], failed = evaluate_calculation(
+                calculation, arguments_now, alive, backend, execution.dictionary, ranks
+            )
+            undefined_input = undefined[calculation.variable] = lacks(check_variables(calculation))
+            if failed is not None and calculation.drops:
+                alive &= undefined_input | ~failed
+            elif failed is not None:
+                undefined[calculation.variable] = undefined_input | failed
+        for check in self.checks:
+            alive &= lacks(check_variables(check)) | self._holds(check, values, n)
+        (rows,) = positions(backend, alive & lacks(list(undefined)))
+        if len(rows) == 0:
+            return None
+        first = backend.kernels.lexsort([values[name][rows] for name in names])[:1]
+
+        def first_value(column: Any) -> int:
+            return int(backend.to_host(column[rows[first]])[0])
+
+        failed_calculation = next(
+            failed_calculation
+            for failed_calculation in self.query.calculations
+            if first_value(undefined[failed_calculation.variable])
+        )
+        arguments = [first_value(self._column(term, values, n)) for term in failed_calculation.arguments]
+        if failed_calculation.formula is not None:
+            failed_calculation, arguments = self._find_failed_step(failed_calculation.formula, arguments)
+        return tuple(first_value(values[name]) for name in names), failed_calculation, arguments
+
+    def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
+        """Return the first undefined step of a formula for one row, and its argument codes."""
+        backend, execution = self.join.execution.backend, self.join.execution
+        columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
+        ranks = execution.ranks if execution.host_ranks else None
+        run = FormulaRun(columns, backend, execution.dictionary, ranks)
+        _ = run.evaluate(formula, backend.xp.ones(1, np.bool_))
+        calculation, columns_of_arguments = next(
+            (step, inputs) for step, inputs, lost in run.lost if bool(backend.to_host(lost)[0])
+        )
+        return calculation, [int(backend.to_host(column)[0]) for column in columns_of_arguments]
+
+    def _holds(self, check: Check, values: dict[str, Int64Array], n: int) -> BoolArray:
+        if isinstance(check, Absent):
+            absent: BoolArray = self._weights(check.use, [self._column(term, values, n) for term in check.terms]) <= 0
+            return absent
+        assert isinstance(check, Condition)
+        execution = self.join.execution
+        return condition_mask([check], values, execution.ranks if execution.host_ranks else None, execution.backend.xp)
+
+    def _weights(self, use: AtomUse, columns: Sequence[Int64Array]) -> Int64Array:
+        """Return the weights of rows of an atom after the tick."""
+        backend = self.join.execution.backend
+        batches = self.join.arrangements[use.key].after(len(self.join.execution.phases) - 1)
+        if not batches:
+            nothing: Int64Array = backend.xp.zeros(len(columns[0]), np.int64)
+            return nothing
+        return weights_of_rows(batches, range(len(columns)), stacked(backend, columns), backend)
+
+    def _column(self, term: str | int, values: dict[str, Int64Array], n: int) -> Int64Array:
+        xp = self.join.execution.backend.xp
+        column: Int64Array = values[term] if isinstance(term, str) else xp.full(n, term, np.int64)
+        return column
+
+
+def _without_calculations(query: DeltaQuery, names: set[str]) -> DeltaQuery:
+    """Return the query without calculations and checks that use them.
+
+    Its head has all variables of positive atoms.
+    """
+
+    def is_kept(check: Check) -> bool:
+        return not isinstance(check, Calculation) and not names.intersection(check_variables(check))
+
+    def strip(path: DeltaPath) -> DeltaPath:
+        steps = []
+        for step in path.steps:
+            conditions = tuple(filter(is_kept, step.conditions))
+            steps.append(replace(step, conditions=conditions, checks=tuple(filter(is_kept, step.checks))))
+        return replace(path, steps=tuple(steps), variants=(), seed_checks=tuple(filter(is_kept, path.seed_checks)))
+
+    paths = [strip(path) for path in query.paths if not (path.is_negated and names & set(path.seed.variables))]
+    head = tuple(sorted(next(path for path in paths if not path.is_negated).order))
+    return DeltaQuery(query.rule, head, tuple(paths))
+
+
+def _describe(calculation: Calculation, arguments: Sequence[int], execution: Execution) -> str:
+    texts = list(map(str, arguments))
+    for i, family in enumerate(calculation.families):
+        if family == "string":
+            assert execution.dictionary is not None
+            texts[i] = repr(execution.dictionary.value_of(arguments[i]))
+        elif family.startswith("float"):
+            texts[i] = str(float(floats_of(np.array([arguments[i]]), 4 if family == "float32" else 8)[0]))
+        elif family == "decimal":
+            texts[i] = str(Decimal(arguments[i]).scaleb(-calculation.scales[i]))
+    text = str(replace(calculation, arguments=tuple(texts)))
+    return text.removeprefix("# = ")  # part of a null-aware calculation, which has no name
+
+
+def _failure_reason(calculation: Calculation, arguments: Sequence[int]) -> str:
+    if calculation.op == "substr":
+        return "has no value: a begin or a length is negative"
+    divides = calculation.op in ("/", "%", "quotient", "rest")
+    if divides and (arguments[1] == 0 or calculation.family.startswith("float")):  # floats fail by either zero alone
+        return "has no value: it divides by zero"
+    if calculation.op == "like":
+        return "has no value: the escape is not one character, or ends the pattern"
+    if calculation.op == "match":
+        return "has no value: RE2 does not read the pattern"
+    if calculation.family == "decimal":
+        return f"has more than {MAX_DIGITS} digits"
+    return "is outside int64, -2^63 to 2^63-1"

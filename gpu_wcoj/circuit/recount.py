@@ -15,9 +15,9 @@ from typing import Literal
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, with_weights
-from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.full_join import SAMPLED, FullJoin, Moment, report_work, with_metered_budget
 from gpu_wcoj.join.plan import DeltaQuery
-from gpu_wcoj.join.whole import SAMPLED, FullJoin, Moment, report_work, with_metered_budget
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.trace.arrangement import Arrangement
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -393,7 +393,7 @@ class Recounting:
     @cached_property
     def _distinct_paths(self) -> list[tuple[int, ...]]:
         """Per rule, one path of each class of paths that automorphisms of the rule make equivalent."""
-        from gpu_wcoj.join.images import distinct_paths  # needed only by programs that count answers
+        from gpu_wcoj.join.delta import distinct_paths  # needed only by programs that count answers
 
         return [distinct_paths(join.query) for join in self.joins]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.errors import WeightOverflowError
-from gpu_wcoj.join.magnitudes import largest_magnitudes
+from gpu_wcoj.join.prefixes import largest_magnitudes
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import PhaseRows

@@ -4,19 +4,210 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
 from gpu_wcoj.cli.explain import explain
-from gpu_wcoj.commands.bench import bench
-from gpu_wcoj.commands.calibrate import calibrate
-from gpu_wcoj.commands.generate import generate
-from gpu_wcoj.commands.run import run
-from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.cli.run import run
+from gpu_wcoj.cli.source import FLAG
+from gpu_wcoj.errors import GpuWcojError, UsageError
+
+# The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines.
+
+
+def bench(
+    *,
+    suite: Literal["quick", "varied", "skewed", "large", "full", "tiny"] = "quick",
+    strategy: Literal["wcoj", "binary", "auto"] | None = None,
+    rivals: str = "all",
+    report: Path | None = None,
+    threads: int = 1,
+    workloads: str = "",
+    resume: bool = False,
+    limit: float | None = None,
+    rounds: int | None = None,
+    hours: float | None = None,
+) -> None:
+    """Compare join strategies and rival engines; every answer is checked before it is timed.
+
+    It needs the sources: what pip installs is the engine alone. Results are written after every case, so a run may be
+    ended at any time.
+
+    Parameters
+    ----------
+    suite
+        quick takes four minutes on two processors, full some hours; varied takes some more than quick, varies
+        changes, state and skew, and asks no rivals; skewed takes cyclic patterns from small states to larger ones;
+        large takes up to a million insertions into states of millions; tiny only shows that everything runs.
+    strategy
+        One of the engine's; by default all of them, in turn.
+    rivals
+        Some of kept,duckdb,ladybug,graphblas,spark,dogs3; all or none. What is not installed is left out, and said.
+    report
+        A folder for the results as JSON, and for REPORT.md and report.html, made of all results there; by default
+        there is no report, and results go to .run/bench of the sources.
+    threads
+        How many every contender may use.
+    workloads
+        Only these of the suite's, such as triangle,path3; random for the queries that chance writes.
+    resume
+        Go on with the results of a run that was ended, of the same commit and settings.
+    limit
+        Seconds that a contender may take to load, or for a round; the suite's own limits by default.
+    rounds
+        How often a contender is timed at each case, at most; as the suite says by default.
+    hours
+        No further case is begun after so many.
+    """
+    main_of_bench = _bench()
+    lower_limits: list[tuple[str, float | None, float]] = [("threads", threads, 1), ("rounds", rounds, 1)]
+    lower_limits += [("limit", limit, 0.001), ("hours", hours, 0.0)]
+    for name, value, lowest in lower_limits:
+        if value is not None and value < lowest:
+            raise UsageError.invalid_value(f"--{name}", value, f"at least {lowest:g}")
+    named = tuple(filter(None, workloads.split(",")))
+    wrong = main_of_bench(
+        suite, strategy, rivals, report, threads, named, resume=resume, limit=limit, rounds=rounds, hours=hours
+    )
+    if wrong:
+        raise GpuWcojError(f"{wrong} answers were wrong, as the lines above say.\n  Please report it.")
+
+
+def _bench() -> Callable[..., int]:
+    """Return the main function of the benchmark in the sources of this package.
+
+    Raises
+    ------
+    UsageError
+        If the package was installed without them.
+    """
+    here = Path(__file__).resolve().parents[2]
+    if not (here / "bench" / "suite").is_dir():
+        raise UsageError(
+            "the benchmark is not installed: it is a part of the sources, in the folder bench.\n"
+            "  Get the sources of gpu_wcoj, and run 'make bench-suite' there."
+        )
+    if str(here) not in sys.path:
+        sys.path.insert(0, str(here))
+    from bench.suite.command import main as run_suite
+
+    return run_suite
+
+
+# The command ``gpu-wcoj calibrate``: measure which ticks are faster on the GPU.
+
+
+def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto") -> None:
+    """Measure the cost of a changed row and of a joined value on GPU and CPU, to route ticks.
+
+    Parameters
+    ----------
+    rows
+        Edges of the generated graph on which ticks are measured.
+    backend
+        The GPU; auto is the first one found.
+    """
+    from gpu_wcoj.backend import select_backend
+    from gpu_wcoj.engine.calibrate import calibrate as measure_costs
+    from gpu_wcoj.engine.replicas import store
+
+    if rows < 100:
+        raise UsageError.invalid_value("--rows", rows, "an integer from 100 on")
+    device, twin = select_backend(backend), select_backend("cpu")
+    if device.device is None:
+        raise UsageError("there is no GPU here, so every tick runs on the CPU.\n  There is nothing to measure.")
+    calibration = measure_costs(device, twin, rows)
+    print(calibration)
+    print(f"stored in {store(device, twin, calibration.model)}")
+
+
+# The command ``gpu-wcoj generate``: reproducible data.
+
+
+generate = App(name="generate", help="Write data that the program makes itself, the same on every machine.")
+
+
+@generate.command
+def payments(
+    *,
+    output: Path,
+    transfers: int = 200_000,
+    accounts: int = 20_000,
+    seed: int = 1,
+    tick_rows: int = 1000,
+    files: int | None = None,
+) -> None:
+    """Write payments and their reversals as Parquet: columns src, dst, weight and tick.
+
+    Parameters
+    ----------
+    output
+        The file to write.
+    transfers
+        Number of payments; a quarter of them is reversed later.
+    accounts
+        Number of accounts.
+    seed
+        Seed of the random numbers.
+    tick_rows
+        Number of changes per tick.
+    files
+        Write this many files into a folder instead, as Spark reads a stream: their times are a second apart.
+    """
+    from gpu_wcoj import datasets
+    from gpu_wcoj.files.output import write_parts
+
+    stream = datasets.payments(transfers, accounts, seed, tick_rows=tick_rows)
+    if files is None:
+        _write(stream, output)
+    elif files < 1:
+        raise UsageError.invalid_value("--files", files, "an integer from 1 on")
+    else:
+        write_parts(stream, output, files)
+
+
+@generate.command
+def rmat(
+    *,
+    output: Path,
+    scale: int = 17,
+    edges: int = 2_000_000,
+    seed: int = 1,
+    undirected: Annotated[bool, FLAG] = False,
+) -> None:
+    """Write a skewed random graph as Parquet with columns src and dst.
+
+    Parameters
+    ----------
+    output
+        The file to write.
+    scale
+        The graph has 2**scale vertices.
+    edges
+        Number of directed edges.
+    seed
+        Seed of the random numbers.
+    undirected
+        Write each edge once, smaller vertex first, in random order.
+    """
+    from gpu_wcoj import datasets
+
+    graph = datasets.rmat(scale, edges, seed)
+    if undirected:
+        graph = datasets.undirected(graph)
+    _write({"src": graph[:, 0], "dst": graph[:, 1]}, output)
+
+
+def _write(columns: dict[str, Any], path: Path) -> None:
+    from gpu_wcoj.files.output import write_columns
+
+    write_columns(columns, path)
+
 
 ERROR_STATUS: Final = 2
 """Exit status after an error."""

@@ -5,28 +5,220 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
 
+from cyclopts import Parameter
+
+from gpu_wcoj.cli.source import (
+    DIALECT,
+    FILES,
+    FLAG,
+    LANGUAGE,
+    TEXT,
+    Motif,
+    check_files,
+    check_sources,
+    check_tick_rows,
+    expecting,
+    files_of_program,
+    motif_options,
+    parse_files,
+)
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.files.declared import as_declared
-from gpu_wcoj.files.output import ChangeWriter
-from gpu_wcoj.files.reader import Reader, open_input, read_table
+from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
+from gpu_wcoj.files.reader import Reader, as_declared, open_input, read_table, ticks
 from gpu_wcoj.files.spec import InputSpec
-from gpu_wcoj.files.ticks import ticks
-from gpu_wcoj.files.whole import OutputSpec, write_whole
 from gpu_wcoj.program import ChangeCount, Program, TickReport
-from gpu_wcoj.progress import LateBar
+from gpu_wcoj.query.languages import Language
 from gpu_wcoj.units import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.progress import Progress, TaskID
 
-    from gpu_wcoj.checkpoint.replay import Replay
+    from gpu_wcoj.checkpoint.checkpoint import Replay
+
+
+# The command ``gpu-wcoj run``: a program over files, tick by tick.
+
+
+def run(
+    program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
+    /,
+    *,
+    text: Annotated[str | None, TEXT] = None,
+    language: Annotated[Language | None, LANGUAGE] = None,
+    dialect: Annotated[str, DIALECT] = "duckdb",
+    input: Annotated[list[str] | None, FILES] = None,  # noqa: A002  # the option is called --input
+    changes: Annotated[list[str] | None, FILES] = None,
+    tick_rows: int | None = None,
+    count: Annotated[bool, FLAG] = False,
+    output: Path | None = None,
+    checkpoint: Path | None = None,
+    backend: Literal["auto", "cpu", "cuda"] = "auto",
+    gpu_memory: str | None = None,
+    route: str = "auto",
+    threads: int | None = None,
+    strategy: Literal["auto", "wcoj", "binary"] = "auto",
+    bag: Annotated[bool, FLAG] = False,
+    motif: Motif | None = None,
+    memory: str | None = None,
+    json: Annotated[bool, FLAG] = False,
+) -> None:
+    """Run a program over files: load the inputs as the first tick, then apply the changes.
+
+    A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
+    not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
+    types=int64,string (text only) and format=parquet|arrow|csv|tsv|text. PATH is - for standard input, which is text
+    without names of columns unless format is set: edge=-?format=csv. Options follow the last ?; if a file with the
+    complete name exists, ? and & are part of its name. Columns with names go by name if the relation has names, too:
+    declared, or of an earlier file.
+
+    A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
+    .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads
+    edge.facts and .output path writes path.csv, with fields separated by tabs.
+
+    Parameters
+    ----------
+    input
+        A file that is loaded before all changes; once for each relation.
+    changes
+        A file whose rows follow in order, cut into ticks; once for each relation.
+    tick_rows
+        Rows of changes per tick, by default 1000; not for files with tick columns.
+    count
+        Count the answer without ever producing it.
+    output
+        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
+    checkpoint
+        A folder for the state after every tick: after a stop or a kill, the same command resumes there.
+    backend
+        The place of the state and the joins; auto is the GPU if there is one, else the CPU.
+    gpu_memory
+        Maximum memory of the GPU, such as 8GB or 50%; by default all of it.
+    route
+        The place of ticks if the state is on a GPU: auto, device, cpu, or the changed rows from which they run on it.
+    threads
+        Number of threads of the joins.
+    strategy
+        The join strategy: wcoj joins all relations variable by variable, binary joins one relation after the other,
+        and auto chooses by estimated costs.
+    bag
+        Keep exact weights instead of sets; SQL and motifs always do.
+    motif
+        Options for the matches of a motif.
+    memory
+        Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
+    json
+        Print a line of JSON for each tick and a line at the end.
+    """
+    from gpu_wcoj.cli.source import ProgramSource
+    from gpu_wcoj.files.record_batch import memory_budget
+
+    budget = memory_budget(memory)
+    loaded = parse_files(input)
+    fed = parse_files(changes)
+    if not loaded and not fed and program is None and text is None:
+        raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
+    check_tick_rows(tick_rows, fed)
+    if count and output is not None:
+        raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
+    source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
+    engine = source.program(
+        bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
+        route=int(route) if route.isdecimal() else route,
+    )  # fmt: skip
+    from gpu_wcoj.cli.source import outputs_of
+
+    check_files(engine, loaded, fed)
+    loaded, fed = expecting(engine, loaded), expecting(engine, fed)
+    named_relations = {spec.relation for spec in (*loaded, *fed)}
+    check_sources(engine, named_relations)
+    folder = Path() if program is None else program.parent
+    named, declared = files_of_program(engine, folder, named_relations)
+    if not named_relations and not engine.rules.directives and engine.inputs:
+        raise UsageError(
+            "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
+            " or name files in the program, by lines .input."
+        )
+    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
+    inputs = (*loaded, *named)
+    run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))
+
+
+# A progress bar for long work, shown on terminals only.
+
+
+DELAY_SECONDS: Final = 0.5
+"""Seconds of work before the bar appears."""
+
+
+class LateBar:
+    """A bar on standard error that appears after half a second, and only on a terminal.
+
+    It shows the finished share and the remaining time if the total is known, the speed if `unit` has a name, and the
+    time since the start.
+
+    Parameters
+    ----------
+    unit
+        The counted unit, such as ``"rows"``; empty for a progress from 0 to 1.
+    """
+
+    def __init__(self, unit: str = "") -> None:
+        self._unit = unit
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            text = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}")
+            columns = (*text, TimeElapsedColumn(), TextColumn("{task.fields[left]}"), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5)
+            self._task = self._bar.add_task("loading", total=None, amount="", left="")
+            self._timer = threading.Timer(DELAY_SECONDS, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
+        """Set the text and the progress; None for an unknown `done` or `total`."""
+        if self._bar is None or self._task is None:
+            return
+        total = None if done is None else total
+        self._bar.update(self._task, description=what, total=total, completed=done or 0.0)
+        speed = self._bar.tasks[0].speed
+        amount = [f"{int(100 * done / total)}%"] if done is not None and total else []
+        if self._unit and done is not None:
+            amount += [f"{done:,.0f} {self._unit}"] + ([f"{speed:,.0f} {self._unit}/s"] if speed else [])
+        self._bar.update(self._task, amount=", ".join(amount), left="left:" if total else "")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None and self._timer is not None:
+            self._timer.cancel()
+            with self._lock:
+                self._is_over = True
+                self._bar.stop()
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._bar is not None and not self._is_over:
+                self._bar.start()
 
 
 class Runnable(Protocol):
@@ -245,7 +437,7 @@ def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
     if not isinstance(program, Program):
         raise UsageError.unsupported("a stored state of a motif", remedy="Leave out --checkpoint.")
     from gpu_wcoj.checkpoint import Checkpoint
-    from gpu_wcoj.checkpoint.replay import Replay
+    from gpu_wcoj.checkpoint.checkpoint import Replay
 
     checkpoint = stack.enter_context(Checkpoint.open(path, program=program))
     checkpoint.restore(program)

@@ -5,14 +5,35 @@ The parameters are those of Soufflé.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import combinations
+from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from cyclopts import Parameter
+
+from gpu_wcoj.arrow.write import table_without_rows
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.files.formats import open_bytes
+from gpu_wcoj.files.output import OutputSpec, check_apart
+from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import InputSpec
-from gpu_wcoj.files.whole import OutputSpec, check_apart
-from gpu_wcoj.query.rules import Directive, Rules
+from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.query.ir import Atom, Constant, Directive, Rule, Rules
+from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file
+from gpu_wcoj.query.motif.compile import SEMANTICS, Semantics
+from gpu_wcoj.query.motif.parse import parse
+from gpu_wcoj.query.translation import Reading, read
+from gpu_wcoj.views import Matcher
+
+if TYPE_CHECKING:
+    from gpu_wcoj.explain.render import Format
+
 
 _PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
@@ -177,3 +198,392 @@ def _refuse_text_options(directive: Directive) -> None:
             raise UsageError.with_parts(
                 f"'{directive}': '{name}' is for text files only", subject=name, remedy="Leave it out."
             )
+
+
+# The files that a command names, with the names and types of its program.
+
+
+def parse_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
+    """Parse the files of an option: ``RELATION=PATH?option=value``."""
+    from gpu_wcoj.files.spec import parse_input
+
+    return tuple(map(parse_input, files or ()))
+
+
+def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
+    """Raise for ticks without rows, and if there are no changes to divide."""
+    if tick_rows is not None and tick_rows < 1:
+        raise UsageError.invalid_value("--tick-rows", tick_rows, "an integer from 1 on")
+    if tick_rows is not None and not changes:
+        raise UsageError(
+            "--tick-rows cuts the rows of --changes into ticks, and there are none; --input is one tick.\n"
+            "  Give --changes RELATION=PATH, or leave out --tick-rows."
+        )
+
+
+def files_of_program(
+    engine: Program | MotifProgram, folder: Path, named_relations: Collection[str]
+) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
+    """Return the files that a program names, and the types that it declares for them."""
+    named = tuple(spec for spec in inputs_of(engine.rules, folder, named_relations) if not _is_empty(spec.path))
+    declared = {declaration.relation: declaration.types for declaration in engine.rules.declarations}
+    return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
+
+
+def check_files(program: Program | MotifProgram, loaded: Sequence[InputSpec], fed: Sequence[InputSpec]) -> None:
+    """Raise for files of unknown relations, and for files that an option does not accept."""
+    _check_relations(program, loaded, "--input")
+    _check_relations(program, fed, "--changes")
+    _check_pipes([*loaded, *fed])
+    if ticked := [spec for spec in loaded if spec.tick is not None]:
+        raise UsageError(
+            f"'{ticked[0]}' has a tick column, but --input is one tick.\n  Use --changes, or leave it out."
+        )
+
+
+def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tuple[InputSpec, ...]:
+    """Return the files with the program's column names and declared types."""
+    columns: dict[str, tuple[tuple[str, str | None], ...]] = {}
+    if isinstance(program, MotifProgram):
+        columns = {name: tuple((column, None) for column in program.columns(name)) for name in program.inputs}
+    else:
+        for declaration in program.rules.declarations:
+            types = declaration.types if declaration.is_binding else (None,) * len(declaration.columns)
+            columns[declaration.relation] = tuple(zip(declaration.columns, types, strict=True))
+    return tuple(replace(spec, expected=columns.get(spec.relation, ())) for spec in specs)
+
+
+def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
+    """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
+    from gpu_wcoj.query.check import check_required, unnamed_inputs
+
+    remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
+    check_required(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
+
+
+def _is_empty(path: Path) -> bool:
+    """Return True for a file of zero bytes: another program's output of an empty relation."""
+    return path.is_file() and path.stat().st_size == 0
+
+
+def _check_pipes(specs: Sequence[InputSpec]) -> None:
+    """Raise for a pipe that is named twice: the second reader would find it empty."""
+    pipes = [spec for spec in specs if spec.path.is_fifo()]
+    for first, second in combinations(pipes, 2):
+        if first.path.samefile(second.path):
+            raise UsageError(
+                f"'{first}' and '{second}' are the same pipe, which can be read once only.\n"
+                "  Put the rows of one of them into a file."
+            )
+
+
+def _check_relations(program: Program | MotifProgram, specs: Sequence[InputSpec], option: str) -> None:
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.relation not in program.inputs:
+            raise UnknownRelationError(spec.relation, program.inputs, "relations that the program reads")
+        if spec.relation in seen:
+            raise UsageError(f"{option} names relation '{spec.relation}' twice.\n  Put its rows into one file.")
+        seen.add(spec.relation)
+
+
+# Motifs for the command line: their options, and a matcher with a program's interface.
+
+
+MATCHES = "matches"
+"""The name of the answer."""
+TABLES = ("edges", "vertices")
+
+
+@dataclass(frozen=True)
+class MotifOptions:
+    """Options for the matches of a motif; see `gpu_wcoj.find`.
+
+    Attributes
+    ----------
+    where
+        A condition on columns, such as t.amount > 900.
+    semantics
+        Distinct elements of a match: none in homomorphism, edges in edges-distinct, vertices in nodes-distinct.
+    show
+        Columns of the matches, such as a.id,t.amount; by default all named elements.
+    id
+        The vertices' key column.
+    src
+        The edges' source column.
+    dst
+        The edges' target column.
+    """
+
+    where: str | None = None
+    semantics: Semantics = "homomorphism"
+    show: str | None = None
+    id: str = "id"
+    src: str = "src"
+    dst: str = "dst"
+
+
+class MotifProgram:
+    """The matches of a motif, with the interface that `gpu_wcoj.cli.run` needs of a program.
+
+    Parameters
+    ----------
+    text
+        The motif.
+    tables
+        Per table, names and types of its columns, None for an unknown type: of ``edges`` and, if vertices have
+        columns, of ``vertices``.
+    motif_options
+        Options for the matches.
+    source
+        The name of the text in messages.
+    options
+        Options of `gpu_wcoj.program.Program`.
+
+    Raises
+    ------
+    UsageError
+        If there are no edges, or other tables.
+    GpuWcojError
+        Also every error of `gpu_wcoj.find`.
+    """
+
+    bag = True
+    outputs = (MATCHES,)
+
+    def __init__(
+        self,
+        text: str,
+        tables: Mapping[str, Mapping[str, str | None]],
+        motif_options: MotifOptions,
+        source: str,
+        **options: Any,
+    ) -> None:
+        for name in tables:
+            if name not in TABLES:
+                raise UsageError.unknown_name("table of a motif", name, TABLES)
+        if "edges" not in tables:
+            raise UsageError.missing("a motif", "a table 'edges'", "Give --input edges=PATH or --changes edges=PATH.")
+        if motif_options.semantics not in SEMANTICS:
+            raise UsageError.unknown_name("semantics", motif_options.semantics, SEMANTICS)
+        empty = {name: table_without_rows(columns) for name, columns in tables.items()}
+        self.inputs = tuple(tables)
+        self.matcher = Matcher(
+            parse(text, source=source),
+            vertices=empty.get("vertices"),
+            edges=empty["edges"],
+            where=motif_options.where,
+            semantics=motif_options.semantics,
+            columns=None if motif_options.show is None else [name.strip() for name in motif_options.show.split(",")],
+            id=motif_options.id,
+            src=motif_options.src,
+            dst=motif_options.dst,
+            **options,
+        )
+        self.rules = self.matcher.rules
+        self._names = {name: tuple(columns) for name, columns in tables.items()}
+
+    @property
+    def last_tick(self) -> TickReport:
+        """The report of the last tick."""
+        return self.matcher.program.last_tick
+
+    def columns(self, relation: str) -> tuple[str, ...]:
+        """Return the names of the columns of a table."""
+        return self._names[relation]
+
+    def arity(self, relation: str) -> int:
+        """Return the number of columns of a table."""
+        return len(self._names[relation])
+
+    @property
+    def analyze(self) -> bool:
+        """True if ticks are measured."""
+        return self.matcher.program.analyze
+
+    @analyze.setter
+    def analyze(self, value: bool) -> None:
+        self.matcher.program.analyze = value
+
+    def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
+        """Run a tick and count the matches that were added and removed."""
+        return {MATCHES: ChangeCount(None, None, self.matcher.apply_counted(**changes))}
+
+    def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, Any], None]) -> dict[str, ChangeCount]:
+        """Run a tick and pass the change of the matches to `sink`."""
+        matches = self.matcher.step(changes)
+        sink(MATCHES, matches)
+        return {MATCHES: ChangeCount(None, None, matches.net)}
+
+    def load(self, changes: Mapping[str, Any]) -> None:
+        """Run a tick that only updates the state."""
+        self.matcher.load(**changes)
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of the motif; see `gpu_wcoj.program.Program.explain`."""
+        return self.matcher.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+
+
+# The program of a command line: a file or a text in one of the languages.
+
+
+@dataclass(frozen=True)
+class ProgramSource:
+    """A program named on a command line.
+
+    Attributes
+    ----------
+    path, text
+        The file with its text, or the text itself.
+    language
+        None for the language of the file's suffix.
+    dialect
+        The dialect of SQL.
+    loaded, fed
+        The files of its relations and of their changes; they give column names if the language needs them.
+    motif
+        Options for the matches of a motif.
+    budget
+        Maximum bytes of rows in memory at one time.
+    """
+
+    path: Path | None
+    text: str | None
+    language: Language | None
+    dialect: str
+    loaded: tuple[InputSpec, ...]
+    fed: tuple[InputSpec, ...]
+    budget: int
+    motif: MotifOptions
+
+    def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
+        """Return the program; `gpu_wcoj.cli.source.check_files` checks its files.
+
+        Raises
+        ------
+        UsageError
+            If there is no text, or two of them, or it is not UTF-8.
+        GpuWcojError
+            And whatever its parser raises.
+        """
+        text, language = self._text(), self.language
+        if language is None:
+            language = "datalog" if self.path is None else language_of_file(self.path)
+        source = "<text>" if self.path is None else str(self.path)
+        if language == "motif":
+            ends = ((self.motif.src, None), (self.motif.dst, None))
+            graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
+            return MotifProgram(text, graph, self.motif, source, **options)
+        if self.motif != MotifOptions():
+            raise UsageError.with_parts(
+                f"--where, --semantics, --show, --id, --src and --dst are for motifs: got a program in {language}",
+                got=language,
+                remedy="Leave them out, or pass --language motif.",
+            )
+        if self.dialect != "duckdb" and language != "sql":
+            raise UsageError.with_parts(
+                f"--dialect {self.dialect} is for SQL: got a program in {language}",
+                subject="--dialect",
+                got=language,
+                remedy="Leave it out, or pass --language sql.",
+            )
+        tables = self._tables() if language in BY_NAME else None
+        try:
+            reading = read(text, language, tables=tables, dialect=self.dialect, source=source)
+        except UnknownRelationError as error:
+            if not tables:
+                error.args = (
+                    f"{error}\n  Give the file of the relation: --input RELATION=PATH or --changes RELATION=PATH.",
+                )
+            raise
+        rules = _with_facts(reading)
+        return Program(rules, bag=bag or language in BAGS, inputs=rules.inputs, **options)
+
+    def _text(self) -> str:
+        if self.path is None and self.text is not None:
+            return self.text
+        if self.path is None or self.text is not None:
+            raise UsageError.with_parts(
+                "a program is either a file or a text after -e", remedy="Give exactly one of the two."
+            )
+        with open_bytes(self.path) as file:
+            try:
+                return file.read().decode()
+            except UnicodeDecodeError:
+                raise UsageError.with_parts(
+                    f"the program '{self.path}' is not UTF-8 text",
+                    subject=str(self.path),
+                    remedy="Convert it to UTF-8.",
+                ) from None
+
+    def _tables(
+        self, expected: Mapping[str, tuple[tuple[str, str | None], ...]] = MappingProxyType({})
+    ) -> dict[str, dict[str, str | None]]:
+        """Return the columns of the files; `expected` columns help to recognise a header line."""
+        tables: dict[str, dict[str, str | None]] = {}
+        for changes, specs in ((False, self.loaded), (True, self.fed)):
+            for declared_spec in specs:
+                spec = replace(declared_spec, expected=expected.get(declared_spec.relation, ()))
+                columns = tables.get(spec.relation)
+                if columns is None:
+                    tables[spec.relation] = columns_of(spec, changes, self.budget)
+                elif None in columns.values() and not spec.path.is_fifo():  # of no rows: the changes may tell the types
+                    changed_columns = columns_of(spec, changes, self.budget)
+                    if len(changed_columns) == len(columns):
+                        tables[spec.relation] = dict(zip(columns, changed_columns.values(), strict=True))
+        return tables
+
+
+def _with_facts(reading: Reading) -> Rules:
+    """Return the rules together with the facts of the text."""
+    facts = []
+    for name, rows in reading.facts.items():
+        for row in rows:
+            values = [value for value in row if value is None or isinstance(value, (bool, int, float, str, Decimal))]
+            if len(values) < len(row):
+                raise UnsupportedError.with_parts(
+                    f"fact {row} cannot be represented in a file", got=row, remedy="Run this program from Python."
+                )
+            facts.append(Rule(Atom(name, tuple(map(Constant, values))), ()))
+    return replace(reading.rules, rules=(*facts, *reading.rules.rules)) if facts else reading.rules
+
+
+# Options that several commands have in common.
+
+
+TEXT: Final = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
+LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file.")
+DIALECT: Final = Parameter(help="The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ...")
+FLAG: Final = Parameter(negative="")
+FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
+
+
+@Parameter(name="*")
+@dataclass
+class Motif:
+    """Options for the matches of a motif."""
+
+    where: str | None = None
+    """For a motif: a condition on columns, such as 't.amount > 900'."""
+    semantics: Literal["homomorphism", "edges-distinct", "nodes-distinct"] = "homomorphism"
+    """For a motif: the elements that are distinct within a match."""
+    show: str | None = None
+    """For a motif: columns of the matches, such as a.id,t.amount; by default all named elements."""
+    id: str = "id"
+    """For a motif: the vertices' key column."""
+    src: str = "src"
+    """For a motif: the edges' source column."""
+    dst: str = "dst"
+    """For a motif: the edges' target column."""
+
+
+def motif_options(options: Motif | None) -> MotifOptions:
+    """Return the options for the matches of a motif, with defaults for missing ones."""
+    return MotifOptions() if options is None else MotifOptions(**vars(options))

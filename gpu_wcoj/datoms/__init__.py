@@ -11,9 +11,9 @@ Examples
 """
 
 from gpu_wcoj.datoms.database import Database
-from gpu_wcoj.datoms.report import Report
+from gpu_wcoj.datoms.schema import Keyword
+from gpu_wcoj.datoms.store import Report
 from gpu_wcoj.datoms.subscription import Subscription
-from gpu_wcoj.datoms.values import Keyword
 
 __all__ = ["Database", "Keyword", "Report", "Subscription"]
 

@@ -2,14 +2,323 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gpu_wcoj.datoms.follower import Follower
-from gpu_wcoj.errors import UsageError, entry_point
+import numpy as np
+
+from gpu_wcoj.data.column import Int64Array
+from gpu_wcoj.datoms.schema import TYPES, Attribute, Keyword
+from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
+from gpu_wcoj.engine.state import Mark
+from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.zset.zset import ZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.query.edn import Query
+
+
+# Queries with their inputs, compiled for the present attributes.
+
+
+KINDS = {kind: "long" if kind == "ref" else kind for kind in TYPES}
+"""The relation that holds the datoms of each type; refs are stored with longs."""
+
+
+class Source(Protocol):
+    """The interface of a database for its queries.
+
+    Attributes
+    ----------
+    store
+        Its datoms.
+    following
+        The followers of this database, with their subscriptions.
+    """
+
+    store: Store
+    following: dict[Follower, list[Subscription]]
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Selection of the datoms of an input of a program.
+
+    Attributes
+    ----------
+    source
+        The database.
+    kind
+        The type of the values.
+    attributes
+        The attributes; None for all attributes of the type.
+    """
+
+    source: Source
+    kind: str
+    attributes: frozenset[str] | None
+
+    def _accepts(self, attribute: Attribute | None) -> bool:
+        if attribute is None or attribute.type is None or KINDS[attribute.type] != self.kind:
+            return False
+        return self.attributes is None or attribute.name in self.attributes
+
+    def present(self) -> ZSet:
+        """Return the present datoms of the input."""
+        store = self.source.store
+        parts = {}
+        for attribute in store.typed():
+            if self._accepts(attribute):
+                entity, code = store.pairs(attribute.name).columns()
+                parts[attribute.name] = entity, code, np.ones(len(entity), np.int64)
+        return datoms_as_zset(parts, self.kind, store.texts)
+
+    def select(self, delta: Delta) -> dict[str, tuple[Int64Array, Int64Array, Int64Array]]:
+        """Return the parts of a transaction that belong to the input."""
+        attributes = self.source.store.attributes
+        return {
+            name: part
+            for name, part in delta.parts.items()
+            if self._accepts(delta.attributes.get(name) or attributes.get(name))
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledQuery:
+    """A query compiled for a program.
+
+    Attributes
+    ----------
+    query
+        The rules and the shape of the answer.
+    feeds
+        Per input of datoms, its selection.
+    missing
+        Attributes whose type is not yet known.
+    is_open
+        True if an attribute is a variable.
+    constants
+        Inputs that do not change.
+    """
+
+    query: Query
+    feeds: Mapping[str, Feed]
+    missing: frozenset[str]
+    is_open: bool
+    constants: Mapping[str, Any]
+
+    def present(self) -> dict[str, Any]:
+        """Return the present rows of every input."""
+        return {**self.constants, **{name: feed.present() for name, feed in self.feeds.items()}}
+
+    def is_outdated(self, attributes: Mapping[str, Attribute]) -> bool:
+        """Return whether new types of `attributes` require recompilation."""
+        typed = [name for name, attribute in attributes.items() if attribute.type is not None]
+        return bool(typed) and (self.is_open or not self.missing.isdisjoint(typed))
+
+    def is_concerned(self, delta: Delta) -> bool:
+        """Return whether a transaction can change the answer."""
+        if delta.attributes and self.is_outdated(delta.attributes):
+            return True
+        return not delta.parts.keys().isdisjoint(self.attributes) if self.attributes is not None else bool(delta.parts)
+
+    @cached_property
+    def attributes(self) -> frozenset[str] | None:
+        """The attributes that are read; None for all."""
+        read = [feed.attributes for feed in self.feeds.values()]
+        return (
+            None if None in read else frozenset().union(*(attributes for attributes in read if attributes is not None))
+        )
+
+    @property
+    def schema(self) -> dict[str, list[str]]:
+        """Column types of the inputs of datoms."""
+        return {name: ["int64", "string", TYPES[feed.kind].name] for name, feed in self.feeds.items()}
+
+
+class BoundQuery:
+    """A query, its inputs, and the databases among them.
+
+    Attributes
+    ----------
+    databases
+        The queried database, then the databases among the inputs.
+    tables
+        The inputs that are tables, by position.
+    """
+
+    def __init__(self, source: Source, text: Any, inputs: Sequence[Any]) -> None:
+        self.text = text
+        self.source = source
+        self.inputs = tuple(inputs)
+        databases = {id(database): database for database in (source, *inputs) if isinstance(database, type(source))}
+        self.databases: tuple[Source, ...] = tuple(databases.values())
+        self.tables = {
+            position: _table(f"relation{position + 1}", data) for position, data in enumerate(inputs) if _is_table(data)
+        }
+
+    def compile(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> CompiledQuery:
+        """Compile the query, with additional attributes of a database."""
+        from gpu_wcoj.query import edn
+
+        datoms = {}
+        feeds_of: dict[str, tuple[Source, str]] = {}
+        for database_index, database in enumerate(self.databases):
+            all_attributes = {**database.store.attributes, **((attributes or {}) if database is source else {})}
+            prefix = f"datoms{database_index or ''}"
+            relations = {kind: f"{prefix}_{value_kind}" for kind, value_kind in KINDS.items()}
+            feeds_of.update({f"{prefix}_{value_kind}": (database, value_kind) for value_kind in KINDS.values()})
+            typed = {
+                name: edn.Attribute(attribute.type, attribute.unique is not None)
+                for name, attribute in all_attributes.items()
+                if attribute.type is not None
+            }
+            untyped = frozenset(all_attributes.keys() - typed.keys())
+            datoms[id(database)] = edn.Datoms(typed, relations, untyped, database.store.strict)
+        arguments: list[Any] = [
+            datoms[id(data)] if isinstance(data, type(self.source)) else _form(data) for data in self.inputs
+        ]
+        for position, table in self.tables.items():
+            types = tuple(column.type.value_name for column in table.columns)
+            arguments[position] = edn.Relation(f"relation{position + 1}", table.names, types)
+        query = edn.parse(self.text, {"$": datoms[id(self.source)]}, arguments=arguments)
+        feeds = {name: Feed(*feeds_of[name], read.attributes) for name, read in query.reads.items() if name in feeds_of}
+        tables = {f"relation{position + 1}": table for position, table in self.tables.items()}
+        constants = {**query.input_rows, **{name: tables[name] for name in query.rules.inputs if name in tables}}
+        return CompiledQuery(query, feeds, frozenset(name for _, name in query.unknown), bool(query.open), constants)
+
+
+def _form(data: Any) -> Any:
+    """Return an input with its keywords converted to forms."""
+    if isinstance(data, Keyword):
+        from gpu_wcoj.query.edn.reader import Form
+
+        return Form("keyword", data.text)
+    return type(data)(map(_form, data)) if type(data) in (list, tuple, set) else data
+
+
+def _is_table(data: Any) -> bool:
+    """Return whether an input is a table, for ``$name``."""
+    if isinstance(data, np.ndarray):
+        return data.ndim == 2 or data.dtype.names is not None
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _table(name: str, data: Any) -> ZSet:
+    from gpu_wcoj.arrow import as_table
+    from gpu_wcoj.zset.zset import ZSet
+
+    if isinstance(data, ZSet):
+        return data
+    names, columns = as_table(data, f"the input '{name}'")
+    return ZSet.from_columns(names, columns)
+
+
+# Incremental maintenance of the answer of a query, shared by its subscriptions.
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` with which a warning points at the caller of this package."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+@dataclass(frozen=True)
+class State:
+    """State that a transaction can change: the program and its compiled query."""
+
+    compiled: CompiledQuery
+    program: Program
+    mark: Mark
+
+
+class Follower:
+    """Maintains the answer of a query.
+
+    Attributes
+    ----------
+    first
+        The initial answer.
+    """
+
+    def __init__(self, bound_query: BoundQuery, options: Mapping[str, Any]) -> None:
+        self.bound_query = bound_query
+        self.options = options
+        self.compiled = bound_query.compile()
+        for message in self.compiled.query.undeclared.values():
+            warnings.warn(message, UnknownAttributeWarning, stacklevel=_callers_level())
+        self.program = self._program(self.compiled)
+        self._no_change: ZSet | None = None
+        self.first = self._start(self.program, self.compiled)
+
+    def _program(self, compiled: CompiledQuery) -> Program:
+        query = compiled.query
+        return Program(query.rules, outputs=[query.output], schema=compiled.schema, **self.options)
+
+    def _start(self, program: Program, compiled: CompiledQuery) -> ZSet:
+        """Run the first tick of a program on the present datoms; return the answer."""
+        return program.step(compiled.present())[compiled.query.output]
+
+    @property
+    def answer(self) -> ZSet:
+        """The present answer."""
+        return self.program.relation(self.compiled.query.output)
+
+    def shape_answer(self, answer: ZSet) -> Any:
+        """Return an answer in the shape of ``:find``."""
+        return self.compiled.query.shape_answer([row for row, _ in answer.rows()])
+
+    @property
+    def no_change(self) -> ZSet:
+        """A change without rows."""
+        if self._no_change is None:
+            self._no_change = self.program.empty(self.compiled.query.output)
+        return self._no_change
+
+    def state(self) -> State:
+        """Return the present state, for `return_to`."""
+        return State(self.compiled, self.program, self.program.mark())
+
+    def return_to(self, state: State) -> None:
+        """Restore a state."""
+        self.compiled, self.program, self._no_change = state.compiled, state.program, None
+        self.program.return_to(state.mark)
+
+    def process(self, source: Source, delta: Delta) -> ZSet:
+        """Process a transaction before its store applies it; return the answer's change."""
+        try:
+            self.recompile(source, delta.attributes)
+            self._no_change = None  # types may become known with the rows
+            changes = {}
+            for name, feed in self.compiled.feeds.items():
+                if feed.source is source and (parts := feed.select(delta)):
+                    changes[name] = datoms_as_zset(parts, feed.kind, source.store.texts)
+            return self.program.step(changes)[self.compiled.query.output]
+        except Exception as error:
+            error.add_note(
+                f"The transaction was undone: the subscription to {self.bound_query.text!r:.200} cannot process it."
+            )
+            raise
+
+    def recompile(self, source: Source, attributes: Mapping[str, Attribute]) -> None:
+        """Recompile if the types of attributes have become known; the answer is unchanged."""
+        if self.compiled.is_outdated(attributes):
+            compiled = self.bound_query.compile(source, attributes)
+            program = self._program(compiled)
+            program.load(compiled.present())
+            self.compiled, self.program, self._no_change = compiled, program, None
 
 
 @entry_point

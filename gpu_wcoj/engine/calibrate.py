@@ -19,18 +19,15 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import InputChange
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import processors
-from gpu_wcoj.engine.replicas import ALWAYS, CostModel, SideCosts, proposed_by
-from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.engine.replicas import ALWAYS, CostModel, Replica, Replicas, SideCosts, proposed_by
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.ir import Atom, Variable
-from gpu_wcoj.query.rules import Rule, Rules
-from gpu_wcoj.routing.sides import Replica, Replicas
+from gpu_wcoj.query.ir import Atom, Rule, Rules, Variable
 
 N_ROWS: Final = 1_000_000
 """Edges of the graph."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpu_wcoj.data.column import Column, on_host
+from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
-from gpu_wcoj.weights import as_weights, weight_among
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.data.column import Dictionary
 
 
 @dataclass(frozen=True, eq=False)

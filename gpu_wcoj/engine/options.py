@@ -8,12 +8,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from gpu_wcoj.data.schema import INT64, DataType, check_names
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UnsupportedTypeError, UsageError, listed
+from gpu_wcoj.errors import (
+    SchemaError,
+    UnknownRelationError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+    listed,
+)
 from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.query.ir import Aggregate, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.datalog import declared_type
+from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable
 from gpu_wcoj.query.safety import inner_aggregates
 
 Names = dict[str, tuple[str, ...]]
@@ -278,3 +284,53 @@ def processors() -> int:
     """Return the number of processors that this process may use; all if unknown."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
+
+
+# Checks for programs that share the work of ticks with copies of the same state.
+
+
+def check_share(share_index: int, n_shares: int) -> None:
+    """Raise for a share index outside the number of shares."""
+    if not 0 <= share_index < n_shares:
+        raise UsageError.invalid_value("number", share_index, f"0 to {n_shares - 1}")
+
+
+def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: Collection[str]) -> None:
+    """Raise for a program whose shares do not add up to its complete change.
+
+    Parameters
+    ----------
+    rules, core
+        The program as it is written, and in core form.
+    keep
+        Heads whose answers are stored.
+    counted
+        Heads whose derivations are counted.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.desugar import desugar
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = parse("few(a) :- edge(a, b), !big(b).")
+    >>> check_shareable(rules, desugar(rules), (), ())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    gpu_wcoj.errors.UnsupportedError: sharing the work of head 'few' is not supported: ...
+      Run the program in one process.
+    """
+    read = {atom.relation for rule in rules.rules for atom in rule.read}
+    stateful = [name for name in rules.heads if name in read or name in keep]
+    stateful += sorted(counted)
+    stateful += [grouping.relation for grouping in core.groupings]
+    negating = [rule.head.relation for rule in core.rules if rule.negated]
+    if negating and not stateful:
+        raise UnsupportedError.unsupported(
+            f"sharing the work of head '{negating[0]}'",
+            "its rules use negation, so one worker could retract what another derived",
+            "Run the program in one process.",
+        )
+    if stateful:
+        raise UnsupportedError.unsupported(
+            f"sharing the work of head '{stateful[0]}'",
+            "it has state that depends on the changes of all workers",
+            "Let it keep all variables in one rule, and combine the shares elsewhere.",
+        )

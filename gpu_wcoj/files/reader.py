@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.errors import UsageError
-from gpu_wcoj.files.block import RowBlock
-from gpu_wcoj.files.budget import over_budget
-from gpu_wcoj.files.format import check_gzip
-from gpu_wcoj.files.forms import SEPARATORS, form_of
+from gpu_wcoj.arrow.write import to_pyarrow
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import InputFileError, UsageError
+from gpu_wcoj.files.formats import SEPARATORS, check_gzip, form_of, header_hint
+from gpu_wcoj.files.record_batch import RowBlock, over_budget
 from gpu_wcoj.files.spec import InputSpec
 
 
@@ -104,3 +105,143 @@ def columns_of(spec: InputSpec, changes: bool, budget: int) -> dict[str, str | N
             f"'{spec.path}' has two columns '{doubled[0]}'.\n  Choose among them, as in '{spec}?columns=0,1'."
         )
     return {name: None if kind == str(pa.null()) else kind for name, kind in reader.columns}
+
+
+# Conversion of a file's rows to the declared types of its relation.
+
+
+def as_declared(table: pa.Table, spec: InputSpec, kinds: Sequence[str | None]) -> pa.Table:
+    """Return the rows of a file in the types `kinds`; None keeps the type of the file.
+
+    Raises
+    ------
+    InputFileError
+        If a value is not of its column's type.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> rows = pa.table({"day": ["2024-01-31"], "n": [5]})
+    >>> as_declared(rows, InputSpec("r", Path("r.facts")), ["date32[day]", None]).schema.types
+    [DataType(date32[day]), DataType(int64)]
+    """
+    columns = []
+    for position, (column, kind) in enumerate(zip(table.columns, kinds, strict=True)):
+        target = column.type if kind is None else to_pyarrow(DataType(kind))
+        try:
+            columns.append(column if column.type == target else column.cast(target))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InputFileError(
+                f"'{spec.path}', column {position}, is declared as '{kind}': {error}.\n"
+                f"  Mend the file, or declare another type{header_hint(spec)}."
+            ) from None
+    return pa.table(columns, table.column_names)
+
+
+# Division of change files into ticks, by a number of rows or by a tick column.
+
+
+DEFAULT_TICK_ROWS: Final = 1000
+"""Rows per tick of a change file without a tick column."""
+
+
+def ticks(readers: Mapping[str, Reader], tick_rows: int | None, budget: int) -> Iterator[dict[str, pa.Table]]:
+    """Yield the rows of every tick by relation, in the order of the files.
+
+    With tick columns, a tick holds the rows of all files that carry one value of it, and the values ascend; without,
+    the next `tick_rows` rows of each file.
+
+    Raises
+    ------
+    UsageError
+        If only some of the files have a tick column, or `tick_rows` is given beside one.
+    MemoryBudgetError
+        If the rows of one tick take more than `budget` bytes.
+    """
+    cursors = {name: _Cursor(name, reader.blocks(), budget) for name, reader in readers.items()}
+    if not any(cursor.has_ticks for cursor in cursors.values()):
+        yield from _by_rows(cursors, tick_rows or DEFAULT_TICK_ROWS)
+        return
+    without = [name for name, cursor in cursors.items() if not cursor.has_ticks and not cursor.is_done]
+    if without:
+        raise UsageError(
+            f"the changes of '{without[0]}' have no tick column, those of others do.\n"
+            "  Give 'tick' for every file of changes, or for none."
+        )
+    if tick_rows is not None:
+        raise UsageError(
+            f"ticks are cut by their column and by --tick-rows {tick_rows}.\n  Leave out --tick-rows, or option 'tick'."
+        )
+    yield from _by_value(cursors)
+
+
+def _by_rows(cursors: dict[str, _Cursor], count: int) -> Iterator[dict[str, pa.Table]]:
+    while tick := {name: cursor.next_rows(count) for name, cursor in cursors.items() if not cursor.is_done}:
+        yield tick
+
+
+def _by_value(cursors: dict[str, _Cursor]) -> Iterator[dict[str, pa.Table]]:
+    while waiting := {name: cursor for name, cursor in cursors.items() if not cursor.is_done}:
+        now = min(cursor.tick for cursor in waiting.values())
+        yield {name: cursor.take_tick() for name, cursor in waiting.items() if cursor.tick == now}
+
+
+class _Cursor:
+    """A position in a file of changes."""
+
+    def __init__(self, name: str, blocks: Iterator[RowBlock], budget: int) -> None:
+        self._name = name
+        self._blocks = blocks
+        self._budget = budget
+        self._block: RowBlock | None = None
+        self._start = 0
+        self._advance()
+
+    @property
+    def is_done(self) -> bool:
+        """True if no row is left."""
+        return self._block is None
+
+    @property
+    def has_ticks(self) -> bool:
+        """True if the rows have ticks."""
+        return self._block is not None and self._block.ticks is not None
+
+    @property
+    def tick(self) -> int:
+        """The tick of the next row."""
+        assert self._block is not None
+        assert self._block.ticks is not None
+        return int(self._block.ticks[self._start])
+
+    def next_rows(self, count: int) -> pa.Table:
+        """Return the next `count` rows, or the remaining rows if there are fewer."""
+        pieces: list[pa.RecordBatch] = []
+        while count and self._block is not None:
+            stop = min(len(self._block), self._start + count)
+            count -= stop - self._start
+            self._take_until(stop, pieces)
+        return pa.Table.from_batches(pieces)
+
+    def take_tick(self) -> pa.Table:
+        """Return the next rows of the same tick."""
+        tick = self.tick
+        pieces: list[pa.RecordBatch] = []
+        while self._block is not None and self.tick == tick:
+            assert self._block.ticks is not None
+            self._take_until(int(np.searchsorted(self._block.ticks, tick, side="right")), pieces)
+        return pa.Table.from_batches(pieces)
+
+    def _take_until(self, stop: int, pieces: list[pa.RecordBatch]) -> None:
+        assert self._block is not None
+        pieces.append(self._block.slice(self._start, stop).rows)
+        n_bytes = sum(piece.nbytes for piece in pieces) if len(pieces) > 1 else 0
+        if n_bytes > self._budget:
+            raise over_budget(f"one tick of '{self._name}'", n_bytes, self._budget)
+        self._start = stop
+        if stop == len(self._block):
+            self._advance()
+
+    def _advance(self) -> None:
+        self._start = 0
+        self._block = next((block for block in self._blocks if len(block)), None)

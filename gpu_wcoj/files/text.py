@@ -13,31 +13,389 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from gpu_wcoj.arrow.write import to_pyarrow
+from gpu_wcoj.data.column import BoolArray
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError
-from gpu_wcoj.files import advice
-from gpu_wcoj.files.blanks import is_row, squeeze
-from gpu_wcoj.files.block import RowBlock, make_block
-from gpu_wcoj.files.format import BOM, Lines, TextFile
-from gpu_wcoj.files.forms import is_facts
-from gpu_wcoj.files.header import SAMPLE_ROWS, names_by_program, names_by_rows
-from gpu_wcoj.files.record_batch import WEIGHT, fields_of_empty_file, numbered, select
+from gpu_wcoj.files import formats
+from gpu_wcoj.files.formats import BOM, Lines, TextFile, is_facts
+from gpu_wcoj.files.record_batch import WEIGHT, RowBlock, fields_of_empty_file, make_block, numbered, select
 from gpu_wcoj.files.spec import ColumnName, InputSpec
-from gpu_wcoj.files.values import (
-    as_type,
-    changed_value,
-    decide_type,
-    is_number,
-    may_be_rounded,
-    may_lead_with_zero,
+
+# Conversion of one column's texts to int64, float64 or string.
+#
+# Errors give the place of the first value that does not fit.
+
+
+_INTEGER: Final = r"^[ \t]*[+-]?[0-9]+[ \t]*$"
+_NUMBER: Final = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
+
+_LEADING_ZEROS: Final = r"^[ \t]*[+-]?0[0-9]"
+_ZERO: Final = 48
+"""The byte of the digit 0."""
+_FIELDS_LOOKED_AT: Final = 1000
+"""Fields that begin with a zero which are examined one by one before the complete block is scanned."""
+_EXACT: Final = 2.0**53
+"""Every integer of a smaller magnitude is exactly a 64-bit float."""
+
+Place = Callable[[int], str]
+
+
+def is_number(text: str) -> bool:
+    """Return True if a text spells an integer or a decimal number.
+
+    Examples
+    --------
+    >>> [is_number(text) for text in ("+1", " -2.5e3", "1_000", "nan", "")]
+    [True, True, False, False, False]
+    """
+    return bool(_matches(pa.array([text]), _NUMBER)[0])
+
+
+def is_integer(text: str) -> bool:
+    """Return True if a text spells an integer of any size.
+
+    Examples
+    --------
+    >>> [is_integer(text) for text in ("+1", "-20", "1.0", "")]
+    [True, True, False, False]
+    """
+    return bool(_matches(pa.array([text]), _INTEGER)[0])
+
+
+def may_lead_with_zero(data: bytes, separator: str) -> bool:
+    r"""Return True if some field may begin with a zero and another digit; False is certain.
+
+    Examples
+    --------
+    >>> [may_lead_with_zero(data, ",") for data in (b"1,007\n", b"0,10\n0.5,-0\n", b"-01,2\n")]
+    [True, False, True]
+    """
+    if data[:2].isdigit() and data.startswith(b"0"):
+        return True
+    for start in {f"{separator}0".encode(), b"\n0", b"-0", b"+0", b'"0', b" 0", b"\t0"}:
+        offset = data.find(start) if start[:1] in data else -1
+        for _ in range(_FIELDS_LOOKED_AT):
+            if offset < 0:
+                break
+            if data[offset + 2 : offset + 3].isdigit():
+                return True
+            offset = data.find(start, offset + 2)
+        else:
+            return _leads_with_zero(data)
+    return False
+
+
+def _leads_with_zero(data: bytes) -> bool:
+    text = np.frombuffer(data + b"\n", np.uint8)
+    zeros = np.flatnonzero(text == _ZERO)
+    digit = (text >= _ZERO) & (text <= _ZERO + 9)
+    zeros = zeros[digit[zeros + 1]]
+    before = zeros[zeros > 0] - 1
+    return len(before) < len(zeros) or not (digit[before] | (text[before] == ord("."))).all()
+
+
+def changed_value(texts: pa.Array, numbers: pa.Array, is_guessed: bool) -> int | None:
+    """Return the first row whose text says more than its number; None if there is none.
+
+    That is a text with leading zeros, or an integer that a float rounds, where the type is guessed; and in any case a
+    number too large for a float.
+
+    Examples
+    --------
+    >>> changed_value(pa.array(["7", "007"]), pa.array([7, 7]), True)
+    1
+    >>> changed_value(pa.array(["0.5", "9007199254740993"]), pa.array([0.5, 9007199254740992.0]), True)
+    1
+    >>> changed_value(pa.array(["1e400"]), pa.array([float("inf")]), False)
+    0
+    """
+    texts = texts.cast(pa.string())
+    changed = np.zeros(len(texts), bool)
+    if is_guessed:
+        changed |= _matches(texts, _LEADING_ZEROS)
+    if pa.types.is_floating(numbers.type):
+        values = numbers.to_numpy(zero_copy_only=False)
+        changed |= np.isinf(values) & _matches(texts, _NUMBER)
+        if is_guessed:
+            large = (np.abs(values) >= _EXACT) & np.isfinite(values) & _matches(texts, _INTEGER)
+            changed[[row for row in np.flatnonzero(large) if int(texts[int(row)].as_py()) != int(values[row])]] = True
+    return int(np.argmax(changed)) if changed.any() else None
+
+
+def may_be_rounded(numbers: pa.Array) -> bool:
+    """Return True if some float of a column is so large that integers are rounded to it."""
+    if not pa.types.is_floating(numbers.type) or len(numbers) == numbers.null_count:
+        return False
+    values = numbers.to_numpy(zero_copy_only=False)
+    return bool((np.abs(values) >= _EXACT).any())
+
+
+def decide_type(texts: pa.Array, place: Place, hint: str) -> str:
+    """Return ``"int64"`` or ``"float64"`` if all non-empty values are such, else ``"string"``.
+
+    Raises
+    ------
+    InputFileError
+        If some values are numbers and some are not; `place` says where row i stands, and `hint` what to do.
+    """
+    texts = _as_string(texts, place)
+    filled = _flags(pc.not_equal(texts, ""))
+    is_numeric = _matches(texts, _NUMBER) & filled
+    if not is_numeric.any():
+        return "string"
+    if (is_numeric == filled).all():
+        return "int64" if (_matches(texts, _INTEGER) == filled).all() else "float64"
+    first = int(np.flatnonzero(filled)[0])
+    conflicting = int(np.flatnonzero(filled & (is_numeric != is_numeric[first]))[0])
+    kinds = ("a number", "text") if is_numeric[first] else ("text", "a number")
+    raise InputFileError(
+        f"{place(conflicting)}: '{texts[conflicting]}' is {kinds[1]}, but '{texts[first]}' in the same column is "
+        f"{kinds[0]} ({place(first)}).\n  {hint}"
+    )
+
+
+def as_type(texts: pa.Array, kind: str, place: Place, why: str) -> pa.Array:
+    """Return the values as ``"int64"``, ``"float64"`` or ``"string"``; an empty text is null.
+
+    Raises
+    ------
+    InputFileError
+        If a value is not of that kind; `place` says where row i stands, and `why` what asks for the kind.
+    """
+    texts = _as_string(texts, place)
+    if kind == "string":
+        return texts
+    pattern = _INTEGER if kind == "int64" else None
+    filled = _flags(pc.not_equal(texts, ""))
+    if pattern is not None and len(wrong := np.flatnonzero(filled & ~_matches(texts, pattern))):
+        raise _unfit(texts, int(wrong[0]), kind, place, why)
+    plain = pc.replace_substring_regex(pc.utf8_trim(texts, " \t"), pattern=r"^\+", replacement="")
+    plain = pc.if_else(pa.array(filled), plain, pa.scalar(None, pa.string()))
+    target = pa.int64() if kind == "int64" else pa.float64()
+    try:
+        return plain.cast(target)
+    except pa.ArrowInvalid:
+        row = next(row for row, value in enumerate(plain) if not _casts(value, target))
+        raise _unfit(texts, row, kind, place, why) from None
+
+
+def _unfit(texts: pa.Array, row: int, kind: str, place: Place, why: str) -> InputFileError:
+    what = "an integer of 64 bits" if kind == "int64" else "a number"
+    return InputFileError(f"{place(row)}: '{texts[row]}' is not {what}{why}")
+
+
+def _casts(value: pa.Scalar, target: pa.DataType) -> bool:
+    try:
+        value.cast(target)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _as_string(texts: pa.Array, place: Place) -> pa.Array:
+    try:
+        return texts.cast(pa.string())
+    except pa.ArrowInvalid:
+        row = next(row for row, value in enumerate(texts) if not _casts(value, pa.string()))
+        raise InputFileError(
+            f"{place(row)}: {texts[row].as_py()[:40]!r} is not UTF-8 text.\n  Convert the file to UTF-8."
+        ) from None
+
+
+def _matches(texts: pa.Array, pattern: str) -> BoolArray:
+    return _flags(pc.match_substring_regex(texts, pattern))
+
+
+def _flags(array: pa.Array) -> BoolArray:
+    flags: BoolArray = array.to_numpy(zero_copy_only=False).astype(bool)
+    return flags
+
+
+# Conversion of whitespace text, as of SNAP, into text that a CSV parser reads.
+
+
+_BLANK, _NEWLINE, _HASH = 32, 10, 35
+_TO_BLANK: Final = bytes.maketrans(b"\t\r\v\f", b"    ")
+
+
+def squeeze(data: bytes) -> bytes:
+    r"""Reduce runs of blanks to one blank, and remove outer blanks and ``#`` lines.
+
+    Lines of blanks alone become empty.
+
+    Examples
+    --------
+    >>> squeeze(b"# SNAP\r\n 1\t 2 \r\n\n3 4\n")
+    b'1 2\n\n3 4\n'
+    """
+    data = data.translate(_TO_BLANK)
+    if b"  " in data or b" \n" in data or b"\n " in data or data.startswith(b" "):
+        text = np.frombuffer(data, np.uint8)
+        following = np.append(text[1:], np.uint8(_NEWLINE))
+        text = text[(text != _BLANK) | ((following != _BLANK) & (following != _NEWLINE))]
+        before = np.concatenate([np.array([_NEWLINE], np.uint8), text[:-1]])
+        data = text[(text != _BLANK) | (before != _NEWLINE)].tobytes()
+    if data.startswith(b"#") or b"\n#" in data:
+        text = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(text == _NEWLINE) + 1
+        starts = np.concatenate([[0], ends[:-1]])
+        is_kept = np.repeat(text[starts] != _HASH, ends - starts)
+        data = text[is_kept].tobytes()
+    return data
+
+
+def is_row(line: bytes) -> bool:
+    r"""Return True if a line of whitespace text is a row: neither blank nor a comment.
+
+    Examples
+    --------
+    >>> is_row(b"1 2"), is_row(b" # from to"), is_row(b"\t")
+    (True, False, False)
+    """
+    line = line.strip()
+    return bool(line) and not line.startswith(b"#")
+
+
+# Detection of a header line in a text file.
+#
+# The first line is names of columns, a row, or ambiguous.
+
+
+SAMPLE_ROWS: Final = 1000
+"""Rows after the first line that are examined. A constant, so that a file of any size costs the same."""
+
+_MISSING: Final = frozenset(
+    ("na", "n/a", "<na>", "nan", "null", "nil", "none", "missing", "unknown", "inf", "infinity", "true", "false")
 )
+"""Words that stand for a value where other rows have numbers."""
+_HEXADECIMAL: Final = re.compile(r"[+-]?0x[0-9a-f]+", re.IGNORECASE)
+
+
+def names_by_program(
+    first: Sequence[str], following: Sequence[str], names: Collection[str], types: Mapping[int, str]
+) -> bool | None:
+    """Decide by the program and the options if the first line is a header; None if unknown.
+
+    A line with all the names is a header. So is one that does not hold values of the types where the row after it does,
+    unless it has a number elsewhere, which is a value of a row.
+
+    Parameters
+    ----------
+    first, following
+        The fields of the first line, and of the row after it; none if there is no such row.
+    names
+        Names that the columns must have.
+    types
+        Types of columns as Arrow spells them, by position.
+
+    Examples
+    --------
+    >>> names_by_program(["y", "x"], ["bo", "cy"], ["x", "y"], {})
+    True
+    >>> names_by_program(["ann", "age"], ["bo", "6"], (), {1: "int64"})
+    True
+    >>> names_by_program(["ann", "5"], ["bo", "6"], (), {0: "string", 1: "int64"})
+    False
+    >>> names_by_program(["1", "x"], ["2", "3"], (), {1: "int64"})
+    False
+    >>> names_by_program(["ann", "bo"], ["bo", "cy"], ["x", "y"], {0: "string", 1: "string"}) is None
+    True
+    """
+    cells = [cell.strip() for cell in first]
+    if names and {*names} <= {*cells}:
+        return True
+    typed = {
+        position: kind for position, kind in types.items() if position < len(cells) and _tells(kind) and cells[position]
+    }
+    if not typed:
+        return None
+    if any(_fits(cells[at], kind) for at, kind in typed.items()) or not all(
+        _may_be_name(cells[position]) for position in typed
+    ):
+        return False
+    if any(is_number(cell) for position, cell in enumerate(cells) if position not in typed):
+        return False
+    return all(
+        _fits(following[position].strip(), kind) for position, kind in typed.items() if position < len(following)
+    )
+
+
+def names_by_rows(first: Sequence[str], sample: Sequence[Sequence[str]]) -> bool | None:
+    """Decide by the rows after it if the first line is a header; None if ambiguous.
+
+    Texts over numbers are names, numbers over numbers are values.
+
+    Parameters
+    ----------
+    first
+        The fields of the first line.
+    sample
+        The fields of rows after it, `SAMPLE_ROWS` at most.
+
+    Examples
+    --------
+    >>> names_by_rows(["src", "n"], [["ann", "1"], ["bo", "2"]]), names_by_rows(["1", "2"], [["3", "4"]])
+    (True, False)
+    >>> names_by_rows(["ann", "bo"], [["bo", "cy"]]) is None  # a row of texts, or names
+    True
+    >>> names_by_rows(["NA", "5"], [["7", "6"]]) is None
+    True
+    """
+    cells = [cell.strip() for cell in first]
+    filled = [cell for cell in cells if cell]
+    numbers = sum(map(is_number, filled))
+    columns = [
+        [row[position].strip() for row in sample if position < len(row) and row[position].strip()]
+        for position in range(len(cells))
+    ]
+    if filled and numbers == len(filled):
+        is_contradicted = any(columns) and not any(is_number(cell) for column in columns for cell in column)
+        return None if is_contradicted else False
+    if numbers:
+        return None
+    over_numbers = [
+        cell for cell, column in zip(cells, columns, strict=True) if cell and column and all(map(is_number, column))
+    ]
+    return True if over_numbers and all(map(_may_be_name, over_numbers)) else None
+
+
+def _tells(kind: str) -> bool:
+    """Return True if some texts are not values of the type."""
+    return DataType(kind).family not in ("string", "binary")
+
+
+def _fits(cell: str, kind: str) -> bool:
+    """Return True if a text spells a value of the type, or is empty."""
+    family = DataType(kind).family
+    if not cell:
+        return True
+    if family == "integer":
+        return is_integer(cell)
+    try:
+        pa.scalar(cell.removeprefix("+")).cast(to_pyarrow(DataType(kind)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _may_be_name(cell: str) -> bool:
+    """Return True if a text over numbers is a name.
+
+    It is not if it is another spelling of a number, or of a missing one.
+    """
+    has_letter = any(char.isalpha() for char in cell)
+    return has_letter and cell.lower() not in _MISSING and not _HEXADECIMAL.fullmatch(cell)
+
 
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ARROW_TYPES = {"int64": pa.int64(), "float64": pa.float64(), "string": pa.string(), "null": pa.null()}
@@ -207,7 +565,7 @@ class TextReader:
             select(self._spec, len(fields), None, arity, changes)  # complains of a wrong number of columns first
             raise InputFileError(
                 f"{self._place(line_number)}: '{line_text[:80]}' may be names of columns or a row.\n"
-                f"  {advice.header(self._spec)}"
+                f"  {formats.header(self._spec)}"
             )
         if not header:
             return None, len(fields), lines
@@ -283,7 +641,7 @@ class TextReader:
         for position, column in zip(self._selection.used, self._text_columns(lines), strict=True):
             if position not in types:
                 types[position] = decide_type(
-                    column, lambda row: self._place(self._line_of(lines, row)), advice.mixed(self._spec)
+                    column, lambda row: self._place(self._line_of(lines, row)), formats.mixed(self._spec)
                 )
         return types
 
@@ -326,7 +684,7 @@ class TextReader:
             return self._place(self._line_of(lines, row))
 
         for position, text in zip(self._selection.used, texts, strict=True):
-            why = advice.unfit(self._spec, rows.index(position) if position in rows else None)
+            why = formats.unfit(self._spec, rows.index(position) if position in rows else None)
             columns.append(as_type(text, self._types[position], place, why))
         return columns
 
@@ -348,7 +706,7 @@ class TextReader:
             if row is not None:
                 raise InputFileError(
                     f"{self._place(self._line_of(lines, row))}: '{texts[place][row].as_py().decode()}' would be read "
-                    f"as the number {columns[place][row]}.\n  {advice.changed(self._spec, position in guessed)}"
+                    f"as the number {columns[place][row]}.\n  {formats.changed(self._spec, position in guessed)}"
                 )
 
     def _refuse_open(self, lines: Lines, data: bytes) -> None:
@@ -482,7 +840,7 @@ class TextReader:
         line_text = lines.data.split(b"\n")[line_number - lines.first].decode(errors="backslashreplace").strip()
         return InputFileError(
             f"{self._place(line_number)}: {actual} fields where the lines before have {expected}: '{line_text[:80]}'.\n"
-            f"  {advice.ragged(self._spec)}"
+            f"  {formats.ragged(self._spec)}"
         )
 
 

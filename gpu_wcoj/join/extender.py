@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.conditions import condition_mask
 from gpu_wcoj.join.plan import Condition
-from gpu_wcoj.join.weights import sum_of_weights
+from gpu_wcoj.join.prefixes import condition_mask, sum_of_weights
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet

@@ -8,29 +8,360 @@ to the last step before the next one starts, so memory is bounded by one piece a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.alike import group_prefixes
-from gpu_wcoj.join.checks import filter_piece
-from gpu_wcoj.join.conditions import condition_mask, find_bounds
-from gpu_wcoj.join.last import count_last_step
-from gpu_wcoj.join.magnitudes import largest_magnitudes, multiply_exactly, to_python
-from gpu_wcoj.join.memory import CHUNK_ROWS, run_within_memory
-from gpu_wcoj.join.plan import AtomUse, Step, split_independent
-from gpu_wcoj.join.prefixes import Layout, Prefixes
-from gpu_wcoj.join.shapes import Shapes, shape_of
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, Int64Array
-from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, Condition, Step, split_independent
+from gpu_wcoj.join.prefixes import (
+    CHUNK_ROWS,
+    Gauge,
+    Layout,
+    Meter,
+    Prefixes,
+    Shapes,
+    condition_mask,
+    exact_dot,
+    find_bounds,
+    largest_magnitudes,
+    multiply_exactly,
+    now,
+    run_within_memory,
+    shape_of,
+    to_python,
+    weights_of_rows,
+)
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, IndexArray, Int64Array
+from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.dictionary import Dictionary
-    from gpu_wcoj.join.meter import Meter
+    from gpu_wcoj.data.column import Dictionary
+
+
+# Checks of a step after its variables are bound: calculations, conditions, negated atoms.
+
+
+def apply_checks(
+    checks: Sequence[Check], values: dict[str, Int64Array], n: int, join: GenericJoin, alive: BoolArray | None = None
+) -> BoolArray:
+    """Return a mask of the rows among `n` that pass the checks.
+
+    Calculated variables are added to `values`. A row for which a calculation fails is dropped, and `join.failed`
+    records whether it was alive. Whether this is an error is decided later: a later step may drop the row, or its head
+    may have no state.
+    """
+    backend = join.backend
+    xp = backend.xp
+    mask: BoolArray = xp.ones(n, np.bool_) if alive is None else alive
+
+    def column(term: str | int) -> Int64Array:
+        if isinstance(term, str):
+            return values[term]
+        constant: Int64Array = xp.full(n, term, np.int64)
+        return constant
+
+    for check in checks:
+        if isinstance(check, Condition):
+            mask = mask & condition_mask([check], values, join.ranks, xp)
+        elif isinstance(check, Calculation):
+            arguments = [column(term) for term in check.arguments]
+            from gpu_wcoj.functions import evaluate_calculation  # needed by few programs
+
+            values[check.variable], failed = evaluate_calculation(
+                check, arguments, mask, backend, join.dictionary, join.ranks
+            )
+            if failed is not None and (check.drops or not check.is_inverse):
+                if not check.drops:
+                    join.failed.append((failed & mask).any())
+                mask = mask & ~failed
+        else:
+            mask = mask & ~presence_mask(check, [column(term) for term in check.terms], join)
+    return mask
+
+
+def presence_mask(check: Absent, columns: Sequence[Int64Array], join: GenericJoin) -> BoolArray:
+    """Return a mask of the rows that the negated atom's relation contains."""
+    batches = join.negated[check.use.atom]
+    if not batches:
+        nothing: BoolArray = join.backend.xp.zeros(len(columns[0]), np.bool_)
+        return nothing
+    mask: BoolArray = weights_of_rows(batches, range(len(columns)), stacked(join.backend, columns), join.backend) > 0
+    return mask
+
+
+def filter_piece(checks: Sequence[Check], piece: Prefixes, join: GenericJoin) -> tuple[Prefixes, Int64Array | None]:
+    """Apply checks to a piece; return what remains and its rows in the piece, None for all."""
+    values = dict(piece.values)
+    alive = apply_checks(checks, values, len(piece), join)
+    needed = {name: column for name, column in values.items() if name in join.needed}
+    piece = Prefixes(piece.order, needed, piece.weights, piece.layout, piece.positions)
+    (rows,) = positions(join.backend, alive)
+    if len(rows) == len(piece):
+        return piece, None
+    return piece.gather(rows, join.backend.xp), rows
+
+
+# The last step of a count: sums of weights over ranges, without listing values if possible.
+
+
+MIN_RANGE_PREFIXES = 32
+"""Prefixes below which values are proposed one by one: that is one kernel call."""
+
+Counted = tuple[Int64Array, int | None]
+"""Counts, and a bound of their magnitude, if there is one."""
+
+
+def can_count_last_step(step: Step, n: int) -> bool:
+    """Return whether `count_last_step` has a result for `n` prefixes."""
+    return step.is_plain or _subtracted_atom(step, n) is not None
+
+
+def _subtracted_atom(step: Step, n: int) -> Absent | None:
+    """Return the negated atom to subtract from the values of a last step, its only check.
+
+    Its arrangement has to end with the step's variable, and to begin with other variables; otherwise None.
+    """
+    if n < MIN_RANGE_PREFIXES or len(step.checks) != 1 or any(condition.textual for condition in step.conditions):
+        return None
+    (absent,) = step.checks
+    if (
+        not isinstance(absent, Absent)
+        or len(absent.terms) < 2
+        or not all(isinstance(term, str) for term in absent.terms)
+    ):
+        return None
+    *prefix, last_term = absent.terms
+    return absent if last_term == step.variable and last_term not in prefix else None
+
+
+def count_last_step(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted | None:
+    """Return the counts of a last step as `GenericJoin.count_bounded` does.
+
+    The result is None if its values have to be listed. They have to if the sum of their weights may leave int64:
+    kernels add modulo 2^64.
+    """
+    if join.weighted and join.max_weight is not None and join.max_weight > 1:
+        n_values = min(sum(map(len, join.batches[atom])) for atom in step.atoms)
+        if n_values * join.max_weight >= 1 << 63:
+            return None
+    if not step.is_plain:
+        absent = _subtracted_atom(step, len(prefixes))
+        return None if absent is None else _count_without(prefixes, step, absent, join)
+    if len(prefixes) >= MIN_RANGE_PREFIXES and len(step.atoms) == 1 and not step.is_lookup:
+        (atom,) = step.atoms
+        ends = dict(prefixes.layout).get(atom, 0) + 1 == len(join.uses[atom].variables)
+        measures = join.backend.kernels.measures_ranges and all(batch.weights is None for batch in join.batches[atom])
+        if ends and not measures and all(condition.op == "!=" for condition in step.conditions):
+            return _sum_ranges(prefixes, step, join), None
+    return _count_proposed(prefixes, step, join)
+
+
+def _count_proposed(prefixes: Prefixes, step: Step, join: GenericJoin) -> Counted:
+    """Return the sums of the weights of the values that all atoms hold."""
+    backend = join.backend
+    extension = join.extension(prefixes, step)
+    bounds = find_bounds(step, prefixes.values, len(prefixes), backend)
+    n = len(prefixes)
+    work = join.work_of(step)
+    if step.is_lookup:
+        work = backend.xp.zeros(N_WORK, np.int64)
+
+    def run(begin: int, end: int) -> Int64Array:
+        sums = backend.kernels.count_common(extension.kernel, prefixes.positions, begin, end, *bounds, work)
+        if step.is_lookup:
+            join.record_searches(step, end - begin, work)
+            work[:] = 0
+        return sums
+
+    if backend.device is None:
+        return run(0, n), None
+
+    def in_blocks(rows: int) -> Int64Array:
+        blocks = [run(begin, min(n, begin + rows)) for begin in range(0, n, rows)]
+        counts: Int64Array = blocks[0] if len(blocks) == 1 else backend.xp.concatenate(blocks)
+        return counts
+
+    depth = dict(prefixes.layout)
+    values = min(sum(len(batch.values[depth.get(atom, 0)]) for batch in join.batches[atom]) for atom in step.atoms)
+    bound = None if join.max_weight is None else values * join.max_weight
+    return run_within_memory(backend, n, in_blocks, f"counting {step.variable}"), bound
+
+
+def _sum_ranges(prefixes: Prefixes, step: Step, join: GenericJoin) -> Int64Array:
+    """Return the sum of the weights of each prefix's range, less those of excluded values.
+
+    Sums are taken modulo 2^64.
+    """
+    xp, n = join.backend.xp, len(prefixes)
+    total: Int64Array = xp.zeros(n, np.int64)
+    n_values: Int64Array = xp.zeros(n, np.int64)
+    (atom,) = step.atoms
+    offset = 0
+    for layout_atom, _ in prefixes.layout:
+        if layout_atom == atom:
+            break
+        offset += len(join.batches[layout_atom])
+    reached = atom in dict(prefixes.layout)
+    for row, batch in enumerate(join.batches[atom], offset):
+        if not reached:
+            total += batch.weight_before[-1]
+            n_values += len(batch)
+            continue
+        is_present, node = prefixes.positions[row] >= 0, xp.maximum(prefixes.positions[row], 0)
+        begin, end = batch.offsets[-1][node], batch.offsets[-1][node + 1]
+        sums = end - begin if batch.weights is None else batch.weight_before[end] - batch.weight_before[begin]
+        total += xp.where(is_present, sums, 0)
+        if join.weighted:
+            n_values += xp.where(is_present, end - begin, 0)
+    work = join.work_of(step)
+    work[SURVIVORS] += (n_values if join.weighted else total).sum()  # sums of weights may cancel, or leave int64
+    if step.conditions:
+        _, _, excluded = find_bounds(step, prefixes.values, n, join.backend)
+        extension = join.extension(prefixes, step)
+        for row_index in range(excluded.shape[0]):
+            value, before = excluded[row_index], xp.ascontiguousarray(excluded[:row_index])
+            search_work = xp.zeros(N_WORK, np.int64)
+            total -= join.backend.kernels.count_common(
+                extension.kernel, prefixes.positions, 0, n, value, value, before, search_work
+            )
+            join.record_searches(step, n, search_work)
+    return total
+
+
+def _count_without(prefixes: Prefixes, step: Step, absent: Absent, join: GenericJoin) -> Counted | None:
+    """Count all values of the step, less those that the negated atom holds as well.
+
+    For the latter the negated atom's arrangement takes part as one more atom. Negation depends on the presence of a row
+    and not on its weight, so a virtual level, which is none of its variables, is added below.
+    """
+    prefix = absent.terms[:-1]
+    plain = replace(step, checks=())
+    counts = count_last_step(prefixes, plain, join)
+    if counts is None:
+        return None
+    total, bound = counts
+    negated_atom, batches = absent.use.atom, join.negated[absent.use.atom]
+    if not batches:
+        return total, bound
+    backend, xp = join.backend, join.backend.xp
+    columns = stacked(backend, [prefixes.values[name] for name in prefix if isinstance(name, str)])
+    records = [batch.records[: len(prefix)] for batch in batches]
+    located = backend.kernels.locate(records, [range(len(prefix))] * len(batches), columns)
+    with_it = replace(prefixes, layout=(*prefixes.layout, (negated_atom, len(prefix))))
+    with_it = replace(with_it, positions=xp.ascontiguousarray(xp.concatenate([prefixes.positions, located])))
+    also = replace(
+        join, uses={**join.uses, negated_atom: AtomUse(negated_atom, absent.use.key, (*absent.use.variables, ""))},
+        batches={**join.batches, negated_atom: batches}, meter=None,
+    )  # fmt: skip
+    common = replace(plain, atoms=(*step.atoms, negated_atom))
+    if not any(batch.n_negative for batch in batches):
+        return total - _count_proposed(with_it, common, also)[0], bound
+    taken: Int64Array = xp.zeros(len(prefixes), np.int64)
+    for parent, piece in also.extend(with_it, common):
+        is_present = presence_mask(absent, [piece.values[name] for name in absent.terms if isinstance(name, str)], join)
+        weights = xp.where(is_present, 1 if piece.weights is None else piece.weights, 0)
+        taken = join.add_by_parent(taken, parent, weights, 0)
+    return total - taken, bound
+
+
+# Prefixes that are equal for the remaining steps are grouped, and counted once a group.
+#
+# The remaining steps depend on a prefix through its positions in the atoms that they extend, and through the values
+# that their conditions and checks read. Variables that no remaining step depends on are eliminated: prefixes that
+# differ only in eliminated variables form one group. With sums in place of rows this is variable elimination (Abo
+# Khamis, Ngo, Rudra, "FAQ: Questions Asked Frequently", 2016, doi:10.1145/2902251.2902280).
+
+
+SORT_FROM = 4096
+"""Prefixes from which on they are sorted in order to group them."""
+
+MIN_REDUCTION = 2
+"""Least ratio of prefixes to distinct combinations of positions at which they are sorted."""
+
+
+def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
+    """Return the variables that steps read, and those that their atoms have bound before."""
+    depth = dict(prefixes.layout)
+    seen = set[str]()
+    for step in steps:
+        seen |= step.read_variables
+        for atom in step.atoms:
+            seen.update(join.uses[atom].variables[: depth.get(atom, 0)])
+    return seen
+
+
+def has_eliminated_variables(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[bool, bool]:
+    """Return whether the steps eliminate the variable bound last, and any bound variable."""
+    if len(prefixes.order) == 0:
+        return False, False
+    seen = live_variables(steps, prefixes, join)
+    return prefixes.order[-1] not in seen, not seen.issuperset(prefixes.order)
+
+
+def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[list[Int64Array], int | None]:
+    """Return the columns by which steps tell prefixes apart, and a bound of their distinct rows.
+
+    The bound is None if values are among the columns.
+    """
+    atoms = {atom for step in steps for atom in step.atoms}
+    columns: list[Int64Array] = []
+    places = 1
+    offset = 0
+    for atom, depth in prefixes.layout:
+        batches = join.batches[atom]
+        if atom in atoms:
+            columns.extend(prefixes.positions[row] for row in range(offset, offset + len(batches)))
+            places *= 1 + sum(len(batch.values[depth - 1]) for batch in batches)
+        offset += len(batches)
+    read = frozenset[str]().union(
+        *(step.read_variables for step in steps), *({step.variable} for step in steps if step.is_lookup)
+    )
+    values = [prefixes.values[name] for name in prefixes.values if name in read]
+    return [*columns, *values], None if values else places
+
+
+def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[Prefixes, IndexArray | None]:
+    """Group prefixes equal for `steps`; return one prefix a group and each prefix's group.
+
+    The second result is None if every prefix is a group. If the variable bound last is eliminated, groups are runs of
+    prefixes. Otherwise prefixes are sorted, if the steps are expensive and there are many more prefixes than
+    distinct combinations of positions.
+    """
+    n, backend = len(prefixes), join.backend
+    newest, any_one = has_eliminated_variables(prefixes, steps, join) if n > 1 else (False, False)
+    if not any_one:
+        return prefixes, None
+    group: IndexArray | None = None
+    if newest:
+        look, _ = group_key(prefixes, steps, join)
+        if not look:
+            return prefixes.gather(backend.xp.zeros(1, np.int64), backend.xp), backend.xp.zeros(n, np.int64)
+        starts = backend.kernels.run_starts(look)
+        if len(starts) < n:
+            prefixes, group = prefixes.gather(starts, backend.xp), run_indices(starts, n, backend)
+    if len(prefixes) < SORT_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
+        return prefixes, group
+    look, places = group_key(prefixes, steps, join)
+    if places is None or len(prefixes) < MIN_REDUCTION * places:
+        return prefixes, group
+    order = backend.kernels.lexsort(look)
+    starts = backend.kernels.run_starts([column[order] for column in look])
+    indices = backend.xp.empty(len(prefixes), np.int64)
+    indices[order] = run_indices(starts, len(prefixes), backend)
+    return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
+
+
+def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:
+    """Return the index of the run that holds each of `n` rows."""
+    if backend.device is None:
+        return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, n)))
+    run: IndexArray = backend.xp.searchsorted(starts, backend.xp.arange(n), side="right") - 1
+    return run
+
 
 MAX_SURVIVORS = 1 << 62
 """Upper limit of counted survivors: they include sums of weights, which may exceed int64."""
@@ -347,3 +678,249 @@ class GenericJoin:
 
 def _without_weights(prefixes: Prefixes) -> Prefixes:
     return Prefixes(prefixes.order, prefixes.values, None, prefixes.layout, prefixes.positions)
+
+
+# Estimates of the number of values of a step, by a sample of range widths.
+
+
+N_SAMPLED = 1024
+"""Prefixes in the sample, evenly spaced."""
+
+
+def estimate_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
+    """Estimate the number of values of a step over all prefixes, by narrowest atoms; an array."""
+    xp = join.backend.xp
+    rows = xp.arange(0, len(prefixes), max(1, len(prefixes) // N_SAMPLED))
+    sample = prefixes.gather(rows, xp)
+    lower, upper, _ = find_bounds(step, sample.values, len(rows), join.backend)
+    min_widths = xp.full(len(rows), np.iinfo(np.int64).max, np.int64)
+    offset, first = 0, dict[int, tuple[int, int]]()
+    for atom, depth in sample.layout:
+        first[atom] = offset, depth
+        offset += len(join.batches[atom])
+    for atom in step.atoms:
+        offset, depth = first.get(atom, (0, 0))
+        levels = [batch.levels[depth] for batch in join.batches[atom]]
+        places = range(offset, offset + len(levels))
+        widths = join.backend.kernels.widths(levels, places, sample.positions, lower, upper)
+        min_widths = xp.minimum(min_widths, widths)
+    return min_widths.sum() * (len(prefixes) / len(rows))
+
+
+# Counts of the last two steps if both have the same values: ordered or distinct pairs.
+#
+# The pairs are counted by a formula and not listed.
+
+
+def compare_twins(first: Step, second: Step) -> str | None:
+    """Return the comparison of two steps that have the same values otherwise; else None.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.join.plan import Condition
+    >>> link = Condition("d", "<", "c")
+    >>> compare_twins(Step("c", (0, 1)), Step("d", (2, 3), (link,)))
+    '<'
+    >>> compare_twins(Step("c", (0,), (Condition("c", "!=", "a"),)), Step("d", (1,), (link,))) is None
+    True
+    >>> compare_twins(Step("c", (0,)), Step("d", (0,), (link,))) is None
+    True
+    """
+    if first.checks or second.checks or first.is_lookup or second.is_lookup or len(first.atoms) != len(second.atoms):
+        return None
+    if set(first.atoms).intersection(second.atoms):
+        return None
+    links = [condition for condition in second.conditions if condition.operand == first.variable]
+    if len(links) != 1 or links[0].textual or links[0].op not in ("<", ">", "!="):
+        return None
+    first_conditions = {(condition.op, condition.operand, condition.textual) for condition in first.conditions}
+    second_conditions = {
+        (condition.op, condition.operand, condition.textual) for condition in second.conditions if condition != links[0]
+    }
+    return links[0].op if first_conditions == second_conditions and first.is_plain else None
+
+
+def count_twin_pairs(join: GenericJoin, prefixes: Prefixes, first: Step, second: Step) -> int | None:
+    """Return the sum over prefixes of weights times bindings of both steps, for sets.
+
+    The result is None if the steps are not twins.
+    """
+    link = compare_twins(first, second)
+    if link is None or _sources(join, prefixes, first) != _sources(join, prefixes, second):
+        return None
+    backend = join.backend
+    values, _ = join.count_bounded(prefixes, (first,))
+    max_values = largest_magnitudes(backend, values)[0]
+    heaviest = 1 if prefixes.weights is None else max(1, largest_magnitudes(backend, prefixes.weights)[0])
+    if max_values * max_values * heaviest * len(prefixes) >= 1 << 62:
+        return None
+    pairs = values * (values - 1)
+    return exact_dot(pairs, prefixes.weights, backend) // (1 if link == "!=" else 2)
+
+
+def _sources(join: GenericJoin, prefixes: Prefixes, step: Step) -> set[tuple[object, ...]]:
+    """Return the sources of a step's values: arrangement, bound variables and batches an atom."""
+    depth = dict(prefixes.layout)
+    sources: set[tuple[object, ...]] = set()
+    for atom in step.atoms:
+        use, bound = join.uses[atom], depth.get(atom, 0)
+        sources.add((use.key, use.variables[:bound], tuple(map(id, join.batches[atom]))))
+    return sources
+
+
+# Excluded values of a last step, counted separately by inclusion and exclusion.
+#
+# The count of all bindings less the count of those with the excluded value. The steps then do not read the excluded
+# value any more, and prefixes that differ only in it form one group: if two parts of a body share a few variables and
+# must differ in others, each part is counted once for every binding of what they share.
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "!=": "!=", "=": "="}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Steps whose last one excludes a value, as a difference of two counts.
+
+    Attributes
+    ----------
+    unrestricted
+        The steps without the condition.
+    condition
+        The condition.
+    pinned
+        The steps with the last variable equal to the excluded value.
+    filters
+        Conditions that the excluded value has to satisfy beforehand.
+    """
+
+    unrestricted: tuple[Step, ...]
+    condition: Condition
+    pinned: tuple[Step, ...]
+    filters: tuple[Condition, ...]
+
+    @property
+    def value(self) -> str:
+        """The variable whose value is excluded."""
+        assert isinstance(self.condition.operand, str)
+        return self.condition.operand
+
+    def uses(self, uses: Mapping[int, AtomUse]) -> dict[int, AtomUse]:
+        """Return the atoms with the excluded variable in place of the last one."""
+        renamed = {self.condition.variable: self.value}
+        return {
+            atom: use._replace(variables=tuple(renamed.get(name, name) for name in use.variables))
+            for atom, use in uses.items()
+        }
+
+
+def split(steps: tuple[Step, ...], bound: Container[str]) -> Split | None:
+    """Split off a value that the last step excludes, if several atoms hold that step's variable.
+
+    Examples
+    --------
+    >>> steps = Step("c", (0,)), Step("d", (0, 1), (Condition("d", "!=", "b"), Condition("d", ">", "c")))
+    >>> found = split(steps, "ab")
+    >>> [str(one) for one in found.unrestricted[-1].conditions], [step.name for step in found.pinned]
+    (['d > c'], ['b@1', 'c', 'b@0'])
+    >>> [str(one) for one in found.pinned[1].conditions]
+    ['c < b']
+    """
+    last_step, inner = steps[-1], steps[:-1]
+    if not inner or len(last_step.atoms) < 2 or last_step.is_lookup or last_step.checks:
+        return None
+    if any(condition.textual for condition in last_step.conditions) or any(step.is_lookup for step in inner):
+        return None
+    excluded = next(
+        (condition for condition in last_step.conditions if condition.op == "!=" and str(condition.operand) in bound),
+        None,
+    )
+    if excluded is None or not isinstance(excluded.operand, str):
+        return None
+    remaining = tuple(condition for condition in last_step.conditions if condition is not excluded)
+    inner_variables = {step.variable for step in inner}
+    filters = tuple(
+        replace(condition, variable=excluded.operand)
+        for condition in remaining
+        if condition.operand not in inner_variables
+    )
+    ends = {atom: index for index, step in enumerate(inner) for atom in step.atoms}
+    sought = [(ends.get(atom, -1), Step(excluded.operand, (atom,), is_lookup=True)) for atom in last_step.atoms]
+    pinned = [step for end, step in sought if end < 0]
+    for step_index, step in enumerate(inner):
+        turned = tuple(
+            Condition(step.variable, _TURNED[condition.op], excluded.operand)
+            for condition in remaining
+            if condition.operand == step.variable
+        )
+        pinned.append(replace(step, conditions=(*step.conditions, *turned)))
+        pinned.extend(lookup for end, lookup in sought if end == step_index)
+    return Split((*inner, replace(last_step, conditions=remaining)), excluded, tuple(pinned), filters)
+
+
+def strip_exclusions(steps: tuple[Step, ...], bound: Container[str]) -> tuple[Step, ...]:
+    """Return the steps without all conditions that `split` removes, one after the other."""
+    while (parts := split(steps, bound)) is not None:
+        steps = parts.unrestricted
+    return steps
+
+
+# A generic join that measures its steps.
+
+
+@dataclass(eq=False)
+class MeasuredJoin(GenericJoin):
+    """A `GenericJoin` that adds measurements of its steps to its meter."""
+
+    def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
+        """Bind one variable as `GenericJoin.extend`; time between two pieces is not counted."""
+        gauge = self._gauge(step)
+        gauge.prefixes += len(prefixes)
+        pieces = super().extend(prefixes, step)
+        while True:
+            start = now(self.backend)
+            extended = next(pieces, None)
+            gauge.seconds += now(self.backend) - start
+            if extended is None:
+                return
+            gauge.rows += len(extended[1])
+            gauge.nbytes += bytes_of(extended[1])
+            yield extended
+
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        start = now(self.backend)
+        counts = super()._count_last(prefixes, step)
+        if counts is not None:
+            gauge = self._gauge(step)
+            gauge.prefixes += len(prefixes)
+            gauge.seconds += now(self.backend) - start
+        return counts
+
+    def _gauge(self, step: Step) -> Gauge:
+        return Gauge() if self.meter is None else self.meter.gauge(step.name)
+
+
+def time_pieces(pieces: Iterator[Prefixes], gauge: Gauge, n_prefixes: int, backend: Backend) -> Iterator[Prefixes]:
+    """Yield pieces made from `n_prefixes` prefixes, timed without the time between two pieces."""
+    gauge.prefixes += n_prefixes
+    while True:
+        start = now(backend)
+        piece = next(pieces, None)
+        gauge.seconds += now(backend) - start
+        if piece is None:
+            return
+        gauge.rows += len(piece)
+        gauge.nbytes += bytes_of(piece)
+        yield piece
+
+
+def with_meter(join: GenericJoin, meter: Meter) -> MeasuredJoin:
+    """Return the join with its measurements added to `meter`."""
+    return MeasuredJoin(**{**vars(join), "meter": meter})
+
+
+def bytes_of(prefixes: Prefixes) -> int:
+    """Return the bytes of a table of prefixes."""
+    columns = [*prefixes.values.values(), prefixes.positions]
+    columns += [] if prefixes.weights is None else [prefixes.weights]
+    return sum(int(column.nbytes) for column in columns)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpu_wcoj.trace.arrangement import ArrangementKey
-
-if TYPE_CHECKING:
-    from gpu_wcoj.join.beginning import Continuation
-    from gpu_wcoj.join.symmetry import Symmetry
 
 
 class AtomUse(NamedTuple):
@@ -450,3 +446,86 @@ def split_independent(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], ...]:
         for label in sorted(set(group))
     )
     return tuple(parts)
+
+
+# Plans of common prefixes of delta paths, and of the continuation of each path from them.
+
+
+@dataclass(frozen=True)
+class CommonPrefix:
+    """The first steps that several delta paths have in common, as a path.
+
+    Attributes
+    ----------
+    head, rule, number
+        The path that it is taken from, whose variable names it uses: a head, and the indices of one of its rules and
+        of a path of that rule.
+    path
+        The path up to the last common step.
+    begun
+        The continuation by which this prefix itself starts from a shorter common prefix, if it does.
+    """
+
+    head: str
+    rule: int
+    path_index: int
+    path: DeltaPath
+    continuation: Continuation | None = None
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """The continuation of a path from the rows of a common prefix.
+
+    Attributes
+    ----------
+    rest
+        The remaining path. Its seed has the variables that the common prefix binds, in that order, by this path's
+        names; its other atoms are those that the common prefix does not bind to their last variable.
+    names
+        Per step of the common prefix, its name in this path.
+    counts
+        Whether counts start from these rows, too. They do not if they group prefixes.
+    """
+
+    beginning: CommonPrefix
+    remaining_path: DeltaPath
+    names: tuple[str, ...]
+    counts: bool = False
+
+
+# Plans of counts by symmetry: orbits of automorphic atoms and their representatives.
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """An automorphism of a body that permutes its atoms; see `gpu_wcoj.join.delta`.
+
+    Attributes
+    ----------
+    order
+        Order of the automorphism: 2 or 3.
+    orbits
+        Indices of the atoms of each orbit, `order` of them or one, ordered by the first.
+    taken
+        Per orbit, the atom whose path is counted for all.
+    """
+
+    order: int
+    orbits: tuple[tuple[int, ...], ...]
+    representatives: tuple[int, ...]
+
+    def after(self, orbit_index: int) -> frozenset[int]:
+        """Return the atoms that the path of an orbit sees after the tick.
+
+        Those of previous orbits, and of its own orbit all but its atom and one more.
+
+        Examples
+        --------
+        >>> found = Symmetry(3, ((0, 1, 2), (3, 4, 5)), (0, 4))
+        >>> sorted(found.after(0)), sorted(found.after(1))
+        ([2], [0, 1, 2, 5])
+        """
+        before = [atom for orbit in self.orbits[:orbit_index] for atom in orbit]
+        other_atoms = [atom for atom in self.orbits[orbit_index] if atom != self.representatives[orbit_index]]
+        return frozenset([*before, *other_atoms[1:]])

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.plan import AtomUse
-from gpu_wcoj.join.weights import weights_of_rows
+from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.checks import apply_checks
-from gpu_wcoj.join.conditions import condition_mask
-from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.generic import GenericJoin, apply_checks
 from gpu_wcoj.join.plan import DeltaPath
-from gpu_wcoj.join.prefixes import Prefixes
-from gpu_wcoj.join.weights import sum_of_weights, weights_of_rows
+from gpu_wcoj.join.prefixes import Prefixes, condition_mask, sum_of_weights, weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array, Level
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Full, Queue
 from threading import Event
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.join.generic import Ranks
+from gpu_wcoj.join.plan import AtomUse
+from gpu_wcoj.join.prefixes import choose_piece_rows
+from gpu_wcoj.join.seeds import Seeds
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.zset.arrays import positions
+
+if TYPE_CHECKING:
+    from gpu_wcoj.data.column import Dictionary
+
 
 _T = TypeVar("_T")
 
@@ -84,3 +100,138 @@ def _put(result: tuple[_T] | _End, queue: Queue[tuple[_T] | _End], stop: Event) 
             continue
         return True
     return False
+
+
+# Settings of joins: backend, threads, and rows a piece.
+
+
+ITERATIONS = 100_000
+"""Iterations of a loop in a tick at most, unless the user sets a limit."""
+
+
+@dataclass(eq=False)
+class Execution:
+    """Settings with which joins run.
+
+    Attributes
+    ----------
+    weighted
+        Bag semantics: weights are carried. Otherwise relations are sets and change in two phases.
+    chunk_rows
+        Rows of one piece; None to choose it every tick.
+    threads
+        Threads for the seeds of a path; 1 on a device.
+    host_ranks
+        Maps a family of text to the rank of every code in text order.
+    share
+        The share of every path's seeds that is processed; None for all.
+    iterations
+        Iterations of a loop in a tick at most.
+    dictionary
+        The texts that rules calculate with.
+    recounts
+        Whether a head's change may be counted as the difference of two full recomputations.
+    measures
+        Whether joins measure what the kernels do not count; see `gpu_wcoj.join.prefixes`.
+    piece_rows
+        Rows of one piece in this tick.
+    """
+
+    backend: Backend
+    weighted: bool
+    chunk_rows: int | None = None
+    threads: int = 1
+    host_ranks: Ranks | None = None
+    share: Share | None = None
+    iterations: int = ITERATIONS
+    dictionary: Dictionary | None = None
+    recounts: bool = True
+    measures: bool = False
+    piece_rows: int = field(init=False)
+    _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """Sign of each phase of a tick; 0 if rows carry weights."""
+        return (0,) if self.weighted else (-1, 1)
+
+    def begin(self) -> None:
+        """Start a tick or another join: choose the piece size by the free memory."""
+        self.piece_rows = self.chunk_rows or choose_piece_rows(self.backend)
+
+    def ranks(self, family: str) -> Int64Array:
+        """Return the rank of every code of a family, on the backend; moved only after a change."""
+        assert self.host_ranks is not None
+        host = self.host_ranks(family)
+        moved = self._moved.get(family)
+        if moved is None or moved[0] is not host:
+            moved = self._moved[family] = host, self.backend.asarray(host)
+        return moved[1]
+
+
+# Work partition of ticks: the share of a path's seeds that one of several engines runs.
+#
+# All engines hold the same state and receive the same changes; each extends its share of every change's rows, and their
+# answers add up. A row's share depends on its values only: codes of text, batches and orders of rows differ between
+# engines that were started at different times, and must not matter.
+
+
+_UInt64Array = npt.NDArray[np.uint64]
+
+
+@dataclass(eq=False)
+class Share:
+    """One of several shares.
+
+    Attributes
+    ----------
+    family
+        Maps a relation's stored column to its dictionary, ``"string"`` or ``"binary"``, or an empty string. None for a
+        column of null flags, which an engine may lack before it has seen a null.
+    dictionaries
+        By family. Code 0 is the empty text in each; rows without a value have its hash.
+    """
+
+    index: int
+    n_shares: int
+    family: Callable[[str, int], str | None]
+    dictionaries: dict[str, Dictionary]
+    _hashes: dict[str, _UInt64Array] = field(default_factory=dict)
+
+    def rows_of(self, use: AtomUse, seeds: Seeds, backend: Backend) -> Seeds:
+        """Return the seeds of this share, in their order."""
+        xp = backend.xp
+        mixed: Any = xp.zeros(len(seeds), np.uint64)
+        for column in sorted(use.key.order):  # independent of the arrangement that an engine's plan uses
+            family = self.family(use.key.relation, column)
+            if family is None:
+                continue
+            values = seeds.matrix[use.key.order.index(column)]
+            hashes = backend.asarray(self._text_hashes(family))[values] if family else values.view(np.uint64)
+            mixed = _mix_bits(mixed * np.uint64(0x9E3779B97F4A7C15) + hashes, xp)
+        (in_share,) = positions(backend, mixed % np.uint64(self.n_shares) == np.uint64(self.index))
+        if len(in_share) == len(seeds):
+            return seeds
+        weights = None if seeds.weights is None else seeds.weights[in_share]
+        return Seeds(seeds.order, xp.ascontiguousarray(seeds.matrix[:, in_share]), weights)
+
+    def _text_hashes(self, family: str) -> _UInt64Array:
+        """Return a hash of each code's value; only hashes of new values are computed."""
+        dictionary = self.dictionaries[family]
+        hashes = self._hashes.get(family, np.empty(0, np.uint64))[: len(dictionary)]
+        if len(hashes) < len(dictionary):
+            values = dictionary.decode(np.arange(len(hashes), len(dictionary))).to_pylist()
+            fresh = [zlib.crc32(value.encode() if isinstance(value, str) else value) for value in values]
+            hashes = np.concatenate([hashes, np.array(fresh, np.uint64)])
+        self._hashes[family] = hashes
+        return hashes
+
+
+def _mix_bits(values: Any, xp: Any) -> Any:
+    """Mix the bits of values (the finaliser of SplitMix64)."""
+    values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return xp.bitwise_xor(values, values >> np.uint64(31))

@@ -3,7 +3,7 @@
 Each nullable column has a column of flags after the relation's own columns (1 where the value is null, with code 0). A
 variable that joins, is compared or repeated restricts rows to non-null values, and so does a variable of a calculation
 or of a negated atom. A variable that occurs once is kept with its flag, so that nulls that are only copied survive, and
-a null-safe variable is kept with its flag everywhere; see `gpu_wcoj.planner.nulls`.
+a null-safe variable is kept with its flag everywhere; see `gpu_wcoj.planner.body`.
 
 Examples
 --------
@@ -17,20 +17,667 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from gpu_wcoj.data.schema import NO_DECIMAL, DataType
-from gpu_wcoj.join.plan import Calculation, Condition
-from gpu_wcoj.planner.calculations import INTEGERS, Kinds, calculation_of, comparable, formula_of
-from gpu_wcoj.planner.equalities import Resolve, resolver
-from gpu_wcoj.planner.nulls import Nulls, never_holds, nulls_of
-from gpu_wcoj.query.ir import MIRRORED, NULL, Atom, Constant, Expression, Term, Variable
-from gpu_wcoj.query.rules import Rule
+import numpy as np
+
+from gpu_wcoj.data.column import without_zero_signs
+from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
+from gpu_wcoj.join.plan import Calculation, Condition, Formula
+from gpu_wcoj.planner.types import BOOL, STRING, decimal_kind, result_of
+from gpu_wcoj.query.constant_folding import is_spelled
+from gpu_wcoj.query.ir import (
+    COMPARING,
+    MIRRORED,
+    NULL,
+    Atom,
+    Call,
+    Computed,
+    Constant,
+    Expression,
+    Rule,
+    Term,
+    Variable,
+    plain,
+)
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
+
+# Substitutions of variables by the equalities of a rule.
+
+
+Resolve = Callable[[Expression], Term]
+"""Return the term that replaces a term."""
+
+
+def resolver(rule: Rule) -> Resolve | None:
+    """Return the substitution by equalities; None if two different constants would be equal.
+
+    A calculated variable keeps its name and is compared with variables of atoms. Null tests do not substitute.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> resolve = resolver(parse("h(x) :- r(x, y), z = y, s(z), x = 5.").rules[0])
+    >>> [str(resolve(Variable(name))) for name in "xyz"]
+    ['5', 'y', 'y']
+    """
+    value = _substitution(rule)
+    if not value:
+        return None if value is None else plain
+    return lambda term: _resolved(term, value)
+
+
+def standing_for(names: Sequence[str], rule: Rule) -> list[str]:
+    """Return the variables that replace these after substitution, each once.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> standing_for(["z", "x", "y"], parse("h(x) :- r(x, y), z = y, s(z).").rules[0])
+    ['y', 'x']
+    """
+    value = _substitution(rule) if names else None
+    if not value:
+        return list(dict.fromkeys(names))
+    terms = [_resolved(Variable(name), value) for name in names]
+    return list(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
+
+
+def _substitution(rule: Rule) -> dict[Variable, Term] | None:
+    value: dict[Variable, Term] = {}
+    equalities = [comparison for comparison in rule.comparisons if comparison.op == "=" and not comparison.is_null_test]
+    if not equalities:
+        return value
+    calculated = {computed.variable for computed in rule.computed}
+    bound = {variable for atom in rule.atoms for variable in atom.variables}
+    for comparison in equalities:
+        left, right = _resolved(comparison.left, value), _resolved(comparison.right, value)
+        if left == right:
+            continue
+        if right in calculated:
+            left, right = right, left
+        if left in calculated:
+            if isinstance(right, Variable) and right not in calculated and right not in bound:
+                value[right] = left
+        elif isinstance(left, Variable):
+            value[left] = right
+            if left in bound and isinstance(right, Variable):
+                bound.add(right)
+        elif isinstance(right, Variable):
+            value[right] = left
+        elif left.value != right.value:
+            return None
+    return value
+
+
+def _resolved(term: Expression, value: Mapping[Variable, Term]) -> Term:
+    while isinstance(term, Variable) and term in value:
+        term = value[term]
+    return plain(term)
+
+
+# Nullable variables of a rule, by the null columns of its relations.
+#
+# A variable that occurs once in a body, or is null-safe and occurs only in nullable columns, is copied with its flag.
+# Any other variable has a value. The result of a null-aware call may be null and is copied with its flag, unless its
+# value is needed: then rows in which it is null are dropped. A variable that a rule requires to be null becomes a
+# constant; a rule that requires null of a column without null, or of a variable with a value, derives nothing.
+
+
+Nullable = Mapping[str, Sequence[bool]]
+"""Per relation, one mask of the columns that may hold null."""
+
+
+@dataclass(frozen=True)
+class Nulls:
+    """Nullable variables of a rule.
+
+    Attributes
+    ----------
+    asked
+        The variables that are null in every row: null replaces them.
+    flags
+        Per variable that may be null, by name, the variable of its flag.
+    dropped
+        Per result of a null-aware call whose value is needed, the variable of its flag, which has to be 0.
+    """
+
+    asked: frozenset[Variable]
+    flags: Mapping[str, str]
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+    def term(self, term: Term) -> Term:
+        """Return NULL for a variable that is required to be null, else the term."""
+        return NULL if term in self.asked else term
+
+
+def nulls_of(
+    rule: Rule,
+    resolve: Resolve,
+    nullable: Nullable,
+    kept_column: int | None = None,
+    requirement: Mapping[Variable, bool] | None = None,
+) -> Nulls | None:
+    """Return the nullable variables of a rule; None if it requires a null that never occurs.
+
+    Parameters
+    ----------
+    kept_column
+        The column of the head that has a value in every row.
+    requirement
+        Variables that have to be null or not null, in addition to the null tests of the rule.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rule = parse("h(x, y?, z) :- r(x, y?, z), s(y?, z).").rules[0]
+    >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (True, True)}).flags
+    {'x': 'x?', 'y?': 'y??'}
+    >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
+    {'x': 'x?'}
+    """
+    calls = [computed for computed in rule.computed if computed.call.takes_nulls]
+    if not (requirement or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
+        return Nulls(frozenset(), {})
+    places = _places(rule, resolve)
+    strict, single = _uses(rule, resolve, kept_column)
+    null: set[Variable] = set()
+    valued: set[Variable] = set()
+    for term, is_null in _tests(rule, requirement or {}):
+        tested = resolve(term)
+        if isinstance(tested, Variable) and tested in places:
+            (null if is_null else valued).add(tested)
+        elif is_null:
+            return None
+    for variable in null:
+        if variable in valued or variable in strict or not (variable.is_null_safe or variable in single):
+            return None
+    is_asked = frozenset(null)
+    for atom in rule.atoms:
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
+            if (term == NULL or term in is_asked) and not nullable[atom.relation][column]:
+                return None
+    if kept_column is not None and resolve(rule.head.terms[kept_column]) in (NULL, *is_asked):
+        return None
+    taken = {place_variable.name for place_variable in places}
+    flags: dict[str, str] = {}
+    for variable, columns in places.items():
+        carries = variable not in null | valued | strict and (variable.is_null_safe or variable in single)
+        if carries and all(nullable[relation][column] for relation, column in columns):
+            flag = f"{variable.name}?"
+            while flag in taken:
+                flag += "?"
+            taken.add(flag)
+            flags[variable.name] = flag
+    needed = (
+        strict | {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms} if calls else strict
+    )
+    dropped: dict[str, str] = {}
+    for call in calls:
+        tested = resolve(call.variable)
+        null_names = {*flags, *(asked_variable.name for asked_variable in is_asked)}
+        if isinstance(tested, Variable) and may_be_null(call.call, resolve, null_names):
+            (dropped if tested in needed else flags)[tested.name] = f"{tested.name}?"
+    return Nulls(is_asked, flags, dropped)
+
+
+def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]) -> bool:
+    """Return whether an expression can be null where the variables of these names can."""
+    if not isinstance(expression, Call):
+        term = resolve(expression)
+        return term == NULL or (isinstance(term, Variable) and term.name in names)
+    if expression.op in ("isnull", "istrue"):
+        return False
+    parts = expression.arguments
+    if expression.op == "case":
+        if len(parts) % 2 == 0:
+            return True
+        parts = (*parts[1::2], parts[-1])
+    return any(may_be_null(part, resolve, names) for part in parts)
+
+
+def cases(rule: Rule, nullable: Nullable, kept_column: int | None = None) -> list[dict[Variable, bool]]:
+    """Return the null requirements of each body of a rule; mostly one empty requirement.
+
+    There are several if a variable that may be null occurs in a negated atom, in a column without null: no row of that
+    atom is null there, whatever its other columns hold.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rule = parse("h(x?) :- r(x?), !s(x?).").rules[0]
+    >>> for case in cases(rule, {"r": (True,), "s": (False,)}):
+    ...     print({str(variable): is_null for variable, is_null in case.items()})
+    {'x?': False}
+    {'x?': True}
+    """
+    resolve = resolver(rule) if rule.negated else None
+    if resolve is None:
+        return [{}]
+    waiting: list[dict[Variable, bool]] = [{}]
+    decided = []
+    while waiting:
+        requirement = waiting.pop()
+        nulls = nulls_of(rule, resolve, nullable, kept_column, requirement)
+        undecided = None if nulls is None else _undecided(rule, resolve, nullable, nulls)
+        if undecided is None:
+            decided.append(requirement)
+        else:
+            waiting += [{**requirement, undecided: True}, {**requirement, undecided: False}]
+    return decided
+
+
+def _undecided(rule: Rule, resolve: Resolve, nullable: Nullable, nulls: Nulls) -> Variable | None:
+    """Return a nullable variable in a column without null of a negated atom, or None."""
+    for atom in rule.negated:
+        if never_holds(atom, lambda term: nulls.term(resolve(term)), nullable):
+            continue
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
+            if isinstance(term, Variable) and term.name in nulls.flags and not nullable[atom.relation][column]:
+                return term
+    return None
+
+
+def never_holds(atom: Atom, resolve: Resolve, nullable: Nullable) -> bool:
+    """Return True if an atom requires null in a column without null."""
+    return any(resolve(term) == NULL and not nullable[atom.relation][column] for column, term in enumerate(atom.terms))
+
+
+def null_columns(rule: Rule, resolve: Resolve, nullable: Nullable, kept_column: int | None) -> list[int]:
+    """Return the columns of the head that a rule may set to null."""
+    nulls = nulls_of(rule, resolve, nullable, kept_column)
+    if nulls is None:
+        return []
+    terms = [nulls.term(resolve(term)) for term in rule.head.terms]
+    return [
+        column
+        for column, term in enumerate(terms)
+        if term == NULL or (isinstance(term, Variable) and term.name in nulls.flags)
+    ]
+
+
+def _places(rule: Rule, resolve: Resolve) -> dict[Variable, list[tuple[str, int]]]:
+    """Return, per variable of positive atoms, the columns it occurs in."""
+    places: dict[Variable, list[tuple[str, int]]] = {}
+    for atom in rule.atoms:
+        for column, argument in enumerate(atom.terms):
+            term = resolve(argument)
+            if isinstance(term, Variable):
+                places.setdefault(term, []).append((atom.relation, column))
+    return places
+
+
+def _uses(rule: Rule, resolve: Resolve, kept_column: int | None) -> tuple[set[Variable], set[Variable]]:
+    """Return the variables whose values are needed, and those that occur once in the body."""
+    valued: list[Expression] = []
+    for computed in rule.computed:
+        valued += [] if computed.call.takes_nulls else computed.call.arguments
+    valued += [
+        term
+        for comparison in rule.comparisons
+        if not comparison.is_null_test
+        for term in (comparison.left, comparison.right)
+    ]
+    if kept_column is not None:
+        valued.append(rule.head.terms[kept_column])
+    strict = {term for term in map(resolve, valued) if isinstance(term, Variable)}
+    count: dict[Variable, int] = {}
+    for argument in (term for atom in (*rule.atoms, *rule.negated) for term in atom.terms):
+        term = resolve(argument)
+        if isinstance(term, Variable):
+            count[term] = count.get(term, 0) + 1
+    return strict, {variable for variable, uses in count.items() if uses == 1 and variable not in strict}
+
+
+def _tests(rule: Rule, requirement: Mapping[Variable, bool]) -> Iterator[tuple[Expression, bool]]:
+    """Yield what is tested for null, and the required result."""
+    for comparison in rule.comparisons:
+        if comparison.is_null_test:
+            yield (comparison.right if comparison.left == NULL else comparison.left), comparison.op == "="
+    yield from requirement.items()
+
+
+# Calculations of rules on codes: types of arguments and results, encoded constants.
+
+
+class EncodeValue(Protocol):
+    """Encoder of constants in a column of a type."""
+
+    def __call__(self, kind: DataType | None, value: object, op: str = "", /) -> int:
+        """Return the code; with `op`, a code that gives the same comparison."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Types of variables and of columns.
+
+    Attributes
+    ----------
+    of
+        Map a rule to the known types of its variables, by name.
+    encode
+        Map (type, value) to the code of the value; see `EncodeValue`.
+    column
+        Map (relation, column) to the type of the column.
+    signed
+        Map a rule to the names of its variables that keep the sign of a zero.
+    """
+
+    of: Callable[[Rule], Mapping[str, DataType | None]]
+    encode: EncodeValue
+    column: Callable[[str, int], DataType | None]
+    signed: Callable[[Rule], Collection[str]] = lambda _: ()
+
+
+def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
+    assert isinstance(value, int)
+    return int(value)
+
+
+INTEGERS = Kinds(lambda _: {}, _whole_number, lambda _, __: None)
+"""Types of a program in which every column is an integer."""
+
+
+def calculation_of(
+    computed: Computed,
+    terms: Sequence[Term],
+    types: Mapping[str, DataType | None],
+    kinds: Kinds,
+    equated: Collection[str | int],
+    signed: Collection[str] = (),
+) -> Calculation:
+    """Return a calculation on codes.
+
+    Parameters
+    ----------
+    terms
+        Terms that the call's arguments resolve to.
+    types
+        Types of variables, by name.
+    equated
+        The names of variables that the rule compares by ``=`` with uncalculated variables.
+    signed
+        The names of variables that keep the sign of a zero.
+    """
+    name, call = computed.variable.name, computed.call
+    arguments: list[str | int] = []
+    of_arguments: list[DataType] = []
+    result = types.get(name) or INT64
+    for term in terms:
+        if isinstance(term, Variable):
+            kind = types.get(term.name) or INT64
+            arguments.append(term.name)
+        else:
+            kind = _kind_of_constant(term.value, result)
+            arguments.append(kinds.encode(kind, term.value))
+        of_arguments.append(kind)
+    drops = name in equated and result.family == "integer" and call.op in ("+", "-", "*")
+    families = tuple(kind.family for kind in of_arguments)
+    return Calculation(
+        name,
+        call.op,
+        tuple(arguments),
+        families,
+        result.family,
+        drops,
+        scales=tuple(map(_scale_of, of_arguments)) if "decimal" in (*families, result.family) else (),
+        scale=_scale_of(result),
+        max_code=result.code_range[1] if result.family == "decimal" else 0,
+        per_day=of_arguments[0].per_day if call.op in ("year", "month", "day") else 1,
+        keeps_zero_sign=name in signed,
+    )
+
+
+def formula_of(
+    computed: Computed,
+    resolve: Resolve,
+    nulls: Nulls,
+    types: Mapping[str, DataType | None],
+    kinds: Kinds,
+    signed: Collection[str] = (),
+) -> list[Calculation]:
+    """Return a null-aware calculation on codes, and that of its null flag where it may be null.
+
+    Parameters
+    ----------
+    resolve
+        Map a variable of the call to its term; null where the rule requires null.
+    signed
+        The names of variables that keep the sign of a zero.
+    """
+    name = computed.variable.name
+    translation = _Translation(resolve, nulls, types, kinds)
+    result = types.get(name) or INT64
+    formula = translation.formula(computed.call, result)
+    arguments = tuple(translation.arguments)
+    made = Calculation(
+        name, "formula", arguments, ("integer",) * len(arguments), result.family, formula=formula, text=computed.call,
+        keeps_zero_sign=name in signed,
+    )  # fmt: skip
+    flag = nulls.flags.get(name) or nulls.dropped.get(name)
+    return [made] if flag is None else [made, replace(made, variable=flag, op="flag", family="integer")]
+
+
+class _Translation:
+    """Translate expressions to formulas over arguments that are read once each."""
+
+    def __init__(self, resolve: Resolve, nulls: Nulls, types: Mapping[str, DataType | None], kinds: Kinds) -> None:
+        self.resolve = resolve
+        self.nulls = nulls
+        self.types = types
+        self.kinds = kinds
+        self.arguments: dict[str, int] = {}
+        self._of_calls: dict[int, tuple[Expression, DataType | None]] = {}  # by id(), as a hash reads the whole call
+
+    def term(self, expression: Expression) -> Expression:
+        """Return the expression, or the term that a variable resolves to."""
+        return expression if isinstance(expression, Call) else self.resolve(expression)
+
+    def kind(self, expression: Expression) -> DataType | None:
+        """Return the type of an expression; None if it takes the type of its context."""
+        if is_spelled(expression):
+            return None
+        if isinstance(expression, Variable):
+            term = self.resolve(expression)
+            return self.types.get(expression.name) if term != NULL else None
+        return self._of_value(expression)
+
+    def _of_value(self, value: Expression) -> DataType | None:
+        """Return the type of a value, by the types of its variables; that of a call is cached."""
+        if isinstance(value, Variable):
+            return self.types.get(value.name) or INT64
+        if not isinstance(value, Call):
+            return None
+        cached = self._of_calls.get(id(value))
+        if cached is None:
+            cached = value, result_of(value, list(map(self._of_value, value.arguments)), "")
+            self._of_calls[id(value)] = cached
+        return cached[1]
+
+    def known_kind(self, expression: Expression) -> DataType:
+        """Return the type of an expression without context."""
+        return STRING if is_spelled(expression) else self.kind(expression) or INT64
+
+    def formula(self, expression: Expression, expected: DataType, op: str = "") -> Formula:
+        """Return the formula of an expression; constants are encoded in the expected type for `op`."""
+        term = self.term(expression)
+        if isinstance(term, Constant):
+            code = None if term == NULL else self.kinds.encode(expected, term.value, op)
+            return Formula("constant", code=code)
+        if isinstance(term, Variable):
+            flag = self.nulls.flags.get(term.name)
+            return Formula(
+                "column", place=self._place(term.name), flag=-1 if flag is None else self._place(flag)
+            )  # fmt: skip
+        assert isinstance(term, Call)
+        if term.op in COMPARING:
+            return self._compared(term)
+        if term.op == "among":
+            return self._among(term)
+        if term.op in ("all", "any", "istrue"):
+            return Formula(term.op, tuple(self.formula(argument, BOOL) for argument in term.arguments))
+        if term.op == "isnull":
+            (value,) = term.arguments
+            return Formula(term.op, (self.formula(value, self.known_kind(value)),))
+        if term.op == "case":
+            n_paired = len(term.arguments) // 2 * 2
+            return Formula("case", tuple(
+                self.formula(argument, BOOL) if i % 2 == 0 and i < n_paired else self._scaled(argument, expected)
+                for i, argument in enumerate(term.arguments)
+            ))  # fmt: skip
+        if term.op == "cat" and len(term.arguments) > 2:
+            first = Call("cat", term.arguments[:2])
+            return self.formula(Call("cat", (first, *term.arguments[2:])), expected)
+        return self._calculated(term)
+
+    def _place(self, name: str) -> int:
+        return self.arguments.setdefault(name, len(self.arguments))
+
+    def _calculated(self, call: Call) -> Formula:
+        """Return the formula of a calculation whose arguments are not null where it is evaluated."""
+        result = self.kind(call) or INT64
+        names = [Variable(f"#{i}") for i in range(len(call.arguments))]
+        types: dict[str, DataType | None] = {"#": result}
+        terms: list[Term] = []
+        parts = []
+        for name, argument in zip(names, call.arguments, strict=True):
+            term = self.term(argument)
+            if term == NULL:
+                return Formula("constant")
+            if isinstance(term, Constant):
+                terms.append(term)
+                kind = _kind_of_constant(term.value, result)
+            else:
+                terms.append(name)
+                kind = types[name.name] = self.known_kind(argument)
+            parts.append(self.formula(argument, kind))
+        made = calculation_of(Computed(Variable("#"), call), terms, types, self.kinds, (), ("#",))
+        return Formula("call", tuple(parts), calculation=made)
+
+    def _compared(self, call: Call) -> Formula:
+        left, right = call.arguments
+        op = COMPARING[call.op]
+        kinds = [self.kind(left), self.kind(right)]
+        common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
+        family = common.family if common.has_dictionary and op not in ("=", "!=") else ""
+        parts = []
+        for side, mirrored in ((left, MIRRORED[op]), (right, op)):
+            is_constant = isinstance(self.term(side), Constant) or is_spelled(side)
+            part = self.formula(side, common, mirrored) if is_constant else self._scaled(side, common)
+            parts.append(_with_one_zero(part, common))
+        return Formula(op, tuple(parts), family=family)
+
+    def _among(self, call: Call) -> Formula:
+        value, *listed = call.arguments
+        terms = [self.term(value) for value in listed]
+        constants = [term for term in terms if isinstance(term, Constant)]
+        if len(constants) < len(terms) or isinstance(self.term(value), Constant):
+            return self.formula(Call("any", tuple(Call("eq", (value, choice)) for choice in listed)), BOOL)
+        kind = self.known_kind(value)
+        codes = [self.kinds.encode(kind, constant.value, "=") for constant in constants if constant != NULL]
+        if kind.family.startswith("float"):
+            codes = without_zero_signs(np.array(codes, np.int64)).tolist()
+        part = _with_one_zero(self.formula(value, kind), kind)
+        return Formula("among", (part,), codes=tuple(sorted(set(codes))), has_null=NULL in constants)
+
+    def _scaled(self, expression: Expression, expected: DataType) -> Formula:
+        """Return the formula of an expression, rescaled to the scale of an expected decimal type."""
+        formula = self.formula(expression, expected)
+        term = self.term(expression)
+        kind = None if isinstance(term, Constant) else self.kind(expression)
+        if expected.family != "decimal" or kind is None or _scale_of(kind) == _scale_of(expected):
+            return formula
+        made = Calculation(
+            "#", "scale", ("#0",), (kind.family,), "decimal", scales=(_scale_of(kind),), scale=_scale_of(expected),
+            max_code=_MOST,
+        )  # fmt: skip
+        return Formula("call", (formula,), calculation=made)
+
+
+def _with_one_zero(part: Formula, kind: DataType) -> Formula:
+    """Return the operand of a comparison with -0.0 replaced by 0.0."""
+    if not kind.family.startswith("float") or part.op == "column":
+        return part
+    if part.op == "constant":
+        return part if part.code is None else replace(part, code=int(without_zero_signs(np.array([part.code]))[0]))
+    return Formula("call", (part,), calculation=Calculation("#", "double", ("#0",), (kind.family,), kind.family))
+
+
+def _common(kinds: Sequence[DataType | None]) -> DataType:
+    """Return the type in which two values are compared."""
+    typed = [kind for kind in kinds if kind is not None]
+    if len(typed) < 2:
+        return typed[0] if typed else INT64
+    left, right = typed
+    if "decimal" in (left.family, right.family):
+        return max(typed, key=_scale_of)
+    return left
+
+
+def comparable(
+    left: str, right: str, types: Mapping[str, DataType | None], calculations: list[Calculation]
+) -> tuple[str, str]:
+    """Return the names of two operands; of decimals, the coarser is rescaled to the finer scale.
+
+    Examples
+    --------
+    >>> types = {"x": DataType("decimal128(5, 2)"), "y": INT64}
+    >>> more = []
+    >>> comparable("x", "y", types, more), *map(str, more)
+    (('x', 'y*10^2'), 'y*10^2 = scale(y)')
+    """
+    kinds = [types.get(left) or INT64, types.get(right) or INT64]
+    if "decimal" not in {kind.family for kind in kinds}:
+        return left, right
+    scales = list(map(_scale_of, kinds))
+    names = [left, right]
+    finest = max(scales)
+    for i, (scale, kind) in enumerate(zip(scales, kinds, strict=True)):
+        if scale == finest:
+            continue
+        finer = f"{names[i]}*10^{finest - scale}"
+        if all(calculation.variable != finer for calculation in calculations):
+            calculations.append(
+                Calculation(
+                    finer,
+                    "scale",
+                    (names[i],),
+                    (kind.family,),
+                    "decimal",
+                    scales=(scale,),
+                    scale=finest,
+                    max_code=_MOST,
+                )
+            )
+        names[i] = finer
+    return names[0], names[1]
+
+
+_MOST = (1 << 63) - 1
+"""Largest int64 code."""
+
+
+def _scale_of(kind: DataType) -> int:
+    return kind.digits[1] if kind.family == "decimal" else 0
+
+
+def _kind_of_constant(value: object, result: DataType) -> DataType:
+    """Return the type of a constant; a number takes the result's type if that is a float."""
+    if isinstance(value, str):
+        return DataType("string")
+    if result.family.startswith("float"):
+        return result
+    if isinstance(value, (float, Decimal)):
+        return decimal_kind(value) if result.family == "decimal" else DataType("double")
+    return INT64
+
 
 Encode = Callable[[str, int, object], int]
 """Map (relation, column, value) to the code of the value in that column's type."""
@@ -148,7 +795,7 @@ def normalise(
     kept_column
         The column of the head whose best value is kept: a variable there excludes nulls.
     requirement
-        Variables that have to be null or not null; the bodies of all `gpu_wcoj.planner.nulls.cases` form the rule.
+        Variables that have to be null or not null; the bodies of all `gpu_wcoj.planner.body.cases` form the rule.
     """
     never = Body(rule, (), (), (), never=True)
     resolved = resolver(rule)
@@ -403,3 +1050,47 @@ def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
         other = None if isinstance(right, Constant) else terms.index(right)
         compared.append((column, op, other, right if isinstance(right, Constant) else None))
     return Alias(relation, tuple(terms.index(term) for term in rule.head.terms), tuple(compared))
+
+
+# Sums and differences of integers, solved for one of their arguments.
+
+
+def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | None:
+    """Return the calculation that solves an integer sum or difference for a variable, or None.
+
+    The result and the other argument have to be bound.
+    """
+    for calculation in body.calculations:
+        if (
+            calculation.family != "integer"
+            or calculation.op not in ("+", "-")
+            or calculation.arguments.count(name) != 1
+        ):
+            continue
+        operands = [argument for argument in calculation.arguments if argument != name]
+        result = (
+            calculation.variable
+            if calculation.variable in bound
+            else _equal_to(calculation.variable, body.conditions, bound)
+        )
+        if result is None or not all(isinstance(argument, int) or argument in bound for argument in operands):
+            continue
+        if calculation.op == "-" and calculation.arguments[0] == name and operands:
+            op, arguments = "+", (result, *operands)
+        elif calculation.op == "-":
+            op, arguments = "-", (*operands, result)
+        else:
+            op, arguments = "-", (result, *operands)
+        families = ("integer",) * len(arguments)
+        return Calculation(f"{name}~", op, arguments, families, "integer", is_inverse=True)
+    return None
+
+
+def _equal_to(name: str, conditions: Sequence[Condition], bound: Collection[str]) -> str | int | None:
+    """Return a bound variable or code that conditions equate with a variable, or None."""
+    for condition in conditions:
+        if condition.op == "=" and name in (condition.variable, condition.operand):
+            operand = condition.operand if condition.variable == name else condition.variable
+            if isinstance(operand, int) or operand in bound:
+                return operand
+    return None

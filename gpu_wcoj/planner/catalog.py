@@ -12,16 +12,14 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
-from gpu_wcoj.circuit.positive import PositiveHead
+from gpu_wcoj.circuit.head import PositiveHead
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.planner.facts import Columns, Facts, facts_of
-from gpu_wcoj.planner.sampling import KEPT_ROWS, sample_statistics
-from gpu_wcoj.planner.statistics import columns_at, measure
+from gpu_wcoj.planner.ir import Levels
+from gpu_wcoj.planner.statistics import KEPT_ROWS, Columns, Facts, columns_at, facts_of, measure, sample_statistics
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 FORMAT = 1

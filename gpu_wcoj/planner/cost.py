@@ -8,27 +8,404 @@ have left. A value that is met through rows has more rows below it than a value 
 that degree is known (see `gpu_wcoj.planner.statistics`), it is used. Paths serve ticks that count rows and ticks that
 list them, so they are compared by the geometric mean of both costs.
 
-Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.bits`.
+Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.cost`.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
 
-from gpu_wcoj.join.plan import AtomUse, Branch, Calculation, Check, Condition, DeltaPath, Step, check_variables
-from gpu_wcoj.planner.bits import Bits
+import numpy as np
+import numpy.typing as npt
+
+from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.join.plan import (
+    AtomUse,
+    Branch,
+    Calculation,
+    Check,
+    Condition,
+    DeltaPath,
+    Step,
+    check_variables,
+    split_independent,
+)
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.bushy import CHANGES, Bracketing
-from gpu_wcoj.planner.charges import ALONE, LOOKUP, PREFIX, PROBE, PROPOSAL, WIDTH, copying
-from gpu_wcoj.planner.expected import TOO_DEAR, Expected, Foreseen
-from gpu_wcoj.planner.ir import CatalogReader, Order
-from gpu_wcoj.planner.shares import share_of
-from gpu_wcoj.planner.turns import in_turn, step_of
-from gpu_wcoj.planner.worked import SharedCosts
+from gpu_wcoj.planner.ir import TOO_DEAR, CatalogReader, Expected, Foreseen, Order
+from gpu_wcoj.trace.arrangement import COMPARE
+
+# Cost constants of the planner, in probes.
+
+
+PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
+"""Costs in probes of a step: of a prefix, of an atom's range width, and of a proposed value; then of a search for
+a value in a further atom of the step, and of a lookup in a step of its own.
+"""
+
+ALONE, COPY = 0.3, 0.35
+"""Costs in probes of a step with one atom that is already bound: of a prefix with its first value, of a copied
+value.
+
+Measured along foreign keys: a key that is followed by itself takes half as long as a key that is looked up. Further
+values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
+range, and what is copied is still to be looked up elsewhere, one value after the other.
+"""
+
+
+def copying(prefixes: float, values: float) -> float:
+    """Return the cost in probes of copying the values of these prefixes at a step of one atom.
+
+    Examples
+    --------
+    >>> copying(10.0, 10.0), copying(10.0, 12.0)
+    (3.5, 5.5)
+    """
+    return min(values, prefixes) * COPY + max(values - prefixes, 0.0) * PROPOSAL
+
+
+# Sets of variables as bit masks.
+
+
+@dataclass(eq=False)
+class Bits:
+    """The variables of a changed row, and of the atoms that it is joined with.
+
+    Attributes
+    ----------
+    row
+        Variables of the changed row.
+    atoms
+        Atoms by index.
+    changed
+        Index of the changed atom, if it is among `atoms`: its variables are bound.
+    bit
+        Per variable, its bit.
+    masks
+        Per atom, the mask of its variables.
+    seeded, rest
+        Mask of the variables of the row, and of all other variables.
+    holding
+        Per variable, the atoms that hold it.
+    around
+        Per variable, the mask of all variables of the atoms that hold it.
+
+    Examples
+    --------
+    >>> bits = Bits(("a", "b"), {1: BodyAtom("r", (0, 1), ("b", "c")), 2: BodyAtom("s", (0, 1), ("c", "d"))})
+    >>> bits.bit, bits.masks, bits.seeded
+    ({'a': 1, 'b': 2, 'c': 4, 'd': 8}, {1: 6, 2: 12}, 3)
+    >>> bits.names(10), bits.holding["c"], bits.names(bits.around["c"])
+    (['b', 'd'], [1, 2], ['b', 'c', 'd'])
+    >>> other = bits.of_change(1, ("b", "c"))
+    >>> other.names(other.seeded), other.names(other.rest)
+    (['b', 'c'], ['d'])
+    """
+
+    row: tuple[str, ...]
+    atoms: Mapping[int, BodyAtom]
+    changed: int | None = None
+    bit: dict[str, int] = field(default_factory=dict)
+    masks: dict[int, int] = field(default_factory=dict)
+    holding: dict[str, list[int]] = field(default_factory=dict)
+    around: dict[str, int] = field(default_factory=dict)
+    seeded: int = field(init=False)
+    rest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seeded = self._new(self.row)
+        if not self.masks:
+            for atom_index, atom in self.atoms.items():
+                mask = self.masks[atom_index] = self._new(atom.variables)
+                for name in atom.variables:
+                    self.holding[name].append(atom_index)
+                    self.around[name] |= mask
+        self.rest = 0
+        for mask in self.masks.values():
+            self.rest |= mask
+        self.rest &= ~self.seeded
+
+    @classmethod
+    def of_body(cls, body: Body) -> Bits:
+        """Create the masks of a body before a changed atom is chosen; see `of_change`."""
+        return cls((), dict(enumerate(body.atoms)))
+
+    def of_change(self, atom_index: int, row: tuple[str, ...]) -> Bits:
+        """Return the masks for a changed row of one atom, possibly negated; all else is shared."""
+        return Bits(row, self.atoms, atom_index, self.bit, self.masks, self.holding, self.around)
+
+    def _new(self, names: Iterable[str]) -> int:
+        """Return the mask of these variables and assign bits to new ones."""
+        mask = 0
+        for name in names:
+            if name not in self.bit:
+                self.bit[name] = 1 << len(self.bit)
+                self.holding[name] = []
+                self.around[name] = 0
+            mask |= self.bit[name]
+        return mask
+
+    def mask(self, names: Iterable[str]) -> int:
+        """Return the mask of these variables; variables of no atom are ignored."""
+        mask = 0
+        for name in names:
+            mask |= self.bit.get(name, 0)
+        return mask
+
+    def names(self, mask: int) -> list[str]:
+        """Return the variables of a mask, in the order of their bits."""
+        names = []
+        for name, bit in self.bit.items():
+            if bit & mask:
+                names.append(name)
+        return names
+
+
+# Cost terms of a rule body that do not depend on the changed atom; computed once.
+
+
+@dataclass(eq=False)
+class SharedCosts:
+    """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.cost.Estimator`.
+
+    It serves all changes of positive atoms of a body without calculations: the changed row may bind a calculated
+    variable, and a negated atom has other values.
+
+    Attributes
+    ----------
+    bits
+        Masks of its atoms, before a changed atom is chosen.
+    values
+        Values of the estimator; empty until an estimator with statistics exists.
+    degrees
+        Degrees by atom, variables that are bound before, and variable.
+    levels
+        Costs of levels without comparisons, by the bound variables that influence them, the variable, and the atom that
+        proposes it alone.
+    steps
+        Costs of steps by variable, atoms, bound variables of each atom, and the share of its range that is read.
+    """
+
+    bits: Bits
+    values: dict[str, float] = field(default_factory=dict)
+    degrees: dict[tuple[int, int, str], float] = field(default_factory=dict)
+    levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict)
+    steps: dict[tuple[str, tuple[int, ...], tuple[int, ...], float], tuple[float, float, float]] = field(
+        default_factory=dict
+    )
+
+
+# Selectivity of comparisons, measured on sample rows.
+
+
+RANGE = 0.5
+"""Assumed share of rows that a comparison by order leaves without a sample."""
+
+TRIED, TRIED_APART = 1 << 11, 1 << 8
+"""Sample sizes in rows: of an atom with both operands, and of each of two atoms."""
+
+
+def share_of(
+    condition: Condition, atoms: Sequence[BodyAtom], values: Mapping[str, float], catalog: CatalogReader
+) -> float:
+    """Return the share of rows that a condition leaves.
+
+    Two variables are compared in the rows of an atom that holds both, else they are assumed to be independent.
+
+    Parameters
+    ----------
+    atoms
+        Atoms of the path.
+    values
+        Per variable, its number of distinct values.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> rows = np.array([[1, 1, 1, 8], [2, 3, 4, 5]])
+    >>> known = SimpleNamespace(sample=lambda atom, names: rows[[atom.variables.index(name) for name in names]])
+    >>> r, s = BodyAtom("r", (0, 1), ("a", "b")), BodyAtom("r", (0, 1), ("c", "d"))
+    >>> [share_of(Condition("a", "<", other), [r, s], {}, known) for other in (5, "b", "d")]
+    [0.75, 0.75, 0.75]
+    >>> share_of(Condition("a", "<", "d", textual=True), [r, s], {}, known)
+    0.5
+    """
+    name, op, operand = condition.variable, condition.op, condition.operand
+    names = (name, operand) if isinstance(operand, str) else (name,)
+    if op in ("=", "!="):
+        return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
+    if condition.textual:
+        return RANGE
+    together = _sample_rows(names, atoms, catalog, TRIED)
+    if together is not None:
+        return _within(COMPARE[op](together[0], together[1] if isinstance(operand, str) else operand))
+    apart = [
+        sample_rows
+        for variable in names
+        if (sample_rows := _sample_rows((variable,), atoms, catalog, TRIED_APART)) is not None
+    ]
+    if len(apart) < 2:
+        return RANGE
+    left, right = np.sort(apart[0][0]), apart[1][0]
+    less = np.searchsorted(left, right, side="left" if op in ("<", ">=") else "right") / len(left)
+    return _within(less if op in ("<", "<=") else 1 - less)
+
+
+def _sample_rows(
+    names: Sequence[str], atoms: Sequence[BodyAtom], catalog: CatalogReader, max_rows: int
+) -> Int64Array | None:
+    """Return sample rows of an atom with these variables, one array row a variable, or None."""
+    for atom in atoms:
+        if set(names).issubset(atom.variables):
+            rows = catalog.sample(atom, names)
+            if rows is not None and rows.shape[1]:
+                return rows[:, :: -(-rows.shape[1] // max_rows)]
+    return None
+
+
+def _within(satisfied: npt.NDArray[Any]) -> float:
+    """Return the mean, with a positive lower bound."""
+    return float(max(satisfied.mean(), 0.5 / len(satisfied)))
+
+
+# Steps of orders in which one atom proposes values and the others are looked up.
+
+
+@lru_cache(maxsize=1 << 12)
+def step_of(
+    variable: str,
+    atoms: tuple[int, ...],
+    conditions: tuple[Condition, ...] = (),
+    checks: tuple[Check, ...] = (),
+    is_lookup: bool = False,
+) -> Step:
+    """Return a cached step; many orders have the same steps."""
+    return Step(variable, atoms, conditions, checks, is_lookup)
+
+
+def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step, ...]:
+    """Return the steps with lookups of the other atoms after the atom that proposes a variable.
+
+    An atom is looked up once all of its variables are bound, or right before it proposes a variable itself.
+
+    Examples
+    --------
+    >>> steps = Step("b", (0, 1)), Step("c", (1, 2))
+    >>> [one.name for one in in_turn(steps, {"b": 0, "c": 2})]
+    ['b', 'c', 'b@1', 'c@1']
+    >>> [one.name for one in in_turn(steps, {"b": 0, "c": None})]
+    ['b', 'b@1', 'c']
+    """
+    if set(via.values()) <= {None}:
+        return tuple(steps)
+    last_step = {atom_index: i for i, step in enumerate(steps) for atom_index in step.atoms}
+    result: list[Step] = []
+    late: dict[int, list[Step]] = {}
+    for index, step in enumerate(steps):
+        proposer = via.get(step.variable)
+        if proposer is None or step.is_lookup or len(step.atoms) == 1:
+            for due_atom in step.atoms if late else ():
+                result += late.pop(due_atom, [])
+            result.append(step)
+            continue
+        result += late.pop(proposer, [])
+        result.append(step_of(step.variable, (proposer,), step.conditions, step.checks))
+        for due_atom in step.atoms:
+            if due_atom != proposer:
+                late.setdefault(due_atom, []).append(step_of(step.variable, (due_atom,), is_lookup=True))
+                if last_step[due_atom] == index:
+                    result += late.pop(due_atom)
+    return tuple(result)
+
+
+# Cost of a path with branches (a bushy plan); see `gpu_wcoj.join.bushy`.
+
+
+CHANGES = 100.0
+"""Assumed number of changed rows in one batch; their prefixes may share branches."""
+
+BEGUN, GROUPED, JOINED = 2000.0, 1.5, 1.5
+"""Costs in probes: to start a branch, to group one prefix, and to join one prefix with one row of a branch."""
+
+
+@dataclass(eq=False)
+class Bracketing:
+    """Track how many prefixes each step of a path with branches is taken for.
+
+    The rows of a branch are assumed to be distributed over the prefixes at random: if prefixes have m rows on average,
+    the share exp(-m) of them has none.
+
+    Attributes
+    ----------
+    spoken
+        Per step, the mask of the variables that it reads.
+    distinct
+        Map (mask, number of prefixes) to the number of distinct bindings of the mask's variables.
+    extra
+        Accumulated cost in probes of grouping and joining back.
+
+    Examples
+    --------
+    Ten prefixes, of two kinds for the branch; each kind has three rows, so each prefix has.
+
+    >>> steps = Step("c", (0,)), Step("d", (1,))
+    >>> one = Bracketing(steps, (Branch(0, 2),), [0, 0], lambda mask, rows: 2.0)
+    >>> one.before(0, 10.0, {0: 1, 1: 1}, 1), round(one.after(2, 6.0)), round(one.extra, 1)
+    (2.0, 30, 80.0)
+    """
+
+    steps: Sequence[Step]
+    branches: Sequence[Branch]
+    spoken: Sequence[int]
+    distinct: Callable[[int, float], float]
+    extra: float = 0.0
+    _alive: float = 0.0
+    _begun: float = 0.0
+    _waiting: list[float] = field(default_factory=list)
+
+    def before(self, step_index: int, rows: float, bound_by_atom: Mapping[int, int], bound: int) -> float:
+        """Return the number of prefixes that enter a step.
+
+        `bound_by_atom` are the variables that each atom has bound.
+        """
+        for branch in self.branches:
+            if branch.begin == step_index:
+                seen = 0
+                for place in range(branch.begin, branch.end):
+                    seen |= self.spoken[place] & bound
+                    for atom_index in self.steps[place].atoms:
+                        seen |= bound_by_atom[atom_index]
+                if not self._waiting:
+                    self._alive = rows
+                self.extra += self._alive * GROUPED + BEGUN / CHANGES
+                self._begun = min(self._alive, self.distinct(seen, self._alive))
+                return self._begun
+        return rows
+
+    def after(self, step_index: int, rows: float) -> float:
+        """Return the number of prefixes before a step, after finished branches are joined back."""
+        if not any(branch.end == step_index for branch in self.branches):
+            return rows
+        each = rows / max(self._begun, 1e-300)
+        share = -math.expm1(-each)
+        self._alive *= share
+        self._waiting.append(each / share if share else 1.0)
+        if any(branch.begin == step_index for branch in self.branches):
+            return rows  # the next branch starts from the same prefixes
+        rows = self._alive
+        for factor in self._waiting:
+            rows *= factor
+            self.extra += rows * JOINED
+        self._waiting.clear()
+        return rows
+
 
 SURELY = 1 + 1e-9
 """Safety factor against float rounding when a cost is compared with a bound."""
@@ -59,7 +436,7 @@ class Estimator:
     One new edge of a graph of 10,000 edges, 100 of them at every vertex: 100 candidates, all of which close a triangle.
 
     >>> from tests.planner.examples import draft_program
-    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
     >>> draft = draft_program("t(a, b, c) :- e(a, b), e(b, c), e(a, c).", [normalise_rules], sizes={"e": 10_000})
     >>> estimator = Estimator.of_body(draft.rules[0].normalised, 0, draft.setting.known)
     >>> [(one.variable, one.proposed, one.rows) for one in estimator.along(Order(0, ("c",), (None,))).levels]
@@ -405,3 +782,192 @@ def _atom(use: AtomUse) -> BodyAtom:
 def _behind(names: Iterable[str], behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """Return the variables that these variables are calculated from, those of atoms themselves."""
     return frozenset(source for name in names for source in behind.get(name, (name,)))
+
+
+# Bracketings of a path: choices of steps as branches; see `gpu_wcoj.join.bushy`.
+
+
+def ways_of(steps: tuple[Step, ...]) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """Yield reordered steps with the branches among them.
+
+    Examples
+    --------
+    >>> steps = Step("x", (0, 1)), Step("y", (2, 3)), Step("u", (1,)), Step("v", (3,)), Step("w", (4,))
+    >>> for steps, branches in ways_of(steps):
+    ...     print(*(step.name for step in steps), *((one.begin, one.end) for one in branches))
+    x u y v w (0, 2) (2, 4)
+    x y v u w (1, 3)
+    """
+    for begin in range(len(steps)):
+        parts = split_independent(steps[begin:])
+        yield from _bracketing(steps[:begin], parts, ())
+        if len(parts) == 1:
+            for end in range(len(steps) - 1, begin + 1, -1):
+                parts = split_independent(steps[begin:end])
+                if len(parts) > 1:
+                    yield from _bracketing(steps[:begin], parts, steps[end:])
+                    break
+
+
+def _bracketing(
+    before: tuple[Step, ...], parts: tuple[tuple[Step, ...], ...], after: tuple[Step, ...]
+) -> Iterator[tuple[tuple[Step, ...], tuple[Branch, ...]]]:
+    """Yield the parts that can drop prefixes as branches, followed by the other parts."""
+    chosen = [part for part in parts if any(map(_drops, part))]
+    remaining = [step for part in parts if part not in chosen for step in part]
+    branches, begin = [], len(before)
+    for part in chosen:
+        branches.append(Branch(begin, begin + len(part)))
+        begin += len(part)
+    if chosen:
+        yield (*before, *(step for part in chosen for step in part), *remaining, *after), tuple(branches)
+
+
+def _drops(step: Step) -> bool:
+    """Return True if the step may drop prefixes; a single atom always has a value for each."""
+    return len(step.atoms) > 1 or step.is_lookup or bool(step.conditions) or bool(step.checks)
+
+
+# Upper bounds on the size of a join, from the sizes and largest degrees of its relations.
+#
+# The bound of Atserias, Grohe and Marx (doi:10.1137/110859440): give every atom a weight such that for every variable,
+# the weights of the atoms that hold it add up to 1 or more. Then the join has at most as many rows as the product of
+# the atoms' sizes, each to the power of its weight. A linear program finds the smallest such product, and for some
+# relations of these sizes the join has that many rows.
+#
+# A *degree*, the maximum number of rows that an atom has for one value of some of its variables, is used in the same
+# way: such a constraint covers only the variables that it adds. That is valid in an order in which the given variables
+# come first: by the chain rule, the entropy of a row is the sum of the entropies of its variables, each given those
+# before it.
+
+
+LARGEST_DENOMINATOR = 720
+"""Largest denominator of a rounded cover weight; vertices of the polytope have small fractions."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Constraint: at most `rows` values of `variables` for each value of `given`.
+
+    Attributes
+    ----------
+    variables
+        Variables of an atom; with or without those of `given`.
+    given
+        Empty for the size of the relation, some of the atom's variables for a degree.
+    """
+
+    variables: tuple[str, ...]
+    rows: float
+    given: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        new = "".join(f"{name} " for name in self.variables if name not in self.given)
+        given_text = f"given {' '.join(self.given)} " if self.given else ""
+        return f"{new}{given_text}: {self.rows:g}"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Bound with its fractional cover.
+
+    Attributes
+    ----------
+    rows
+        Maximum number of rows; infinite if some variable is in no atom.
+    cover
+        The weight of each size, in the order of the sizes.
+    """
+
+    rows: float
+    cover: tuple[Fraction, ...]
+
+
+def bound(sizes: Sequence[Size], order: Sequence[str] | None = None) -> Bound:
+    """Return the smallest bound on the number of distinct values of some variables in the join.
+
+    Parameters
+    ----------
+    sizes
+        At least one per atom. A degree is ignored unless all of its `given` variables come first in `order`.
+    order
+        The variables, in the order in which they are bound; None for all, by first occurrence in `sizes`.
+
+    Raises
+    ------
+    UsageError
+        If a size is negative or NaN.
+    BackendUnavailableError
+        If SciPy is not installed.
+
+    Examples
+    --------
+    Triangles among N edges are N^1.5 at most:
+
+    >>> found = bound([Size(("a", "b"), 10_000), Size(("b", "c"), 10_000), Size(("a", "c"), 10_000)])
+    >>> round(found.rows), [str(weight) for weight in found.cover]
+    (1000000, ['1/2', '1/2', '1/2'])
+
+    If no vertex has more than 5 edges, one row of change closes 5 triangles at most:
+
+    >>> change = [Size(("a", "b"), 1), Size(("b", "c"), 5, given=("b",)), Size(("a", "c"), 5, given=("a",))]
+    >>> round(bound(change).rows)
+    5
+    """
+    for size in sizes:
+        if not size.rows >= 0:
+            raise UsageError.with_parts(
+                f"the size of {size} is invalid: got {size.rows!r} rows",
+                subject=str(size),
+                got=size.rows,
+                remedy="Pass a number from 0 on.",
+            )
+    names = list(dict.fromkeys(name for size in sizes for name in size.variables)) if order is None else list(order)
+    place = {name: i for i, name in enumerate(names)}
+    rows, covered = [], []
+    for size in sizes:
+        new = [place[name] for name in size.variables if name in place and name not in size.given]
+        usable = set(size.given) <= place.keys() and all(place[g] < n for g in size.given for n in new)
+        rows.append(float(size.rows))
+        covered.append(tuple(sorted(new)) if usable else ())
+    if not all(rows):
+        return Bound(0.0, tuple(Fraction(not size) for size in rows))
+    return _smallest_cover(len(names), tuple(rows), tuple(covered))
+
+
+@functools.lru_cache(maxsize=4096)
+def _smallest_cover(n_variables: int, rows: tuple[float, ...], covered: tuple[tuple[int, ...], ...]) -> Bound:
+    """Return the bound of the smallest fractional cover, by linear programming."""
+    if {place for covered_places in covered for place in covered_places} != set(range(n_variables)):
+        return Bound(math.inf, tuple(Fraction(0) for _ in rows))
+    if not n_variables:
+        return Bound(1.0, tuple(Fraction(0) for _ in rows))
+    costs = [math.log2(max(size, 1.0)) for size in rows]
+    covers = [
+        [-1.0 if variable in covered_places else 0.0 for covered_places in covered] for variable in range(n_variables)
+    ]
+    solved = _linprog()(costs, A_ub=covers, b_ub=[-1.0] * n_variables, bounds=(0, None), method="highs")
+    if solved.status:
+        raise RuntimeError(f"the linear program of {covered} over {rows} has no solution: {solved.message}")
+    weights = [float(weight) for weight in solved.x]
+    cover = tuple(Fraction(weight).limit_denominator(LARGEST_DENOMINATOR) for weight in weights)
+    covers_all = all(
+        sum(weight for weight, covered_places in zip(cover, covered, strict=True) if variable in covered_places) >= 1
+        for variable in range(n_variables)
+    )
+    if not covers_all:
+        cover = tuple(map(Fraction, weights))
+    total = math.prod(max(size, 1.0) ** float(weight) for size, weight in zip(rows, cover, strict=True))
+    return Bound(total, cover)
+
+
+def _linprog() -> Any:
+    try:
+        from scipy.optimize import linprog
+    except ImportError as error:
+        raise BackendUnavailableError.with_parts(
+            f"bounds need SciPy, which cannot be imported: {error}",
+            subject="scipy",
+            remedy="Install it: pip install 'gpu_wcoj[bounds]'.",
+        ) from error
+    return linprog

@@ -14,16 +14,519 @@ which needs no exchange.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
 from itertools import chain
-from math import prod
+from math import prod, sqrt
 from types import MappingProxyType
 from typing import Literal, get_args
 
+import numpy as np
+
 from gpu_wcoj.errors import UsageError, listed, nearest
-from gpu_wcoj.planner.joingraph import Column, Edge, Filter, JoinGraph, Table, is_amount, is_column
-from gpu_wcoj.planner.lookups import Arranged, Lookup, LookupPath, LookupPlan
+from gpu_wcoj.query.ir import MIRRORED, Comparison, Constant, Rule, Variable
+
+# Join graph of a body: tables, equal columns, filters, and expected rows of a lookup.
+#
+# Columns that equalities connect, directly or through other columns, form a *class*, which corresponds to a variable of
+# a rule. A lookup in a table uses all of its columns whose class is bound by then, so every predicate is applied,
+# whichever edge stated it.
+
+
+Column = tuple[str, int]
+"""Name of a table and index of one of its columns."""
+
+ASSUMED_ROWS = 1000.0
+"""Assumed rows of a table without statistics; each of its columns has the square root of this as distinct values."""
+
+MOST = 1e300
+"""Upper bound on amounts, near the largest float."""
+
+KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
+"""Assumed share of rows that a filter keeps, by operator."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Occurrence of a relation.
+
+    Attributes
+    ----------
+    name
+        Unique name, also if the relation occurs several times.
+    arity
+        Number of columns.
+    relation
+        Name of the relation; occurrences share arrangements. Empty if it is the name of the table.
+    rows
+        Rows of the state; None if unknown.
+    distinct
+        Per ascending tuple of columns, the known number of distinct values that these have together.
+    changes
+        Rows that change in a tick; 0 for a table that never changes.
+
+    Examples
+    --------
+    >>> Table("e", 2, rows=1000, distinct={(0,): 50}).rows_per_value([0])
+    20.0
+    """
+
+    name: str
+    arity: int
+    relation: str = ""
+    rows: float | None = None
+    distinct: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+    changes: float = 1.0
+
+    @property
+    def source(self) -> str:
+        """Name of the relation."""
+        return self.relation or self.name
+
+    def values(self, columns: Collection[int]) -> float:
+        """Estimate how many distinct values these columns have together."""
+        key = tuple(sorted(set(columns)))
+        rows = ASSUMED_ROWS if self.rows is None else max(self.rows, 1.0)
+        if not key:
+            return 1.0
+        if key in self.distinct:
+            return min(max(self.distinct[key], 1.0), rows)
+        single = sqrt(rows) if len(key) < self.arity else rows
+        max_values = min(rows, prod(self.distinct.get((column,), single) for column in key))
+        min_values = max((count for part, count in self.distinct.items() if set(part) <= set(key)), default=1.0)
+        return max(min_values, max_values, 1.0)
+
+    def rows_per_value(self, columns: Collection[int]) -> float:
+        """Return the mean number of rows that agree with one value of these columns."""
+        return (ASSUMED_ROWS if self.rows is None else self.rows) / self.values(columns)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Equality of two tables' keys, column by column."""
+
+    left: str
+    right: str
+    left_key: tuple[int, ...]
+    right_key: tuple[int, ...]
+
+    def __str__(self) -> str:
+        pairs = zip(self.left_key, self.right_key, strict=True)
+        return ", ".join(
+            f"{self.left}.{left_column} = {self.right}.{right_column}" for left_column, right_column in pairs
+        )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Comparison ``column op other``, where `other` is another column or a value.
+
+    Attributes
+    ----------
+    kept
+        The share of rows that it keeps; None if unknown.
+    """
+
+    column: Column
+    op: str
+    other: Column | int | float | str | Decimal | None
+    kept: float | None = None
+
+    def __str__(self) -> str:
+        operand = f"{self.other[0]}.{self.other[1]}" if isinstance(self.other, tuple) else repr(self.other)
+        return f"{self.column[0]}.{self.column[1]} {self.op} {operand}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns that it reads."""
+        return (self.column, self.other) if isinstance(self.other, tuple) else (self.column,)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """Names of the tables that it reads."""
+        return frozenset(table for table, _ in self.columns)
+
+    @property
+    def share(self) -> float:
+        """Share of rows that it is assumed to keep."""
+        return KEPT[self.op] if self.kept is None else self.kept
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    """Tables and the conditions on them.
+
+    Raises
+    ------
+    UsageError
+        If an edge or a filter names a missing table or column, or a number is invalid: negative rows, NaN, or a share
+        above 1.
+
+    Examples
+    --------
+    >>> edges = [Edge("a", "b", (0,), (1,)), Edge("b", "c", (1,), (0,))]
+    >>> graph = JoinGraph((Table("a", 1), Table("b", 2), Table("c", 1)), tuple(edges))
+    >>> graph.classes
+    ((('a', 0), ('b', 1), ('c', 0)),)
+    """
+
+    tables: tuple[Table, ...]
+    edges: tuple[Edge, ...] = ()
+    filters: tuple[Filter, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [table.name for table in self.tables]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError.duplicate(
+                    "table",
+                    name,
+                    remedy="Give each occurrence its own name, and name the relation with relation='...'.",
+                )
+        for checked_table in self.tables:
+            _check_numbers(checked_table)
+        for edge in self.edges:
+            for key in (edge.left_key, edge.right_key):
+                _check_key(edge, key)
+            if len(edge.left_key) != len(edge.right_key) or not edge.left_key:
+                raise UsageError.with_parts(
+                    f"the keys {edge.left_key} of '{edge.left}' and {edge.right_key} of '{edge.right}' differ in "
+                    "length or are empty",
+                    subject=f"the edge from '{edge.left}' to '{edge.right}'",
+                    got=(edge.left_key, edge.right_key),
+                    remedy="Name the equal columns in pairs, at least one pair.",
+                )
+            for table, key in ((edge.left, edge.left_key), (edge.right, edge.right_key)):
+                self._check(table, key, f"the edge '{edge}'")
+        for compared in self.filters:
+            who, share = f"filter '{compared}'", compared.kept
+            if compared.op not in KEPT:
+                raise UsageError.with_parts(
+                    f"{who}: unknown operator '{compared.op}'",
+                    subject=who,
+                    got=compared.op,
+                    expected=f"one of {listed(KEPT)}",
+                )
+            if share is not None and not (is_amount(share) and share <= 1):
+                raise UsageError.invalid_value(f"{who}: kept", share, "a share from 0 to 1, or None if unknown")
+            for table, column in compared.columns:
+                self._check(table, (column,), f"the {who}")
+
+    def _check(self, name: str, columns: Sequence[int], who: str) -> None:
+        tables = {table.name: table for table in self.tables}
+        if name not in tables:
+            raise UsageError.with_parts(
+                f"{who} names the unknown table '{name}'",
+                subject=who,
+                got=name,
+                expected=f"one of {listed(tables)}",
+                remedy=nearest(name, tables).strip(),
+            )
+        for column in columns:
+            if not 0 <= column < tables[name].arity:
+                raise UsageError.with_parts(
+                    f"{who}: table '{name}' has no column {column}",
+                    subject=who,
+                    got=column,
+                    expected=f"one of its {tables[name].arity} columns, from 0 on",
+                )
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Table]:
+        """Tables by name."""
+        return {table.name: table for table in self.tables}
+
+    @cached_property
+    def classes(self) -> tuple[tuple[Column, ...], ...]:
+        """Classes of equal columns, in the order of the tables."""
+        above: dict[Column, Column] = {}
+
+        def root(column: Column) -> Column:
+            while above.setdefault(column, column) != column:
+                column = above[column]
+            return column
+
+        for edge in self.edges:
+            for left_column, right_column in zip(edge.left_key, edge.right_key, strict=True):
+                above[root((edge.left, left_column))] = root((edge.right, right_column))
+        place = {table.name: i for i, table in enumerate(self.tables)}
+        members_of: dict[Column, list[Column]] = {}
+        for column in sorted(above, key=lambda column: (place[column[0]], column[1])):
+            members_of.setdefault(root(column), []).append(column)
+        return tuple(tuple(members) for members in members_of.values())
+
+    @cached_property
+    def class_of(self) -> Mapping[Column, int]:
+        """Index of each joined column's class."""
+        return {column: class_index for class_index, members in enumerate(self.classes) for column in members}
+
+    @cached_property
+    def joined(self) -> Mapping[str, tuple[int, ...]]:
+        """Per table, its columns that are in a class, ascending."""
+        return {
+            table.name: tuple(i for i in range(table.arity) if (table.name, i) in self.class_of)
+            for table in self.tables
+        }
+
+    def classes_in(self, name: str) -> frozenset[int]:
+        """Return the classes that a table has columns of."""
+        return frozenset(self.class_of[name, column] for column in self.joined[name])
+
+    def unconnected(self, start: str) -> list[str]:
+        """Return the tables that no chain of equalities connects with a table."""
+        reached, reached_classes = {start}, set(self.classes_in(start))
+        grown = True
+        while grown:
+            more = [t.name for t in self.tables if t.name not in reached and self.classes_in(t.name) & reached_classes]
+            grown = bool(more)
+            reached.update(more)
+            reached_classes.update(*(self.classes_in(name) for name in more))
+        return [table.name for table in self.tables if table.name not in reached]
+
+
+def is_amount(value: object) -> bool:
+    """Return True if the value is a finite number from 0 on.
+
+    Examples
+    --------
+    >>> [is_amount(one) for one in (0, 2.5, -1, float("nan"), float("inf"), "3", True, None)]
+    [True, True, False, False, False, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    return bool(0 <= value < MOST)
+
+
+def is_column(value: object) -> bool:
+    """Return True if the value is a possible column index.
+
+    Examples
+    --------
+    >>> [is_column(one) for one in (0, 7, -1, 1.0, "a", True)]
+    [True, True, False, False, False, False]
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _check_numbers(table: Table) -> None:
+    if not is_column(table.arity):
+        raise UsageError.invalid_value(f"table '{table.name}': arity", table.arity, "a number of columns")
+    if table.rows is not None and not is_amount(table.rows):
+        raise UsageError.invalid_value(
+            f"table '{table.name}': rows", table.rows, "a finite number from 0 on, or None if unknown"
+        )
+    if not is_amount(table.changes):
+        raise UsageError.invalid_value(f"table '{table.name}': changes", table.changes, "a finite number from 0 on")
+    for columns, values in table.distinct.items():
+        if not is_amount(values) or not all(is_column(column) and column < table.arity for column in columns):
+            raise UsageError.with_parts(
+                f"table '{table.name}': distinct={{{columns!r}: {values!r}}} is not allowed",
+                subject=f"table '{table.name}'",
+                got={columns: values},
+                expected=f"a tuple of its {table.arity} columns, from 0 on, and a finite number from 0 on",
+            )
+
+
+def _check_key(edge: Edge, key: Sequence[int]) -> None:
+    columns: object = key
+    if not isinstance(columns, (tuple, list)) or not all(isinstance(column, (int, np.integer)) for column in columns):
+        raise UsageError.with_parts(
+            f"the edge from '{edge.left}' to '{edge.right}' has the invalid key {key!r}",
+            subject=f"the edge from '{edge.left}' to '{edge.right}'",
+            got=key,
+            expected="a tuple of columns, such as (0,)",
+        )
+
+
+# Plans of delta joins as sequences of lookups, one per changed table.
+#
+# With the tables numbered A1 ... An, the lookups of Aj's change read Ai after the tick if i < j, written ``Ai*``, and
+# before the tick if i > j: the star depends on the table's number, not on its position in the path. The sum of all
+# paths' outputs, in the order of the numbers, is the change of the join.
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """Relation indexed by the columns that it is looked up by.
+
+    Attributes
+    ----------
+    relation
+        Name of the relation.
+    order
+        Columns, outermost first. Rows can be looked up by any prefix of them.
+    spread
+        The columns whose hash, in this order, determines the partition of a row; empty if every partition has all rows;
+        None for all of `order`.
+    """
+
+    relation: str
+    order: tuple[int, ...]
+    spread: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.relation}[{', '.join(map(str, self.order))}]"
+        if not self.by:
+            return f"{text} everywhere"
+        return text if self.by == self.order else f"{text} by {', '.join(map(str, self.by))}"
+
+    @property
+    def by(self) -> tuple[int, ...]:
+        """Columns that it is partitioned by; none if every partition has all rows."""
+        return self.order if self.spread is None else self.spread
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Lookup of a path.
+
+    Attributes
+    ----------
+    table
+        Name of the table.
+    sees
+        The state with (``after``) or without (``before``) this tick's change.
+    arrangement
+        Arrangement that is read.
+    key
+        (column of the table, bound column): equalities of the lookup, over the first columns of the arrangement.
+    checks
+        (column of the table, bound column): equalities that are checked in the matching rows.
+    filters
+        Filters that are applied afterwards; all of their tables are bound.
+    exchange
+        The columns by whose hash rows are exchanged before the lookup; None if they stay.
+    rows
+        Expected rows of the path after the lookup.
+    """
+
+    table: str
+    sees: Literal["before", "after"]
+    arrangement: Arranged
+    key: tuple[tuple[int, Column], ...]
+    checks: tuple[tuple[int, Column], ...] = ()
+    filters: tuple[Filter, ...] = ()
+    exchange: tuple[Column, ...] | None = None
+    rows: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.table}*" if self.sees == "after" else self.table
+
+    @property
+    def predicates(self) -> tuple[tuple[int, Column], ...]:
+        """All equalities, by key or by comparison."""
+        return (*self.key, *self.checks)
+
+    def described(self) -> str:
+        """Describe the lookup in words."""
+        parts = [f"{self} in {self.arrangement}"]
+        parts += [
+            f"{self.table}.{column} = {bound_column[0]}.{bound_column[1]}" for column, bound_column in self.predicates
+        ]
+        parts += map(str, self.filters)
+        moved = ", ".join(f"{table}.{column}" for table, column in self.exchange or ())
+        return (f"exchange by {moved}; " if self.exchange is not None else "") + ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class LookupPath:
+    """Change of a table and the lookups that join it with the others.
+
+    Attributes
+    ----------
+    table
+        Name of the changed table.
+    lookups
+        Lookups, in order.
+    spread
+        The columns whose hash determines the partition that a changed row starts in; empty for any partition.
+    checks
+        Pairs of the table's columns that have to agree.
+    filters
+        Filters that read only this table.
+    cost
+        Expected cost per tick; see `Costs`.
+
+    Examples
+    --------
+    >>> path = LookupPath("b", (Lookup("a", "after", Arranged("a", (0,)), ((0, ("b", 1)),)),), (1,))
+    >>> print(path)
+    b -> a*
+    """
+
+    table: str
+    lookups: tuple[Lookup, ...]
+    spread: tuple[int, ...]
+    checks: tuple[tuple[int, int], ...] = ()
+    filters: tuple[Filter, ...] = ()
+    cost: float = 0.0
+
+    def __str__(self) -> str:
+        return " -> ".join([self.table, *map(str, self.lookups)])
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Names of the tables that are looked up."""
+        return tuple(lookup.table for lookup in self.lookups)
+
+    @property
+    def exchanges(self) -> int:
+        """Number of times that rows change their partitions."""
+        return sum(lookup.exchange is not None for lookup in self.lookups)
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """Plan of a delta join.
+
+    Attributes
+    ----------
+    numbering
+        The tables by number.
+    paths
+        One per table that changes, by number: their outputs are combined in this order.
+    arrangements
+        Arrangements that lookups use, each once.
+    made
+        Those of the arrangements that did not exist.
+    considered
+        Number of orders of lookups that were compared.
+    """
+
+    numbering: tuple[str, ...]
+    paths: tuple[LookupPath, ...]
+    arrangements: tuple[Arranged, ...]
+    made: tuple[Arranged, ...]
+    considered: int
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.paths))
+
+    @property
+    def cost(self) -> float:
+        """Expected cost per tick."""
+        return sum(path.cost for path in self.paths)
+
+    def path(self, table: str) -> LookupPath:
+        """Return the path of a table's change."""
+        return next(path for path in self.paths if path.table == table)
+
+    def described(self) -> str:
+        """Describe the plan for a person."""
+        lines = []
+        for path in self.paths:
+            by = f" by {', '.join(f'{path.table}.{column}' for column in path.spread)}" if path.spread else ""
+            lines.append(f"{path}   (cost {path.cost:.3g})")
+            lines.append(f"  change of {path.table}{by}")
+            lines.extend(f"  {lookup.described()}" for lookup in path.lookups)
+        lines.append("arrangements")
+        lines.extend(
+            f"  {arrangement}{' (new)' if arrangement in self.made else ''}" for arrangement in self.arrangements
+        )
+        return "\n".join(lines)
+
 
 Preference = Literal["left", "right"]
 """Tie-breaking order of tables: the first given one first, or the last."""
@@ -429,3 +932,156 @@ def _prefix(arranged: Arranged, columns: Sequence[int]) -> tuple[int, ...]:
             break
         prefix.append(column)
     return tuple(prefix)
+
+
+# Exchanges of rows between partitions that a rule needs, by its join graph and lookups.
+#
+# If no lookup of any path needs an exchange, the rows of all atoms can be partitioned by the hash of the same
+# variables, and rows that join are in the same partition. Otherwise some prefixes have to be exchanged, by the
+# variables of `Exchanges.moved`, or rows have to be copied to every partition that may need them.
+
+
+SENT = Costs(lookup=0.0, found=0.0, exchanged=1.0, maintained=0.0)
+"""Costs that count only prefixes that travel; ties prefer existing arrangements."""
+
+
+def graph_of(rule: Rule, rows: Mapping[str, float] | None = None) -> JoinGraph:
+    """Return the join graph of a rule's positive atoms, with tables named by number and text.
+
+    Parameters
+    ----------
+    rows
+        Known rows of relations.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> graph = graph_of(parse("t(a, c) :- e(a, b), e(b, c), a < c, f(b, 7).").rules[0])
+    >>> [table.name for table in graph.tables]
+    ['1: e(a, b)', '2: e(b, c)', '3: f(b, 7)']
+    >>> graph.classes
+    ((('1: e(a, b)', 1), ('2: e(b, c)', 0), ('3: f(b, 7)', 0)),)
+    >>> print(*graph.filters, sep="; ")
+    3: f(b, 7).1 = 7; 1: e(a, b).0 < 2: e(b, c).1
+    """
+    rows_of = rows or {}
+    tables, edges, filters = [], [], []
+    first: dict[str, Column] = {}
+    for atom_number, atom in enumerate(rule.atoms, 1):
+        table = Table(f"{atom_number}: {atom}", len(atom.terms), atom.relation, rows_of.get(atom.relation))
+        tables.append(table)
+        for column, term in enumerate(atom.terms):
+            if isinstance(term, Variable):
+                first_column = first.setdefault(term.name, (table.name, column))
+                if first_column != (table.name, column):
+                    edges.append(Edge(first_column[0], table.name, (first_column[1],), (column,)))
+            elif isinstance(term, Constant):
+                filters.append(Filter((table.name, column), "=", term.value))
+    for comparison in rule.comparisons:
+        compared = _filter(comparison, first)
+        if compared is not None:
+            filters.append(compared)
+    return JoinGraph(tuple(tables), tuple(edges), tuple(filters))
+
+
+def _filter(comparison: Comparison, first: Mapping[str, Column]) -> Filter | None:
+    """Return the comparison of columns; None if it compares calculations or only constants."""
+    op, left, right = comparison.op, comparison.left, comparison.right
+    if not isinstance(left, Variable):
+        op, left, right = MIRRORED[op], right, left
+    if not isinstance(left, Variable) or left.name not in first:
+        return None
+    if isinstance(right, Constant):
+        return Filter(first[left.name], op, right.value)
+    if isinstance(right, Variable) and right.name in first:
+        return Filter(first[left.name], op, first[right.name])
+    return None
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """Lookups of a rule, with the partitions that rows are in.
+
+    Attributes
+    ----------
+    rule
+        Rule of positive atoms and comparisons.
+    graph, plan
+        Its join graph, and its plan of lookups.
+    """
+
+    rule: Rule
+    graph: JoinGraph
+    plan: LookupPlan
+
+    @classmethod
+    def plan_rule(
+        cls,
+        rule: Rule,
+        rows: Mapping[str, float] | None = None,
+        existing: Sequence[Arranged] = (),
+        costs: Costs = SENT,
+    ) -> Exchanges:
+        """Plan the lookups of a rule; unconnected atoms are combined by a cross product.
+
+        Parameters
+        ----------
+        rows
+            Known rows of relations.
+        existing
+            Existing arrangements, for example of other rules, whose rows need not be sent again.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.query.datalog import parse
+        >>> star = Exchanges.plan_rule(parse("s(a, b, c) :- e(a, b), f(a, c), g(a).").rules[0])
+        >>> star.shared, star.moved
+        (('a',), ())
+        >>> path = Exchanges.plan_rule(parse("p(a, d) :- e(a, b), e(b, c), e(c, d).").rules[0])
+        >>> path.shared, path.moved
+        ((), (('c',), ('b',)))
+        """
+        graph = graph_of(rule, rows)
+        read = {table.source for table in graph.tables}
+        there = [arrangement for arrangement in existing if arrangement.relation in read]
+        plan = solve(graph.tables, graph.edges, filters=graph.filters, existing=there, cross="allow", costs=costs)
+        return cls(rule, graph, plan)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Variables to partition all atoms by so that no lookup needs an exchange; else none.
+
+        If the head keeps some of these variables, only those: then derived rows need no exchange either.
+        """
+        if any(path.exchanges for path in self.plan.paths):
+            return ()
+        used = [self._by(lookup) for path in self.plan.paths for lookup in path.lookups]
+        first = used[0] if used else tuple(variable.name for variable in self.rule.variables)
+        common = tuple(name for name in first if all(name in names for names in used))
+        head_names = {variable.name for variable in self.rule.head.variables}
+        return tuple(name for name in common if name in head_names) or common
+
+    @cached_property
+    def moved(self) -> tuple[tuple[str, ...], ...]:
+        """Variables by which prefixes are exchanged, each tuple once, in the order of the paths."""
+        lookups = (lookup for path in self.plan.paths for lookup in path.lookups)
+        return tuple(dict.fromkeys(self._by(lookup) for lookup in lookups if lookup.exchange is not None))
+
+    @property
+    def crosses(self) -> bool:
+        """True if atoms form a cross product, so that every partition needs all rows of one atom."""
+        return any(not arrangement.by for arrangement in self.plan.arrangements)
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Variables that several atoms have, in order of first occurrence."""
+        variables_of = [atom.variables for atom in self.rule.atoms]
+        return tuple(
+            variable.name for variable in self.rule.variables if sum(variable in names for names in variables_of) > 1
+        )
+
+    def _by(self, lookup: Lookup) -> tuple[str, ...]:
+        """Return the variables that partition the rows that a lookup reads."""
+        atom = self.rule.atoms[[table.name for table in self.graph.tables].index(lookup.table)]
+        terms = [atom.terms[column] for column in lookup.arrangement.by]
+        return tuple(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))

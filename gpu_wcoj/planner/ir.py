@@ -5,25 +5,102 @@ The text of a draft shows the body of each rule and the decisions for each delta
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
-from gpu_wcoj.join.beginning import Continuation
-from gpu_wcoj.join.plan import Absent, AtomUse, Check, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Alias, Body, BodyAtom, Encode, Shape
-from gpu_wcoj.planner.calculations import INTEGERS, Kinds
-from gpu_wcoj.planner.expected import Foreseen, Levels
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape
+from gpu_wcoj.planner.statistics import Facts
+from gpu_wcoj.query.ir import Atom, Rule, Variable
 
 if TYPE_CHECKING:
-    from gpu_wcoj.join.symmetry import Symmetry
-    from gpu_wcoj.planner.auxiliary import Auxiliary
-    from gpu_wcoj.planner.facts import Facts
+    from gpu_wcoj.join.plan import Symmetry
     from gpu_wcoj.planner.symmetry import Renaming
+
+
+# Estimates of tries, levels and paths; see `gpu_wcoj.planner.cost`.
+
+
+class Levels(NamedTuple):
+    """Trie sizes of one atom, in the order in which a path binds its variables.
+
+    Attributes
+    ----------
+    variables
+        Variables of the levels.
+    distinct
+        Per level, the number of distinct prefixes; the last is the number of rows.
+    met
+        Per level but the last, mean children of a prefix that is met through rows; empty if unknown.
+    """
+
+    variables: tuple[str, ...]
+    distinct: tuple[float, ...]
+    met: tuple[float, ...] = ()
+
+    def degree(self, depth: int) -> float:
+        """Return the number of values of level `depth` below one prefix."""
+        if depth == 0:
+            return self.distinct[0]
+        if self.met:
+            return self.met[depth - 1]
+        return self.distinct[depth] / max(self.distinct[depth - 1], 1.0)
+
+
+class Expected(NamedTuple):
+    """Estimates of one level.
+
+    Attributes
+    ----------
+    variable
+        Bound variable; empty for the seeds.
+    proposed
+        Values that the smallest atom proposes, over all prefixes.
+    rows
+        Number of prefixes that are left.
+    """
+
+    variable: str
+    proposed: float
+    rows: float
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """Estimates of a delta path for one changed row.
+
+    Attributes
+    ----------
+    levels
+        Estimates of the seeds, then of each step, if rows are listed.
+    listing, counting
+        Cost in probes of listing the result rows, and of counting them.
+    """
+
+    levels: tuple[Expected, ...]
+    listing: float
+    counting: float
+
+    @property
+    def cost(self) -> float:
+        """Geometric mean of both costs, in probes."""
+        return math.sqrt(self.listing * self.counting)
+
+    @property
+    def proposed(self) -> float:
+        """Number of proposed values over all steps."""
+        return sum(level.proposed for level in self.levels[1:])
+
+
+TOO_DEAR = Foreseen((), math.inf, math.inf)
+"""Estimates of a path that costs more than the given limit."""
+
 
 Strategy = Literal["auto", "wcoj", "binary"]
 """Join strategy: all atoms of a variable at once, one after the other, or chosen by cost."""
@@ -296,3 +373,120 @@ def _after(conditions: Sequence[object], checks: Sequence[Check]) -> str:
     return said + "".join(
         f" then {check}" + (f" by {check.use.key}" if isinstance(check, Absent) else "") for check in checks
     )
+
+
+# Auxiliary relations: stored joins of two inputs over one column.
+#
+# The name of an auxiliary relation describes its content, selections of its sides included, so two plans share a
+# relation if they share its name: ``person[1, 0]*city[0, 1]`` joins the rows of `person` and `city` over the columns
+# that are named first, and keeps the other columns.
+
+
+JOINED = "v"
+"""Name of the joined column in the rule; the columns that are kept are numbered."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of a relation that one of the two atoms leaves.
+
+    Attributes
+    ----------
+    joined
+        Stored column of the join.
+    kept
+        Stored columns that are kept.
+    atom
+        The atom with ascending columns and variables named after them, so that equivalent atoms are equal.
+    """
+
+    joined: int
+    kept: tuple[int, ...]
+    atom: BodyAtom
+
+    @classmethod
+    def from_atom(cls, atom: BodyAtom, joined: str, kept_names: Sequence[str]) -> Side:
+        """Return the side for an atom of a body that shares one variable with the other side."""
+        column_of = dict(zip(atom.variables, atom.columns, strict=True))
+        columns = tuple(sorted(atom.columns))
+        plain = BodyAtom(
+            atom.relation,
+            columns,
+            tuple(map(str, columns)),
+            tuple(sorted(atom.constants)),
+            tuple(sorted(atom.equal)),
+            tuple(sorted(atom.compared, key=str)),
+        )
+        return cls(column_of[joined], tuple(column_of[name] for name in kept_names), plain)
+
+    def __str__(self) -> str:
+        atom, name = self.atom, self.atom.relation
+        where = [f"#{column} = {code}" for column, code in atom.constants]
+        where += [f"#{left} = #{right}" for left, right in atom.equal]
+        where += [f"#{left} {op} {code if right is None else f'#{right}'}" for left, op, right, code in atom.compared]
+        if where or "*" in name:
+            name = f"({name} where {', '.join(where)})" if where else f"({name})"
+        return f"{name}{[self.joined, *self.kept]}"
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """Join of two inputs; the columns kept of the first side come before those of the second."""
+
+    sides: tuple[Side, Side]
+
+    @cached_property
+    def name(self) -> str:
+        """Name of the relation."""
+        return "*".join(map(str, self.sides))
+
+    @property
+    def relations(self) -> tuple[str, str]:
+        """Names of the two joined relations."""
+        return self.sides[0].atom.relation, self.sides[1].atom.relation
+
+    @property
+    def columns(self) -> list[tuple[str, int]]:
+        """Per column, the relation and stored column it comes from."""
+        return [(side.atom.relation, column) for side in self.sides for column in side.kept]
+
+    def shape(self, shapes: Mapping[str, Shape]) -> Shape:
+        """Return its stored columns; null flags are columns like any other."""
+        families = [
+            shapes[relation].family(column) if column < len(shapes[relation].nullable) else ""
+            for relation, column in self.columns
+        ]
+        return Shape(self.name, (False,) * len(families), tuple(families))
+
+    def body(self) -> Body:
+        """Return the rule that derives it."""
+        atoms, head, positive = [], [], []
+        for side_index, side in enumerate(self.sides):
+            variable_of = {column: f"{'xy'[side_index]}{column}" for column in side.atom.columns}
+            variable_of[side.joined] = JOINED
+            names = tuple(variable_of[column] for column in side.atom.columns)
+            atom = side.atom
+            atoms.append(BodyAtom(atom.relation, atom.columns, names, atom.constants, atom.equal, atom.compared))
+            head += [variable_of[column] for column in side.kept]
+            positive.append(Atom(atom.relation, tuple(map(Variable, names))))
+        rule = Rule(Atom(self.name, tuple(map(Variable, head))), tuple(positive))
+        return Body(rule, tuple(head), tuple(atoms), ())
+
+    def facts(self, catalog: CatalogReader) -> Facts | None:
+        """Estimate its rows, or return None if a side has no statistics.
+
+        The joined column is assumed to be a key of one side.
+        """
+        rows, values = [], []
+        for side in self.sides:
+            levels = catalog.levels(side.atom, side.atom.variables)
+            joined_values = catalog.values(side.atom, str(side.joined))
+            if levels is None or joined_values is None:
+                return None
+            rows.append(levels.distinct[-1])
+            values.append(max(joined_values, 1.0))
+        n_rows = rows[0] * rows[1] / max(values)
+        counts = [catalog.values(side.atom, str(column)) for side in self.sides for column in side.kept]
+        return Facts(
+            n_rows, {(column,): min(count, n_rows) for column, count in enumerate(counts) if count is not None}
+        )

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.circuit.aggregate import GroupingPlan
 from gpu_wcoj.circuit.circuit import AnyHead, Circuit
 from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
+from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
-from gpu_wcoj.planner.body import Alias, Body, Encode, Shape
-from gpu_wcoj.planner.calculations import INTEGERS, Kinds
-from gpu_wcoj.planner.expected import Expected
-from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Draft, RuleDraft, Setting, Strategy
-from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.query.strata import components, cycle
-from gpu_wcoj.query.stratify import loops_of
-from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape, standing_for, through_aliases
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.join_order import Chooser
+from gpu_wcoj.planner.passes import PASSES, run_passes
+from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_checks, with_lookups, with_sorting
+from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
+from gpu_wcoj.query.ir import Grouping, Rules
+from gpu_wcoj.query.stratify import components, cycle, loops_of
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.groups import GroupingPlan
-    from gpu_wcoj.circuit.recursion.plan import LoopPlan
-    from gpu_wcoj.circuit.recursion.relation import RankedIndex
-    from gpu_wcoj.join.begun import CommonPrefixes
-    from gpu_wcoj.join.common import CommonJoin
-    from gpu_wcoj.planner.auxiliary import Auxiliary
+    from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes
+    from gpu_wcoj.planner.ir import Auxiliary
+
 
 Place = tuple[str, int, int]
 """Address of a delta path: head, index of the rule, index of the path."""
@@ -167,8 +170,6 @@ def plan(
     }
     groupings: dict[str, GroupingPlan] = {}
     if rules.groupings:
-        from gpu_wcoj.planner.groupings import grouping_plan  # only for programs with aggregates
-
         groupings = {
             grouping.relation: grouping_plan(grouping, shapes, aliases, encode, kinds) for grouping in rules.groupings
         }
@@ -181,7 +182,6 @@ def plan(
         first = members[0]
         if len(members) > 1 or first in reads[first] or first in extremes or (first in recursive and bodies.get(first)):
             from gpu_wcoj.circuit.recursion.plan import Best
-            from gpu_wcoj.planner.loops import loop_plan
 
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
@@ -295,8 +295,6 @@ def lower(
             keys.setdefault(name, []).extend(() if execution.weighted else loop_keys)
     grouped: dict[str, ArrangementKey] = {}
     for name, grouping in planned.groupings.items():
-        from gpu_wcoj.planner.groupings import source_key
-
         loop_keys = keys.setdefault(grouping.source.relation, [])
         grouped[name] = source_key(grouping, loop_keys)
         loop_keys.append(grouped[name])
@@ -335,11 +333,10 @@ def lower(
                     if f"{outer}#set" not in heads:
                         width = planned.shapes[outer].width
                         index = RelationIndex(outer, width, to_loops[outer], backend, policy, threads)
-                        from gpu_wcoj.circuit.positive import PositiveHead
+                        from gpu_wcoj.circuit.head import PositiveHead
 
                         heads[f"{outer}#set"] = PositiveHead(f"{outer}#set", relations[outer], index)
                     (seen[outer],) = heads[f"{outer}#set"].state
-                from gpu_wcoj.planner.loops import lower_loop
 
                 loop_heads = lower_loop(loop_of[name], seen, histories, execution)
                 heads.update({head.name: head for head in loop_heads})
@@ -357,14 +354,14 @@ def lower(
         for query in planned.queries[name]:
             arrangements = {key: relations[key.relation].read(key) for key in query.keys}
             if query.shared_variables:
-                from gpu_wcoj.join.common import CommonJoin, SharedJoin  # rarely needed
+                from gpu_wcoj.join.delta import CommonJoin, SharedJoin  # rarely needed
 
                 shared = common.setdefault((query.paths, query.shared_variables), CommonJoin())
                 joins.append(SharedJoin(query, arrangements, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, arrangements, execution))
             if query.continuations:
-                from gpu_wcoj.join.begun import CommonPrefixes  # rarely needed
+                from gpu_wcoj.join.delta import CommonPrefixes  # rarely needed
 
                 if beginnings is None:
                     beginnings = CommonPrefixes(
@@ -374,7 +371,7 @@ def lower(
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         if name in added:
-            from gpu_wcoj.circuit.auxiliary import AuxiliaryHead  # rarely needed
+            from gpu_wcoj.circuit.head import AuxiliaryHead  # rarely needed
 
             joined = [relations[relation] for relation in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
@@ -386,3 +383,209 @@ def lower(
     return Circuit(
         sources, heads, execution, frozenset(outputs), {}, tuple(common.values()), beginnings, _demands(rules, heads)
     )
+
+
+# Plans of aggregating heads, over stored columns.
+
+
+def grouping_plan(
+    grouping: Grouping, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
+) -> GroupingPlan:
+    """Return the grouping over an arrangement of its source: group, value, other columns.
+
+    Nulls are equal to each other in a group; rows whose value is null are not there.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.body import INTEGERS
+    >>> shapes = {"paid": Shape("paid", (False, True, False)), "total": Shape("total", (False, False))}
+    >>> one = Grouping("total", "paid", 1, "sum")
+    >>> print(grouping_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS).source)
+    paid[0, 1, 2 | 3 = 0]
+    """
+    source, head = shapes[grouping.source], shapes[grouping.relation]
+    keys = range(grouping.keys)
+    value = None if grouping.op == "count" else grouping.keys
+    flags = [flag for column in keys if (flag := source.flag(column)) is not None]
+    no_value = None if value is None else source.flag(value)
+    columns = [*keys, *flags, *([] if value is None else [value])]
+    columns += [column for column in range(source.width) if column not in (*columns, no_value)]
+    constants = () if no_value is None else ((no_value, 0),)
+    names = tuple(f"#{column}" for column in columns)
+    atom = through_aliases(BodyAtom(grouping.source, tuple(columns), names, constants), aliases, shapes, encode, kinds)
+    n_group = len(keys) + len(flags)
+    of_head = [flag for column in keys if (flag := head.flag(column)) is not None]
+    assert len(of_head) == len(flags), "keys of a source and of its grouping have nulls alike"
+    kind = None if value is None else kinds.column(grouping.source, value)
+    return GroupingPlan(
+        grouping.op,
+        ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),
+        atom.columns[:n_group],
+        None if value is None else atom.columns[n_group],
+        (*keys, *of_head),
+        grouping.keys,
+        "integer" if kind is None else kind.family,
+        *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
+    )
+
+
+def _scales(value: DataType | None, result: DataType | None) -> tuple[int, int, int]:
+    """Return the decimal scale of values, the factor to the result's scale, and the largest sum."""
+    if value is None or value.family != "decimal":
+        return 0, 1, 0
+    if result is None or result.family != "decimal":
+        return value.digits[1], 1, 0
+    finer = value.factor_to(result)
+    return value.digits[1], finer, result.code_range[1] // finer
+
+
+def source_key(planned: GroupingPlan, needed: Sequence[ArrangementKey]) -> ArrangementKey:
+    """Return the arrangement to read: one that is needed anyway, if any order will do."""
+    if planned.is_extreme:
+        return planned.source
+    return next((key for key in needed if key.selection == planned.source.selection), planned.source)
+
+
+# Plans of a single rule: all delta paths of a body, or one of them.
+
+
+def delta_query(
+    body: Body, catalog: CatalogReader = EMPTY_CATALOG, strategy: Strategy = "auto", bag: bool = True
+) -> DeltaQuery:
+    """Return one delta path per atom of a body, negated ones first.
+
+    Parameters
+    ----------
+    bag
+        If True, every atom counts, also an atom that another atom implies.
+    """
+    setting = Setting({}, _no_constants, bag=bag, known=catalog, strategy=strategy)
+    draft = Draft(setting, (RuleDraft(body.rule.head.relation, body.rule, body),))
+    passes = tuple(
+        planner_pass for planner_pass in PASSES if planner_pass not in (normalise_rules, push_down_predicates)
+    )  # these may drop the rule
+    query = run_passes(draft, passes).rules[0].query
+    assert query is not None
+    return query
+
+
+def path_from(
+    body: Body,
+    seed: int,
+    catalog: CatalogReader = EMPTY_CATALOG,
+    existing: Collection[ArrangementKey] = (),
+    strategy: Strategy = "auto",
+    hint: Sequence[str] = (),
+) -> DeltaPath:
+    """Return the path that starts with the rows of atom `seed`, maybe a separate relation.
+
+    Of the orders that begin with a variable that as many atoms reach, the result needs the fewest arrangements beyond
+    those in `existing`; with a `hint`, it begins with the variables of the hint.
+    """
+    orders = Chooser(body, seed, catalog, strategy).choose(hint)
+    paths = [with_lookups(path_along(body, order), order) for order in orders]
+    candidates = [with_checks(body, path, arrangements_of([path]) if body.negated else None) for path in paths]
+    return with_sorting(min(candidates, key=lambda one: len(set(one.keys).difference(existing))))
+
+
+def _no_constants(relation: str, column: int, value: object) -> int:
+    raise AssertionError(f"a body is encoded: {relation}, {column}, {value!r}")
+
+
+# Plan recursive heads: each rule for an empty loop, for changes, and for derivations.
+
+
+NUMBER = "#row"
+"""Variable that numbers the rows whose derivations are looked up."""
+
+
+def loop_plan(
+    bodies: Mapping[str, Sequence[tuple[Body, DeltaQuery]]],
+    widths: Mapping[str, int],
+    cycle: Sequence[str],
+    setting: Setting,
+    best: Mapping[str, Best],
+) -> LoopPlan:
+    """Plan a loop.
+
+    Parameters
+    ----------
+    bodies
+        Per head of the loop, its rules that can derive something, and the queries over rows without ranks.
+    widths
+        Per head, its number of stored columns.
+    cycle
+        A cycle of heads, from one head back to itself.
+    setting
+        Strategy, hints and statistics.
+    best
+        The heads that keep best values.
+    """
+    existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
+    rules = []
+    for head, head_rules in bodies.items():
+        for rule_index, (body, query) in enumerate(head_rules):
+            asking = derivation_query(head, body, setting, existing, best.get(head))
+            existing.update(asking.paths[0].keys)
+            rules.append(LoopRule.from_queries(head, rule_index, query, asking, widths))
+    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
+
+
+def lower_loop(
+    planned: LoopPlan,
+    relations: Mapping[str, RelationIndex],
+    histories: Mapping[str, RankedIndex],
+    execution: Execution,
+) -> Iterator[LoopHead]:
+    """Return the heads of a loop over the relations' indices.
+
+    `histories` are the indices of heads that keep best values.
+    """
+    ranked: dict[str, RankedIndex] = {}
+    best: dict[str, RelationIndex] = {}
+    for name in planned.widths:
+        index = relations[name]
+        if name in histories:
+            ranked[name], best[name] = histories[name], index
+        else:
+            assert isinstance(index, RankedIndex)
+            ranked[name] = index
+    outside: dict[ArrangementKey, Arrangement] = {}
+    for key in (key for key in planned.keys if key.relation not in ranked):
+        outside[key] = relations[key.relation].read_by_loop(key)
+    return loop_heads(Loop(planned, ranked, best, outside, execution))
+
+
+def derivation_query(
+    head: str,
+    body: Body,
+    setting: Setting,
+    existing: Collection[ArrangementKey],
+    best: Best | None = None,
+) -> DeltaQuery:
+    """Return the query from numbered rows of the head to their derivations by the rule.
+
+    Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value).
+    `existing` are existing arrangements.
+    """
+    output: tuple[str | int, ...] = (NUMBER,)
+    terms = list(body.head)
+    if best is not None:
+        output = (NUMBER, terms.pop(best.value))
+    columns: list[int] = []
+    variables: list[str] = []
+    constants: list[tuple[int, int]] = []
+    equal: list[tuple[int, int]] = []
+    for column, term in enumerate(terms):
+        if not isinstance(term, str):
+            constants.append((column, term))
+        elif term in variables:
+            equal.append((columns[variables.index(term)], column))
+        else:
+            columns.append(column)
+            variables.append(term)
+    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
+    bound = replace(body, head=output, atoms=(seed, *body.atoms))
+    hint = standing_for(setting.hints.get(head, ()), body.rule)
+    path = path_from(bound, 0, setting.known, existing, setting.strategy, hint)
+    return DeltaQuery(str(body.rule), output, (path,), body.calculations)

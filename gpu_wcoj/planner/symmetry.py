@@ -94,13 +94,13 @@ class Image:
 def symmetry_of(body: Body) -> Renaming | None:
     """Return an automorphism of order 2 or 3; None if none is found.
 
-    Of the automorphisms that at most `MAX_PLACEMENTS` steps reach, the result has the fewest orbits. Rules with negation or
-    calculations are assumed to have none.
+    Of the automorphisms that at most `MAX_PLACEMENTS` steps reach, the result has the fewest orbits. Rules with
+    negation or calculations are assumed to have none.
 
     Examples
     --------
     >>> from tests.planner.examples import draft_program
-    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
     >>> def found(text):
     ...     return symmetry_of(draft_program(text, [normalise_rules]).rules[0].normalised)
     >>> threes = found("h(a) :- e(a, b), e(b, c), e(c, a), v(a), v(b), v(c).")

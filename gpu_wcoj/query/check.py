@@ -21,14 +21,15 @@ from gpu_wcoj.query.ir import (
     Aggregate,
     Call,
     Constant,
+    Rule,
+    Rules,
     Span,
     Variable,
     variables_of,
 )
-from gpu_wcoj.query.nulls import check_nulls
-from gpu_wcoj.query.rules import Rule, Rules
 from gpu_wcoj.query.safety import (
     bound_variables,
+    check_nulls,
     inner_aggregates,
     keys_of,
     standing,
@@ -48,7 +49,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     ------
     UnsupportedError
         For relations without columns, for a function as a condition, for an unsupported use of null (see
-        `gpu_wcoj.query.nulls`), and for negation or aggregation through recursion (the message names the cycle).
+        `gpu_wcoj.query.safety`), and for negation or aggregation through recursion (the message names the cycle).
     SchemaError
         If a relation is declared twice, a declaration names a column twice, or rules of one head aggregate differently.
     ArityError

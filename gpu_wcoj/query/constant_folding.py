@@ -91,20 +91,20 @@ def evaluate(call: Call, arguments: Sequence[Constant]) -> Constant:
         return Constant("".join(map(str, values)))
     text = str(values[0])
     if call.op in ("downcase", "upcase"):
-        from gpu_wcoj.join import casing  # imported only by programs that use it
+        from gpu_wcoj import functions  # imported only by programs that use it
 
-        return Constant(casing.downcase(text) if call.op == "downcase" else casing.upcase(text))
+        return Constant(functions.downcase(text) if call.op == "downcase" else functions.upcase(text))
     if call.op in ("lower", "upper"):
         return Constant(text.lower() if call.op == "lower" else text.upper())
     if call.op == "like":
-        from gpu_wcoj.join.pattern import like  # imported only by programs that use it
+        from gpu_wcoj.functions import like  # imported only by programs that use it
 
         is_like = like(*values)
         if is_like is None:
             raise CalculationError(f"'{call_text}'", "has an escape that is not one character, or ends the pattern")
         return Constant(is_like)
     if call.op == "match":
-        from gpu_wcoj.dictionary import Dictionary  # imported only by programs that use it
+        from gpu_wcoj.data.column import Dictionary  # imported only by programs that use it
 
         dictionary = Dictionary("string")
         (is_match,) = dictionary.match(*(dictionary.codes_of([value]) for value in values))
@@ -203,8 +203,10 @@ def simplified_call(op: str, *arguments: Expression) -> Expression:
     >>> x = Variable("x")
     >>> print(simplified_call("any", simplified_call("eq", x, NULL), FALSE, simplified_call("gt", x, Constant(2))))
     any(null, gt(x, 2))
-    >>> print(simplified_call("all", simplified_call("eq", x, NULL), FALSE), simplified_call("eq", simplified_call("ne", x, Constant(1)), FALSE))
-    false eq(x, 1)
+    >>> print(simplified_call("all", simplified_call("eq", x, NULL), FALSE))
+    false
+    >>> print(simplified_call("eq", simplified_call("ne", x, Constant(1)), FALSE))
+    eq(x, 1)
     """
     if op in ("all", "any"):
         parts: dict[Expression, None] = {}

@@ -71,7 +71,7 @@ def language_of(text: str) -> Language:
     --------
     >>> language_of("triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c).")
     'datalog'
-    >>> language_of("select src from edges"), language_of("(a)-[e]->(b)"), language_of("[:find ?a :describe_place [?a :b ?c]]")
+    >>> language_of("select src from edges"), language_of("(a)-[e]->(b)"), language_of("[:find ?a :where [?a :b ?c]]")
     ('sql', 'motif', 'edn')
     """
     start = _BLANK.match(text)

@@ -9,30 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpu_wcoj.spark.canonical import normalise as normalise
-    from gpu_wcoj.spark.feed import as_change as as_change
-    from gpu_wcoj.spark.formats import detect as detect
     from gpu_wcoj.spark.maintenance import maintain as maintain
+    from gpu_wcoj.spark.output import read_output as read_output
     from gpu_wcoj.spark.query import count as count
     from gpu_wcoj.spark.query import explain as explain
     from gpu_wcoj.spark.query import join as join
-    from gpu_wcoj.spark.rapids import rapids_conf as rapids_conf
-    from gpu_wcoj.spark.reading import read_output as read_output
     from gpu_wcoj.spark.session import local_session as local_session
+    from gpu_wcoj.spark.session import rapids_conf as rapids_conf
+    from gpu_wcoj.spark.sources import as_change as as_change
+    from gpu_wcoj.spark.sources import detect as detect
+    from gpu_wcoj.spark.sources import normalise as normalise
     from gpu_wcoj.spark.view import View as View
 
 _HOME = {
     "View": "view",
-    "as_change": "feed",
+    "as_change": "sources",
     "count": "query",
-    "detect": "formats",
+    "detect": "sources",
     "explain": "query",
     "join": "query",
     "local_session": "session",
     "maintain": "maintenance",
-    "normalise": "canonical",
-    "rapids_conf": "rapids",
-    "read_output": "reading",
+    "normalise": "sources",
+    "rapids_conf": "session",
+    "read_output": "output",
 }
 """The module of each public name. No module has the public name itself: once imported, the module would hide it."""
 
@@ -45,7 +45,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'; it has {', '.join(__all__)}.")
-    from gpu_wcoj.spark.versions import require_pyspark
+    from gpu_wcoj.spark.session import require_pyspark
 
     require_pyspark()
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

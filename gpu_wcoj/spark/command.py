@@ -15,11 +15,11 @@ from cyclopts import App, Parameter
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
-from gpu_wcoj.files.format import open_bytes
+from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
 from gpu_wcoj.query.languages import language_of_file
-from gpu_wcoj.spark.formats import Format
-from gpu_wcoj.spark.layouts import Layout
+from gpu_wcoj.spark.maintenance import Layout
+from gpu_wcoj.spark.sources import Format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -247,7 +247,7 @@ def _check_header(spec: InputSpec, sample: DataFrame, names: Sequence[str]) -> N
 
     An option ``header=`` or column names in the options decide it.
     """
-    from gpu_wcoj.files.header import names_by_program, names_by_rows  # and PyArrow, which the help does without
+    from gpu_wcoj.files.text import names_by_program, names_by_rows  # and PyArrow, which the help does without
 
     chosen = [column for column in (*(spec.columns or ()), spec.weight, spec.tick) if isinstance(column, str)]
     if spec.header is not None or chosen:

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from gpu_wcoj.checkpoint.canonical import opened, sealed
+from gpu_wcoj.checkpoint.folder import OsFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.errors import (
+    CheckpointDamagedError,
+    CheckpointMismatchError,
+    OutputFileError,
+    UnknownRelationError,
+    UsageError,
+    entry_point,
+    listed,
+)
+from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import ChangeCount, Program
+from gpu_wcoj.spark.session import spark_schema
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
 
 Changes = Mapping[str, Any]
 Receiver = Callable[["dict[str, pa.Table]", int], object]
@@ -121,7 +144,7 @@ class ToFormat(ToCallable):
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
         """Append the changes."""
-        from gpu_wcoj.spark.types import spark_schema
+        from gpu_wcoj.spark.session import spark_schema
 
         for relation, table in tables.items():
             if table.num_rows:
@@ -130,7 +153,7 @@ class ToFormat(ToCallable):
 
     def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
         """Append files that cells have written; the data moves between executors only."""
-        from gpu_wcoj.spark.types import spark_schema
+        from gpu_wcoj.spark.session import spark_schema
 
         for relation, schema in schemas.items():
             if files[relation]:
@@ -174,7 +197,6 @@ def sink_of(
                 f"options={dict(options)!r}", "format='parquet'", "Leave options out.",
                 "the Parquet files are not written by Spark",
             )  # fmt: skip
-        from gpu_wcoj.spark.files import ToParquet
 
         return ToParquet(place)
     return ToFormat(session, name, place, options or {})
@@ -230,3 +252,406 @@ def _count_changes(weights: Any, is_bag: bool) -> ChangeCount:
     if is_bag:
         return ChangeCount(None, None, net)
     return ChangeCount(int((weights > 0).sum()), int((weights < 0).sum()), net)
+
+
+# The list of committed batches in a folder of outputs: one small sealed file a batch.
+#
+# ``FOLDER/RELATION/*.parquet`` hold the changes, under names that no two attempts share. Only files that
+# ``FOLDER/_batches`` lists count. A list file is written from the checkpoint's manifest, after it: the manifest is the
+# commit.
+
+
+BATCHES = "_batches"
+_NAME = re.compile(r"batch-(-1|\d{12})\.json")
+_OURS = re.compile(r"(?:load|batch-\d{12})-(?:\d{6}-\d+|\d{3}-\d{5,}-[0-9a-f]{16})\.parquet")
+"""File names of attempts, of one engine or of a cell; all other files belong to someone else."""
+
+
+class Listing:
+    """The list of committed batches of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self._folder = OsFolder(folder / BATCHES)
+
+    def batches(self) -> list[int]:
+        """Return the ids of the listed batches, ascending.
+
+        Raises
+        ------
+        CheckpointDamagedError
+            If one is missing between others.
+        """
+        batches = sorted(int(match[1]) for match in map(_NAME.fullmatch, self._folder.names()) if match)
+        for batch, following in pairwise(batches):
+            if following != batch + 1:
+                raise CheckpointDamagedError(self._folder.shown(_name(batch + 1)), "is missing")
+        return batches
+
+    def read(self, batch: int) -> dict[str, Any]:
+        """Return a listed batch: checkpoint, batch, files, and the columns of the relations."""
+        try:
+            data = self._folder.read(_name(batch))
+        except FileNotFoundError:
+            raise CheckpointDamagedError(self._folder.shown(_name(batch)), "is missing") from None
+        return opened(data, self._folder.shown(_name(batch)))
+
+    def publish(self, manifest: Manifest) -> None:
+        """List the last batch of a manifest if it is not listed yet; atomic."""
+        content = {
+            "checkpoint": manifest.checkpoint,
+            "batch": manifest.batch,
+            "files": [[file.path, file.rows, file.bytes, file.sha256] for file in manifest.outputs],
+            "relations": manifest.extra.get("relations", {}),
+        }
+        temporary = f"tmp-{manifest.fence:06}-{manifest.batch}"
+        self._folder.remove(temporary)
+        write_whole(self._folder.create(temporary), sealed(content))
+        try:
+            self._folder.publish(temporary, _name(manifest.batch))
+        except FileExistsError:
+            if self.read(manifest.batch) != content:
+                raise CheckpointMismatchError(
+                    self.path, f"output of batch {manifest.batch}", self.read(manifest.batch), content
+                ) from None
+        self._folder.remove(temporary)
+        self._folder.sync()
+
+    def resume(self, checkpoint: str, last_manifest: Manifest | None) -> None:
+        """Bring the list up to date with its checkpoint, and remove files of uncommitted batches.
+
+        Raises
+        ------
+        CheckpointMismatchError
+            If the folder is that of another checkpoint, or batches were taken in without it.
+        CheckpointDamagedError
+            If batches are missing that the checkpoint has.
+        """
+        self._folder.prepare()
+        batches = self.batches()
+        if batches and (stored_checkpoint := self.read(batches[-1])["checkpoint"]) != checkpoint:
+            raise CheckpointMismatchError(
+                self.path, "checkpoint, and this folder holds its output", stored_checkpoint, checkpoint
+            )
+        newest = -2 if last_manifest is None else last_manifest.batch
+        if batches and batches[-1] > newest:
+            raise CheckpointMismatchError(self.path, "state", f"batch {batches[-1]} as the last", f"batch {newest}")
+        if last_manifest is not None:
+            if not last_manifest.extra.get("listed"):
+                without = f"batches up to {newest} were taken in without a folder"
+                raise CheckpointMismatchError(self.path, "output", without, f"the folder '{self.path}'")
+            if newest not in batches:
+                self.publish(last_manifest)
+            first = self.batches()[0]
+            if first != -1:
+                raise CheckpointDamagedError(self._folder.shown(_name(-1)), "is missing, with all before the last")
+        self._tidy()
+
+    def files(self, since: int | None = None) -> tuple[dict[str, list[tuple[Path, int]]], dict[str, Any]]:
+        """Return the files of each relation with their sizes, and the columns of each relation.
+
+        The files are those of all batches, or of the batches after `since`.
+
+        Raises
+        ------
+        UsageError
+            If no batch is listed.
+        """
+        batches = self.batches()
+        if not batches:
+            raise UsageError.missing(
+                f"the folder '{self.path}'", "the output of a view", "Name the folder that a view writes to."
+            )
+        newest = self.read(batches[-1])
+        files: dict[str, list[tuple[Path, int]]] = {name: [] for name in newest["relations"]}
+        for batch in batches:
+            if since is None or batch > since:
+                for path, _rows, size, _sha256 in self.read(batch)["files"]:
+                    files[path.split("/", 1)[0]].append((self.path / path, size))
+        return files, newest["relations"]
+
+    def _tidy(self) -> None:
+        listed = {path for batch in self.batches() for path, *_ in self.read(batch)["files"]}
+        for path in self.path.glob("*/*.parquet"):
+            if _OURS.fullmatch(path.name) and str(path.relative_to(self.path)) not in listed:
+                path.unlink()
+        for name in self._folder.names():
+            if name.startswith("tmp-"):
+                self._folder.remove(name)
+
+
+def columns_of(schemas: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    """Return the column names of each listed relation."""
+    return {name: [field["name"] for field in schema["fields"]] for name, schema in schemas.items()}
+
+
+def _name(batch: int) -> str:
+    return "batch--1.json" if batch == -1 else f"batch-{batch:012}.json"
+
+
+# Changes as Parquet files with unique names, forced to disk before the batch is committed.
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
+
+
+class ToParquet:
+    """A sink of Parquet files, which count once the checkpoint's manifest names them.
+
+    See `gpu_wcoj.spark.output.Sink`.
+    """
+
+    is_listed = True
+
+    def __init__(self, place: str) -> None:
+        if _SCHEME.match(place):
+            raise UsageError.invalid_value(
+                "output", place, "a path of a local or mounted file system",
+                "Name one, or let Spark write there: format='delta', or another format of Spark.",
+            )  # fmt: skip
+        self._listing = Listing(Path(place).expanduser().absolute())
+        self._fence = 0
+
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
+        """See `Sink.open`."""
+        self._fence = fence
+        self._listing.resume(checkpoint, last_manifest)
+
+    def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
+        """See `Sink.process_batch`."""
+        attempt = Attempt(self._listing.path, batch, self._fence)
+        try:
+            counts = program.step_pieces(changes, attempt.add)
+            files = attempt.finish()
+        except BaseException:
+            attempt.discard()
+            raise
+        relations = {name: json_schema(with_batch(program.empty(name).to_arrow(), batch)) for name in program.outputs}
+        return WrittenBatch(counts, attempt.seconds, files, relations)
+
+    def publish(self, manifest: Manifest) -> None:
+        """See `Sink.publish`."""
+        self._listing.publish(manifest)
+
+
+class Attempt:
+    """The files of one attempt at one batch: one for each output that changes."""
+
+    def __init__(self, folder: Path, batch: int | None, fence: int) -> None:
+        self.folder = folder
+        self._batch = batch
+        name = "load" if batch is None or batch < 0 else f"batch-{batch:012}"
+        self._name = f"{name}-{fence:06}-{os.getpid()}.parquet"
+        self._open: dict[str, _File] = {}
+        self.seconds = 0.0
+
+    def add(self, relation: str, piece: ZSet) -> None:
+        """Add some of the changes of an output."""
+        start = time.perf_counter()
+        table = piece.to_arrow()
+        if table.num_rows:
+            if self._batch is not None:
+                table = with_batch(table, self._batch)
+            if relation not in self._open:
+                self._open[relation] = _File(folder_of(self.folder, relation) / self._name)
+            self._open[relation].add(table)
+        self.seconds += time.perf_counter() - start
+
+    def finish(self) -> tuple[OutputFile, ...]:
+        """Force all files to disk and return them."""
+        start = time.perf_counter()
+        files = tuple(OutputFile(f"{relation}/{self._name}", *file.finish()) for relation, file in self._open.items())
+        for folder in {self.folder, *(self.folder / relation for relation in self._open)}:
+            if folder.is_dir():
+                _force(folder)
+        self.seconds += time.perf_counter() - start
+        return files
+
+    def discard(self) -> None:
+        """Remove the files."""
+        for file in self._open.values():
+            file.discard()
+
+
+class _File:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._gathered: list[pa.Table] = []
+        self._rows = self._n_gathered = 0
+        self._writer: pq.ParquetWriter | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _Hashed(path.open("xb"))
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def add(self, table: pa.Table) -> None:
+        self._gathered.append(table)
+        self._n_gathered += table.num_rows
+        if self._n_gathered >= GROUP_ROWS:
+            self._write()
+
+    def finish(self) -> tuple[int, int, str]:
+        """Return the file's rows, bytes and checksum."""
+        if self._gathered:
+            self._write()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            self._file.force()
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+        finally:
+            self._file.close()
+        return self._rows, self._file.size, self._file.sha256.hexdigest()
+
+    def discard(self) -> None:
+        self._file.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        table = pa.concat_tables(self._gathered)
+        self._gathered, self._n_gathered = [], 0
+        self._rows += table.num_rows
+        try:
+            writer = self._writer or pq.ParquetWriter(
+                pa.PythonFile(self._file, "w"), table.schema, compression="zstd", write_page_checksum=True
+            )
+            self._writer = writer
+            writer.write_table(table, row_group_size=2 * GROUP_ROWS)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+
+
+class _Hashed:
+    """A file that is written once from start to end, with a checksum."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.sha256 = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the file is closed."""
+        return self._file.closed
+
+    def write(self, data: Any) -> int:
+        """Append."""
+        view = memoryview(data)
+        self.sha256.update(view)
+        self.size += view.nbytes
+        self._file.write(view)
+        return view.nbytes
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Pass buffered bytes to the operating system."""
+        if not self._file.closed:
+            self._file.flush()
+
+    def force(self) -> None:
+        """Force the file to disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def json_schema(table: pa.Table) -> dict[str, Any]:
+    """Return the columns of a table, as Spark reads them, as plain values."""
+    return dict(spark_schema(table.schema).jsonValue())
+
+
+def _force(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unwritable(path: Path, error: OSError) -> OutputFileError:
+    return OutputFileError.with_parts(
+        f"'{path}' cannot be written: {error.strerror or error}; the batch is not committed",
+        subject=str(path), remedy="Check the folder and its disk, and start the query again.",
+    )  # fmt: skip
+
+
+# Reading the output of a view: committed batches only.
+
+
+@entry_point
+def read_output(
+    spark: SparkSession,
+    path: str | PathLike[str],
+    relation: str | None = None,
+    *,
+    state: bool = False,
+    since: int | None = None,
+) -> DataFrame:
+    """Return the changes that a view wrote as Parquet, with weights and batch ids.
+
+    The result has committed batches only, each completely and once, also after crashes during writing.
+
+    Parameters
+    ----------
+    path
+        The `output` of the view.
+    relation
+        One of the program's outputs; optional if there is only one.
+    state
+        Return the rows of the answer after the last batch instead, with their weights: the sum of all changes.
+    since
+        Only batches after the one with this id. Tables that were loaded before the first batch are batch -1.
+
+    Raises
+    ------
+    UsageError, UnknownRelationError
+        If the folder has no output, or several and `relation` is not given.
+    CheckpointDamagedError
+        If a file is missing or has the wrong size.
+    """
+    if state and since is not None:
+        raise UsageError.conflict(
+            f"since={since}", "state=True", "Leave one of the two out.",
+            "since selects changes, and state returns the rows after all changes",
+        )  # fmt: skip
+    files, schemas = Listing(Path(fspath(path)).expanduser().absolute()).files(since)
+    if relation is None:
+        if len(schemas) != 1:
+            raise UsageError.with_parts(
+                f"the folder '{path}' has the outputs {listed(schemas)}",
+                subject="relation", expected="one output", remedy="Name one: relation=...",
+            )  # fmt: skip
+        (relation,) = schemas
+    elif relation not in schemas:
+        raise UnknownRelationError(relation, schemas, "outputs")
+    schema = StructType.fromJson(schemas[relation])
+    names = []
+    for file, size in files[relation]:
+        size_on_disk = file.stat().st_size if file.exists() else None
+        if size_on_disk != size:
+            what = (
+                "is missing"
+                if size_on_disk is None
+                else f"has the wrong size: got {size_on_disk:,} bytes, expected {size:,}"
+            )
+            raise CheckpointDamagedError(file, what)
+        names.append(str(file))
+    if names:
+        rows = spark.read.schema(schema).option("parquet.page.verify-checksum.enabled", "true").parquet(*names)
+    else:
+        rows = spark.createDataFrame([], schema)
+    if not state:
+        return rows
+    *columns, weight, _batch = schema.names
+    quoted = ["`" + name.replace("`", "``") + "`" for name in columns]
+    summed = rows.groupBy(*quoted).agg(sf.sum(f"`{weight}`").alias(weight))
+    return summed.where(sf.col(f"`{weight}`") != 0)

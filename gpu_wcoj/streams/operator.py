@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gpu_wcoj.data.column import Column
+from gpu_wcoj.errors import CircuitError
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.streams.device_context import NOTHING, Place
+from gpu_wcoj.streams.trace import TimedTrace, TraceLookup, keys_of, upto
+from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.streams.device_context import Place
-    from gpu_wcoj.streams.scope import Scope
-    from gpu_wcoj.streams.time import Time
+    from gpu_wcoj.streams.circuit import Scope
 
 
 class Operator:
@@ -77,3 +87,251 @@ class Operator:
     def time(self) -> Time:
         """The time of its circuit."""
         return self.scope.time
+
+
+# Nodes of a circuit and their evaluation order.
+
+
+Kind = Literal["source", "operator", "feedback", "import", "child", "sink"]
+
+
+@dataclass(eq=False)
+class Node:
+    """A node: an operator, its inputs, and the cell with its current value.
+
+    Attributes
+    ----------
+    local_id
+        Its number in its circuit.
+    inputs
+        The nodes whose values it reads; for an import, the node of the parent circuit.
+    value
+        The present value of its stream.
+    """
+
+    scope: Scope
+    local_id: int
+    kind: Kind
+    operator: Operator
+    inputs: list[Node]
+    name: str = ""
+    value: Any = field(default_factory=lambda: NOTHING, repr=False)
+
+    @property
+    def global_id(self) -> tuple[int, ...]:
+        """The local ids on the path from the outermost circuit to this node."""
+        return (*self.scope.path, self.local_id)
+
+    def __str__(self) -> str:
+        path = ".".join(map(str, self.global_id))
+        return f"{path} {self.name or self.operator.label}"
+
+    def evaluate(self) -> None:
+        """Compute a new value of the cell."""
+        try:
+            self.value = self.operator.evaluate(*[node.value for node in self.inputs])
+        except Exception as error:
+            if not getattr(error, "__notes__", None):
+                error.add_note(f"  In node {self} of the circuit, at {self.scope.time}.")
+            raise
+
+
+def in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Sort the nodes of a circuit topologically; inputs of feedbacks do not count.
+
+    Raises
+    ------
+    CircuitError
+        If nodes read each other in a cycle without a feedback; it is named.
+    """
+    done: dict[Node, None] = {}
+    for start in nodes:
+        path: list[Node] = []
+        ahead = [iter([start])]
+        while ahead:
+            node = next(ahead[-1], None)
+            if node is None:
+                ahead.pop()
+                if path:
+                    done[path.pop()] = None
+            elif node in path:
+                cycle = [*path[path.index(node) :], node]
+                raise CircuitError(
+                    "nodes read each other in a cycle: " + " <- ".join(map(str, cycle)) + ".\n"
+                    "  Let the cycle go through a feedback, which is read in the next iteration."
+                )
+            elif node not in done:
+                path.append(node)
+                ahead.append(iter(node.inputs if node.kind != "import" else ()))
+    return tuple(done)
+
+
+# Times of a circuit: tick and iteration, under the product order.
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """(tick, iteration): one time is at most another if and only if both coordinates are.
+
+    The order is partial: (0, 2) and (1, 1) are not comparable. Outside a subcircuit the iteration is 0.
+
+    Examples
+    --------
+    >>> Time(0, 1) <= Time(1, 1), Time(0, 2) <= Time(1, 1), Time(0, 2) >= Time(1, 1)
+    (True, False, False)
+    >>> Time(0, 2).join(Time(1, 1)), Time(0, 2).meet(Time(1, 1))
+    (Time(tick=1, iteration=2), Time(tick=0, iteration=1))
+    """
+
+    tick: int
+    iteration: int = 0
+
+    def __le__(self, other: Time) -> bool:
+        return self.tick <= other.tick and self.iteration <= other.iteration
+
+    def __lt__(self, other: Time) -> bool:
+        return self <= other and self != other
+
+    def __ge__(self, other: Time) -> bool:
+        return other <= self
+
+    def __gt__(self, other: Time) -> bool:
+        return other < self
+
+    def is_comparable(self, other: Time) -> bool:
+        """Return whether one of the two times is at most the other."""
+        return self <= other or other <= self
+
+    def join(self, other: Time) -> Time:
+        """Return the least upper bound of both times."""
+        return Time(max(self.tick, other.tick), max(self.iteration, other.iteration))
+
+    def meet(self, other: Time) -> Time:
+        """Return the greatest lower bound of both times."""
+        return Time(min(self.tick, other.tick), min(self.iteration, other.iteration))
+
+
+# Pending results of later iterations.
+
+
+@dataclass(frozen=True, eq=False)
+class Later:
+    """Rows by their iteration. Immutable."""
+
+    waiting: Mapping[int, ZSet] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting)
+
+    def with_rows(self, place: Place, iteration: int, rows: ZSet) -> Later:
+        """Return a copy with rows of one iteration added."""
+        if not len(rows):
+            return self
+        return Later({**self.waiting, iteration: place.plus(self.waiting.get(iteration, NOTHING), rows)})
+
+    def without(self, iteration: int) -> tuple[ZSet, Later]:
+        """Return the rows of one iteration, and the remaining rows."""
+        if iteration not in self.waiting:
+            return NOTHING, self
+        return self.waiting[iteration], Later({key: rows for key, rows in self.waiting.items() if key != iteration})
+
+
+def split_by_iteration(
+    place: Place,
+    names: Sequence[str],
+    columns: Sequence[Column],
+    weights: tuple[Int64Array, Int64Array],
+    times: Int64Array,
+    now: int,
+) -> list[tuple[int, ZSet]]:
+    """Split rows by iteration: the maximum of `now` and their time; weights are products."""
+    xp = place.xp
+    target = xp.maximum(times, now)
+    order = place.backend.kernels.lexsort([target])
+    starts = place.backend.kernels.run_starts([target[order]])
+    bounds = [*place.backend.to_host(starts).tolist(), len(order)]
+    iterations = place.backend.to_host(target[order[starts]]).tolist()
+    made = []
+    for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
+        rows = order[begin:end]
+        parts = [place.taken_column(column, rows) for column in columns]
+        made.append((int(iteration), place.exact(names, parts, weights[0][rows], weights[1][rows])))
+    return made
+
+
+# Changes of functions of groups under nested time, by tick and iteration.
+#
+# With F the sum of the entries of earlier ticks up to an iteration, and G that of this tick's, the change at iteration
+# i is ``[f(F(i) + G(i)) - f(F(i-1) + G(i-1))] - [f(F(i)) - f(F(i-1))]``. A group that changes at i is evaluated again
+# at every later iteration at which F has an entry of it.
+
+
+Function = Callable[[ZSet], ZSet]
+"""Function from all rows of some groups to rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Due:
+    """The groups to evaluate again, by iteration, as their keys. Immutable."""
+
+    keys: Mapping[int, ZSet] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+
+def nested_change(
+    change: ZSet, trace: TimedTrace, keys: Sequence[int], due: Due, now: int, function: Function
+) -> tuple[ZSet, Due]:
+    """Return the change of the function at this iteration, and the groups due later.
+
+    Parameters
+    ----------
+    change
+        This iteration's change, which `trace` holds already.
+    keys
+        The positions of the group's columns, which are the trace's key columns.
+    """
+    place = trace.place
+    touched = keys_of(place, change, keys) if len(change) else NOTHING
+    groups = touched
+    if now in due.keys:
+        groups = place.unit(place.plus(touched, due.keys[now]))
+    later = {iteration: rows for iteration, rows in due.keys.items() if iteration != now}
+    if not len(groups):
+        return NOTHING, Due(later)
+    earlier = trace.earlier.below(groups.columns, nulls=True)
+    present = trace.present.below(groups.columns, nulls=True)
+    if earlier is not None and len(touched):
+        again = earlier if touched is groups else trace.earlier.below(touched.columns, nulls=True)
+        if again is not None:
+            _schedule(place, touched, again, now, later)
+    names = trace.names
+    out = NOTHING
+    for until, sign in ((now, 1), (now - 1, -1)):
+        history = NOTHING if earlier is None else upto(place, earlier, names, until)
+        current = NOTHING if present is None else upto(place, present, names, until)
+        both = place.plus(history, current)
+        if not len(current):
+            continue  # both terms of this iteration are the same
+        step = place.minus(function(both), function(history))
+        out = place.plus(out, step) if sign > 0 else place.minus(out, step)
+    return out, Due(later)
+
+
+def _schedule(place: Place, touched: ZSet, entries: TraceLookup, now: int, later: dict[int, ZSet]) -> None:
+    """Schedule these groups at every later iteration at which they have an entry."""
+    xp, backend = place.xp, place.backend
+    times = entries.columns[-1].stored
+    (ahead,) = positions(backend, times > now)
+    if not len(ahead):
+        return
+    pairs = backend.kernels.distinct_rows([times[ahead], entries.owner[ahead].astype(np.int64)])
+    starts = backend.kernels.run_starts(pairs[:1])
+    iterations = backend.to_host(pairs[0][starts]).tolist()
+    bounds = [*backend.to_host(starts).tolist(), len(pairs[0])]
+    for iteration, begin, end in zip(iterations, bounds, bounds[1:], strict=False):
+        rows = xp.sort(pairs[1][begin:end])
+        groups = place.taken(touched, rows) if touched.columns else touched
+        scheduled = later.get(int(iteration))
+        later[int(iteration)] = groups if scheduled is None else place.unit(place.plus(scheduled, groups))

@@ -4,8 +4,7 @@
 `matches.py` is the result.
 """
 
-from gpu_wcoj.finding.calls import find
-from gpu_wcoj.views.matcher import Matcher
+from gpu_wcoj.views.matcher import Matcher, find
 from gpu_wcoj.views.matches import Matches
 
 __all__ = ["Matcher", "Matches", "find"]

@@ -3,21 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from gpu_wcoj.data.column import Int64Array
-from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.finding.wanted import MatchColumn
-from gpu_wcoj.query.motif.form import Graph, Part
+from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
+from gpu_wcoj.arrow.write import decode
+from gpu_wcoj.data.column import Column, Int64Array
+from gpu_wcoj.data.rows import weight_name
+from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
+from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, entry_point
+from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
+from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.arrow.indexed_table import IndexedTable
-    from gpu_wcoj.zset.display import TextColumn
+    from gpu_wcoj.arrow.indexed_table import IndexedTable, RowIndex
+    from gpu_wcoj.program import Program
+    from gpu_wcoj.zset.zset import TextColumn
+
+
+# Requested columns of matches.
+
+
+@dataclass(frozen=True)
+class MatchColumn:
+    """A requested column of matches.
+
+    Attributes
+    ----------
+    label
+        Name of the column.
+    name
+        The element, or the term column.
+    kind
+        ``vertex``, ``edge`` or ``told``.
+    field
+        The column of the element; None for a struct of all columns.
+    """
+
+    label: str
+    name: str
+    kind: str
+    field: str | None = None
+
+
+def match_columns(motif: Motif, columns: Sequence[str] | None, graph: Graph) -> tuple[MatchColumn, ...]:
+    """Parse the requested columns: elements, or ``name.column``; None for all elements.
+
+    Raises
+    ------
+    UsageError
+        If a name is unknown or given twice.
+    ColumnError
+        If a table has no such column.
+    """
+    if isinstance(columns, str):
+        raise UsageError.wrong_type("columns", columns, "a list of str", f"Write [{columns!r}].")
+    chosen = motif.columns if columns is None else tuple(columns)
+    if not chosen:
+        raise UsageError.with_parts(
+            "columns is empty",
+            subject="columns",
+            got=columns,
+            expected="at least one column",
+            remedy="Or leave it out.",
+        )
+    if len(set(chosen)) < len(chosen):
+        twice = next(name for name in chosen if chosen.count(name) > 1)
+        raise UsageError.duplicate("the column", twice, "in columns")
+    return tuple(_match_column(motif, label, graph) for label in chosen)
+
+
+def _match_column(motif: Motif, label: str, graph: Graph) -> MatchColumn:
+    if not isinstance(label, str):
+        raise UsageError.wrong_type("an element of columns", label, "str")
+    name, dot, column = label.partition(".")
+    if name not in motif.columns:
+        raise UsageError.unknown_name("column of the motif", name, motif.columns)
+    kind = "vertex" if name in motif.vertices else "edge" if name in motif.edges else "told"
+    if not dot:
+        return MatchColumn(label, name, kind)
+    column_names = {"vertex": graph.vertices, "edge": graph.edges, "told": ()}[kind]
+    if column not in (column_names or ()):
+        what = {"vertex": "vertices", "edge": "edges", "told": name}[kind]
+        raise ColumnError(what, column, column_names or ())
+    return MatchColumn(label, name, kind, column)
+
+
+def elements_of(columns: Sequence[MatchColumn], graph: Graph, by_rows: bool) -> tuple[Element, ...]:
+    """Return the elements that the rules must output for these columns.
+
+    Parameters
+    ----------
+    by_rows
+        True to output row numbers of vertices where columns other than the id are requested, so that matches change
+        with those columns. Otherwise vertices are looked up by their ids.
+    """
+    elements: dict[Element, None] = {}
+    for column in columns:
+        if column.kind == "told":
+            elements[Element(column.name, "told")] = None
+        elif column.kind == "vertex":
+            is_id = column.field == graph.id or (column.field is None and set(graph.vertices or ()) == {graph.id})
+            elements[Element(column.name, "row" if by_rows and not is_id else "id")] = None
+        elif column.field == graph.src:
+            elements[Element(column.name, "src")] = None
+        elif column.field == graph.dst:
+            elements[Element(column.name, "dst")] = None
+        elif column.field is None and set(graph.edges or ()) == {graph.src, graph.dst}:
+            elements |= {Element(column.name, "src"): None, Element(column.name, "dst"): None}
+        else:
+            elements[Element(column.name, "row")] = None
+    return tuple(elements)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,8 +175,6 @@ class Matches:
     @cached_property
     def _rows(self) -> tuple[Any, Int64Array]:
         """The columns as a table, and the weight of each row."""
-        from gpu_wcoj.arrow.matched import net, stacked
-
         tables = [self._lookup.table(self._columns, part, matches) for part, matches in self._parts]
         weights = np.concatenate([matches.weights for _, matches in self._parts])
         rows = stacked(tables)
@@ -106,8 +206,6 @@ class Matches:
         >>> gw.find("(a)-[e]->(b)", edges=edges, columns=["a.id", "e.n"]).to_arrow().to_pydict()
         {'a.id': ['x', 'x'], 'e.n': [1, 2]}
         """
-        from gpu_wcoj.arrow.matched import repeated, with_column
-
         rows, weights = self._rows
         if self.weight_name is None:
             return repeated(rows, weights)
@@ -142,8 +240,6 @@ class Matches:
         UnsupportedTypeError
             If a column is a struct, or of another type that the engine does not support.
         """
-        from gpu_wcoj.arrow.matched import with_column
-
         rows, weights = self._rows
         name = "weight"
         while name in self.names:
@@ -160,23 +256,21 @@ class Matches:
         >>> gw.find("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"]).rows()
         [((1,), 2)]
         """
-        from gpu_wcoj.arrow.matched import net, python_rows
-
         rows, weights = net(*self._rows)
         return list(zip(python_rows(rows), weights.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        from gpu_wcoj.zset.display import drawn
+        from gpu_wcoj.zset.zset import drawn
 
         return drawn(self._title(), self._shown())
 
     def _repr_html_(self) -> str:
-        from gpu_wcoj.zset.display import drawn_html
+        from gpu_wcoj.zset.zset import drawn_html
 
         return drawn_html(self._title(), self._shown())
 
     def _shown(self) -> list[TextColumn]:
-        from gpu_wcoj.zset.display import MAX_ROWS, TextColumn, clean, laid_out
+        from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, clean, laid_out
 
         rows = self.to_arrow()
         is_cut, half = len(rows) > MAX_ROWS, MAX_ROWS // 2
@@ -214,8 +308,6 @@ class Lookup:
 
     def table(self, match_columns: Sequence[MatchColumn], part: Part, matches: ZSet) -> Any:
         """Return the requested columns of the matches of a part."""
-        from gpu_wcoj.arrow.matched import table_of, values_of
-
         size = len(matches)
         columns: dict[tuple[str, str], Any] = {
             (element.name, element.what): values_of(column)
@@ -225,7 +317,6 @@ class Lookup:
         return table_of([column_.label for column_ in match_columns], arrays)
 
     def _array(self, column: MatchColumn, part: Part, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
-        from gpu_wcoj.arrow.matched import constant, no_text, replaced
 
         if column.kind == "vertex":
             return self._vertex(column, columns, size)
@@ -239,7 +330,6 @@ class Lookup:
         return replaced(direction, part.patterns[column.name]) if column.name in part.patterns else direction
 
     def _vertex(self, column: MatchColumn, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
-        from gpu_wcoj.arrow.matched import nothing, places, structs, table_of
 
         graph = self.graph
         ids = columns.get((column.name, "id"))
@@ -262,7 +352,6 @@ class Lookup:
         return _select(chosen.take(places(ids, present.column(graph.id))), column)
 
     def _edge(self, column: MatchColumn, columns: Mapping[tuple[str, str], Any], size: int) -> Any:
-        from gpu_wcoj.arrow.matched import nothing, pair
 
         graph, schema = self.graph, self.edges.schema
         rows = columns.get((column.name, "row"))
@@ -287,6 +376,316 @@ def row_numbers(rows: Any) -> Int64Array:
 
 
 def _select(rows: Any, column: MatchColumn) -> Any:
-    from gpu_wcoj.arrow.matched import one_piece, structs
 
     return one_piece(rows.column(column.field)) if column.field else structs(rows)
+
+
+# Export of matches: columns of structs, or flat columns, of the matched rows.
+
+
+def values_of(column: Column) -> pa.Array:
+    """Decode a column of an answer."""
+    return decode(column)
+
+
+def constant(value: int | str, size: int) -> pa.Array:
+    """Return an array of `size` copies of a value."""
+    return pa.repeat(pa.scalar(value, pa.int64() if isinstance(value, int) else pa.string()), size)
+
+
+def places(values: pa.Array, among: pa.ChunkedArray) -> Int64Array:
+    """Return the positions of values in a column of distinct values."""
+    if pa.types.is_dictionary(among.type):
+        among = among.cast(among.type.value_type)
+    if values.type != among.type:
+        values = values.cast(among.type)
+    if pa.types.is_floating(among.type):  # -0.0 is 0.0
+        values, among = (pc.add(operand, pa.scalar(0.0, among.type)) for operand in (values, among))
+    return np.asarray(pc.index_in(values, value_set=among)).astype(np.int64)
+
+
+def structs(rows: pa.Table) -> pa.Array:
+    """Return the rows of a table as structs."""
+    arrays = [one_piece(column) for column in rows.columns]
+    return pa.StructArray.from_arrays(arrays, fields=list(rows.schema))
+
+
+def one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
+    return array
+
+
+def nothing(like: pa.Schema, column: str | None, size: int) -> pa.Array:
+    """Return `size` nulls of the type of a column, or of the rows as structs."""
+    return pa.nulls(size, pa.struct(list(like)) if column is None else like.field(column).type)
+
+
+def no_text(size: int) -> pa.Array:
+    """Return `size` nulls of type text."""
+    return pa.nulls(size, pa.string())
+
+
+def replaced(values: pa.Array, texts: Mapping[str, str]) -> pa.Array:
+    """Replace each value by its text."""
+    place = pc.index_in(values, value_set=pa.array(list(texts)))
+    return pa.array(list(texts.values())).take(place)
+
+
+def table_of(names: Sequence[str], arrays: Sequence[pa.Array]) -> pa.Table:
+    """Return a table of arrays."""
+    return pa.table(list(arrays), names=list(names))
+
+
+def pair(src: pa.Array, dst: pa.Array, names: Sequence[str], like: pa.Schema) -> pa.Table:
+    """Return a table of edges that have only end points, with the columns of `like`."""
+    ends = dict(zip(names, (src, dst), strict=True))
+    return pa.table({field.name: ends[field.name].cast(field.type) for field in like})
+
+
+def with_column(rows: pa.Table, name: str, values: Int64Array) -> pa.Table:
+    """Return the table with one more column."""
+    return rows.append_column(name, pa.array(values))
+
+
+def stacked(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, which have the same columns."""
+    return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]
+
+
+def net(rows: pa.Table, weights: Int64Array) -> tuple[pa.Table, Int64Array]:
+    """Merge equal rows and add their weights; rows of weight 0 are left out."""
+    if len(rows) == 0:
+        return rows, weights
+    keys = _keys(rows)
+    _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    sums = np.zeros(len(first), object)
+    np.add.at(sums, place.ravel(), weights.astype(object))
+    (nonzero,) = np.nonzero(sums != 0)
+    return rows.take(first[nonzero]), sums[nonzero].astype(np.int64)
+
+
+def _keys(rows: pa.Table) -> Int64Array:
+    """Return the rows as integers that are equal for equal rows."""
+    flat_rows = rows
+    lines = []
+    while any(pa.types.is_struct(kind) for kind in flat_rows.schema.types):
+        nested = [column for column in flat_rows.columns if pa.types.is_struct(column.type)]
+        lines += [column.is_valid().to_numpy().astype(np.int64) for column in nested]
+        flat_rows = flat_rows.flatten()
+    names = [str(position) for position in range(flat_rows.num_columns)]
+    matrix = key_matrix(flat_rows.rename_columns(names), "the matches", *dictionaries())
+    return np.concatenate([np.stack(lines), matrix]) if lines else matrix
+
+
+def repeated(rows: pa.Table, times: Int64Array) -> pa.Table:
+    """Repeat each row `times` times."""
+    if bool((times == 1).all()):
+        return rows
+    return rows.take(np.repeat(np.arange(len(rows)), times))
+
+
+def python_rows(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows as Python values."""
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+# The vertices and the edges of a graph, and their changes.
+
+
+def as_table(data: Any, what: str) -> Any:
+    """Return data as a table; the rows of a `ZSet` are repeated by their weights."""
+    from gpu_wcoj.arrow.indexed_table import as_arrow_or_spark
+
+    if not isinstance(data, ZSet):
+        return as_arrow_or_spark(data, what)
+    weights = data.weights
+    if bool((weights < 0).any()):
+        raise UsageError(
+            f"{what} have a row of negative weight: expected weights from 0 on.\n  Begin with present rows."
+        )
+    rows = as_arrow_or_spark(data.with_weight_name(None), what)
+    return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The vertices or the edges. Immutable except for its lazily built indexes.
+
+    Attributes
+    ----------
+    name
+        ``vertices`` or ``edges``.
+    names
+        Names of all columns of inserted rows.
+    keys
+        Names of the columns without nulls: the id, or both ends.
+    contents
+        The rows, with the needed columns.
+    is_unique
+        True if keys are unique, as for vertices.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    contents: IndexedTable
+    is_unique: bool
+    index: list[RowIndex] = field(default_factory=list)
+
+    @staticmethod
+    def from_data(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
+        """Create a table from the needed columns of `data`, a result of `as_table`."""
+        from gpu_wcoj.arrow.indexed_table import IndexedTable, kinds_of, read_rows, refuse_nulls
+
+        what = f"the {name}"
+        rows = read_rows(data, what, needed)
+        refuse_nulls(rows, keys, what)
+        table = Table(name, tuple(kinds_of(data)), tuple(keys), IndexedTable.from_table(what, rows), name == "vertices")
+        if table.is_unique:
+            table.check_unique()
+        return table
+
+    def check_unique(self) -> None:
+        """Raise if two rows have the same keys."""
+        from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
+
+        rows, _ = self.contents.present()
+        matrix = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries(), self.keys)
+        _, first, count = np.unique(matrix, axis=1, return_index=True, return_counts=True)
+        if len(count) and int(count.max()) > 1:
+            key = rows.select(self.keys).take(first[np.argmax(count)][None]).to_pylist()[0]
+            raise SchemaError(
+                f"the {self.name} have several rows of the {self.keys[0]} {key[self.keys[0]]!r}:"
+                f" got {count.max()}, expected 1.\n"
+                "  Remove the other rows of the vertex."
+            )
+
+    def apply_change(self, data: Any) -> TableChange:
+        """Return the table after a change.
+
+        Raises
+        ------
+        SchemaError
+            If a deleted row is missing, or an inserted vertex is present.
+        """
+        from gpu_wcoj.arrow.indexed_table import as_arrow_or_spark, refuse_nulls, split_change
+
+        what = self.contents.what
+        if isinstance(data, ZSet):
+            data = data.with_weight_name("weight")
+        rows, weights = split_change(
+            self._named(as_arrow_or_spark(data, what)), what, self.names, self.contents.schema.names
+        )
+        refuse_nulls(rows, self.keys, what)
+        _, rows = self.contents.unify_types(rows)
+        removed = self.find(rows.take(np.flatnonzero(weights < 0)), -weights[weights < 0])
+        added_rows = rows.take(np.repeat(np.flatnonzero(weights > 0), weights[weights > 0]))
+        if self.is_unique and len(added_rows):
+            self.check_new(added_rows, removed)
+        contents, added = self.contents.plus(added_rows)
+        return TableChange(
+            replace(self, contents=contents.minus(removed) if len(removed) else contents), contents, removed, added
+        )
+
+    def _named(self, data: Any) -> Any:
+        """Return rows with unnamed columns under the column names of the table."""
+        from gpu_wcoj.arrow.indexed_table import kinds_of
+        from gpu_wcoj.arrow.table import is_of_spark
+
+        names, size = list(kinds_of(data)), len(self.names)
+        if not are_numbered(names[:size]) or names[size:] not in ([], ["weight"]) or {*names} & {*self.names}:
+            return data
+        called = [*self.names, weight_name(self.names)][: len(names)]
+        return data.toDF(*called) if is_of_spark(data) else data.rename_columns(called)
+
+    def find(self, rows: Any, times: Int64Array) -> Int64Array:
+        """Return the numbers of `times` stored rows equal to each of `rows`."""
+        if len(rows) == 0:
+            return np.empty(0, np.int64)
+        row_numbers = self.index_of(self.contents.schema.names).find(self.contents, rows, times.tolist())
+        for index, (numbers, count) in enumerate(zip(row_numbers, times.tolist(), strict=True)):
+            if len(numbers) < count:
+                (row,) = rows.slice(index, 1).to_pylist()
+                there = f"{len(numbers)} times" if numbers else "0 times"
+                raise SchemaError(
+                    f"a row of the {self.name} cannot be deleted {count} times, it is present {there}: {row!r:.200}.\n"
+                    "  Nothing was changed. Rows are compared by these columns; other columns are not stored."
+                )
+        return np.array([number_ for numbers in row_numbers for number_ in numbers], np.int64)
+
+    def check_new(self, rows: Any, removed: Int64Array) -> None:
+        """Raise if an inserted row has the keys of another row that is not deleted."""
+        from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
+
+        keys = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries())
+        _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
+        repeated = first[count > 1].tolist()
+        remaining = self.contents.minus(removed) if len(removed) else self.contents
+        matches = self.index_of(self.keys).find(remaining, rows, [1] * len(rows))
+        repeated += [index for index, numbers in enumerate(matches) if numbers]
+        if repeated:
+            key = rows.column(self.keys[0])[repeated[0]].as_py()
+            raise SchemaError(
+                f"the inserted vertex {key!r} is already present or is inserted twice.\n"
+                "  Nothing was changed. To change a vertex, delete its row (weight -1) and insert the new one."
+            )
+
+    def index_of(self, columns: Sequence[str]) -> RowIndex:
+        """Return an up-to-date index of these columns."""
+        from gpu_wcoj.arrow.indexed_table import RowIndex
+
+        for index in self.index:
+            if index.columns == tuple(columns):
+                index.catch_up(self.contents)
+                return index
+        index = RowIndex(columns, self.contents.what, self.keys)
+        index.catch_up(self.contents)
+        self.index.append(index)
+        return index
+
+    def all_rows(self, program: Program, columns: Sequence[str]) -> Incoming:
+        """Return all rows as an input of the program."""
+        nothing = np.empty(0, np.int64)
+        return _incoming(self.name, program, self.contents, nothing, self.contents.present()[1], columns)
+
+
+@dataclass(frozen=True, eq=False)
+class TableChange:
+    """A change of a table.
+
+    Attributes
+    ----------
+    after
+        The table after it.
+    contents
+        The rows before and after.
+    removed, added
+        The numbers of the deleted and inserted rows.
+    """
+
+    after: Table
+    contents: IndexedTable
+    removed: Int64Array
+    added: Int64Array
+
+    def to_input(self, program: Program, columns: Sequence[str]) -> Incoming:
+        """Return the change as an input of the program."""
+        read = _incoming(self.after.name, program, self.contents, self.removed, self.added, columns)
+        if not len(self.removed):
+            return read
+        weights = np.ones(len(self.removed) + len(self.added), np.int64)
+        weights[: len(self.removed)] = -1
+        return replace(read, weights=weights)
+
+
+def _incoming(
+    name: str, program: Program, contents: IndexedTable, removed: Int64Array, added: Int64Array, columns: Sequence[str]
+) -> Incoming:
+    from gpu_wcoj.arrow.indexed_table import rows_with_numbers
+
+    rows = rows_with_numbers(contents, np.concatenate([removed, added]), columns, ROW)
+    size = len(columns)
+    return read_change(name, rows, size, tuple(columns), [None] * size, program.dictionaries, reserves_weight=False)

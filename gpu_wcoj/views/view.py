@@ -13,12 +13,12 @@ from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.one_shot import hide_unit_weights, merge_relations, prepare_query
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import Program, TickReport
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
-from gpu_wcoj.query.rules import Rules
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.explain.rendering import Format
+    from gpu_wcoj.explain.render import Format
     from gpu_wcoj.views import Matcher, Matches
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def view(
         ``"datalog"``, ``"sql"``, ``"motif"`` or ``"edn"``; by default detected from the beginning of the text, see
         `gpu_wcoj.query.languages.language_of`.
     dialect
-        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.parse.DIALECTS`.
+        The dialect of SQL: duckdb, postgres, spark, or another of `gpu_wcoj.query.sql.compiler.DIALECTS`.
     arguments
         Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag

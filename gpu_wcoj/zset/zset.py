@@ -2,23 +2,839 @@
 
 from __future__ import annotations
 
+import html as _html
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from gpu_wcoj.data.column import BoolArray, Column, Int64Array, on_host, read_only
-from gpu_wcoj.data.rows import Row, columns_of, split_weights
+from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.data.column import BoolArray, Column, Int64Array, float_codes, floats_of, on_host, read_only
+from gpu_wcoj.data.rows import Row, as_weights, columns_of, split_weights
 from gpu_wcoj.data.schema import INT64, DataType, check_names
-from gpu_wcoj.errors import ArityError, SchemaError, entry_point
-from gpu_wcoj.weights import as_weights
-from gpu_wcoj.zset import algebra, doors, tables
+from gpu_wcoj.errors import (
+    ArityError,
+    ColumnError,
+    SchemaError,
+    TypeMismatchError,
+    UnsupportedTypeError,
+    UsageError,
+    WeightError,
+    WeightOverflowError,
+    entry_point,
+)
 
 if TYPE_CHECKING:
-    from gpu_wcoj.backend import Backend
-    from gpu_wcoj.dictionary import Dictionary
+    from gpu_wcoj.data.column import Dictionary
+
+
+# Device input and output of Z-sets: implementations of `ZSet` methods.
+
+
+def from_device(
+    data: Any,
+    weights: Any = None,
+    names: Sequence[str] | None = None,
+    backend: BackendName | Backend = "cuda",
+) -> ZSet:
+    """Create a Z-set on the GPU from device arrays; no value passes through the host.
+
+    Parameters
+    ----------
+    data
+        A dict or list of arrays of one dimension, or an array of two: anything with ``__cuda_array_interface__`` or
+        ``__dlpack__``, of integers, bool, float32 or float64. int64 without gaps is read where it lies.
+    weights
+        As `data`, integers; every row counts once if None.
+    names
+        What the columns are called, instead of the dict's keys or c0, c1, ...
+    backend
+        Where the Z-set shall live.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If there is no GPU.
+    TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
+        If something is no such array.
+    """
+    chosen = select_backend(backend)
+    labels, columns = columns_of_arrays(data, names, chosen)
+    return _made(labels, columns, None if weights is None else weights_of(weights, chosen), chosen)
+
+
+def from_cudf(
+    data: Any,
+    weight: str | None = None,
+    names: Sequence[str] | None = None,
+    backend: BackendName | Backend = "cuda",
+) -> ZSet:
+    """Create a Z-set on the GPU from a cuDF frame or another Arrow device table.
+
+    Of text, only the distinct values pass through the host. What cuDF answers has not yet been run on a device.
+
+    Parameters
+    ----------
+    data
+        The table. A frame's named index becomes a column; categories are read as their values.
+    weight
+        The column that holds the weights; if None every row counts once, and every column is data.
+    names
+        What the columns are called, where the table does not say.
+    backend
+        Where the Z-set shall live.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If there is no GPU, or no pylibcudf.
+    TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
+        If it is no such table, or a column has no place in the engine.
+    """
+    from gpu_wcoj.arrow.cudf import columns_of
+    from gpu_wcoj.data.column import Dictionary
+
+    chosen = select_backend(backend)
+    return _weighted(*columns_of(data, names, Dictionary("string"), chosen), weight, chosen)
+
+
+def read_parquet(
+    path: str | PathLike[str],
+    columns: Sequence[str] | None = None,
+    weight: str | None = None,
+    backend: BackendName | Backend = "auto",
+) -> ZSet:
+    """Read a Z-set from a Parquet file: directly to a GPU with cuDF, else by PyArrow.
+
+    cuDF's reader has not yet been run on a device.
+
+    Parameters
+    ----------
+    path
+        The file.
+    columns
+        Those to read, all if None.
+    weight
+        The column that holds the weights, one of those read; if None every row counts once.
+    backend
+        Where the Z-set shall live.
+
+    Raises
+    ------
+    ColumnError
+        If the file has no such column.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     pq.write_table(pa.table({"a": [1, 2], "n": [3, -1]}), file.name)
+    ...     read_parquet(file.name, weight="n", backend="cpu").rows()
+    [((1,), 3), ((2,), -1)]
+    """
+    from gpu_wcoj.arrow import cudf
+    from gpu_wcoj.data.column import Dictionary
+
+    chosen = select_backend(backend)
+    return _weighted(*cudf.read_parquet(path, columns, Dictionary("string"), chosen), weight, chosen)
+
+
+def to_cupy(zset: ZSet, backend: BackendName | Backend = "cuda") -> dict[str, Any]:
+    """Return a writable CuPy array per column, weights last; no value passes through the host.
+
+    Dates and times come as the int64 that counts them.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If a column has nulls, or holds text, bytes or decimals.
+    """
+    chosen = select_backend(backend) if zset.backend is None else zset.backend
+    named = zip(zset.names, zset.columns, strict=True)
+    arrays = {name: natural(column, chosen, f"column '{name}'") for name, column in named}
+    if (name := zset.shown_weight_name) is not None:
+        arrays[name] = natural(Column.of_integers(zset.stored_weights), chosen, "the weights")
+    return arrays
+
+
+def to_cudf(zset: ZSet, backend: BackendName | Backend = "cuda") -> Any:
+    """Return the rows as a cuDF frame, weights last. cuDF has not yet been run on a device.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If there is no GPU, or no cuDF.
+    UnsupportedTypeError
+        If a column holds bytes.
+    """
+    from gpu_wcoj.arrow.cudf import to_frame
+
+    chosen = select_backend(backend) if zset.backend is None else zset.backend
+    names, columns = zset.names, zset.columns
+    if (name := zset.shown_weight_name) is not None:
+        names, columns = (*names, name), (*columns, Column.of_integers(zset.stored_weights))
+    return to_frame(names, columns, chosen)
+
+
+def _weighted(names: tuple[str, ...], columns: list[Column], weight: str | None, backend: Backend) -> ZSet:
+    """Return the Z-set of these columns, one of which may be the weights."""
+    signed = None
+    if weight is not None:
+        if weight not in names:
+            raise ColumnError("input", weight, names)
+        position = names.index(weight)
+        weight_column = columns[position]
+        if weight_column.type.family != "integer" or weight_column.stored_valid is not None:
+            what = (
+                "nulls" if weight_column.stored_valid is not None else f"a column of type '{weight_column.type.name}'"
+            )
+            raise WeightError(f"the weights (column '{weight}') must be integers from -2^63 to 2^63-1, not {what}.")
+        names, columns, signed = (
+            names[:position] + names[position + 1 :],
+            columns[:position] + columns[position + 1 :],
+            weight_column.stored,
+        )
+    return _made(names, columns, signed, backend)
+
+
+def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Backend) -> ZSet:
+    """Return the Z-set of these columns in memory of its own."""
+    if backend.device is not None:
+        columns = [moved(column, backend) for column in columns]
+        weights = None if weights is None else backend.asarray(weights)
+    zset = ZSet.from_columns(names, columns, weights, backend=backend)
+    if zset.backend is None:
+        return zset
+    arrays = [column.stored for column in columns] + ([] if weights is None else [weights])
+    owned, own_weights = without_shared_memory(zset.columns, zset.stored_weights, arrays)
+    return ZSet(zset.names, tuple(owned), own_weights, zset.weight_name, backend)
+
+
+# Table input and output of Z-sets in host memory: implementations of `ZSet` methods.
+#
+# They are apart for their number, as those to and from a device are, in `gpu_wcoj.zset.zset`.
+
+
+def from_arrow(data: Any, weight: str | None = None) -> ZSet:
+    """Create a Z-set from an Arrow stream, a dict of columns, or another table.
+
+    Parameters
+    ----------
+    data
+        A table of PyArrow, Polars, pandas, DuckDB, ...
+    weight
+        The column that holds the weights; if None every row counts once, and every column is data.
+
+    Examples
+    --------
+    >>> z = from_arrow({"a": [1, 2], "n": [5, -5]}, weight="n")
+    >>> z.rows()
+    [((1,), 5), ((2,), -5)]
+    """
+    from gpu_wcoj.arrow import as_table
+
+    names, columns = as_table(data)
+    signed = None
+    if weight is not None:
+        if weight not in names:
+            raise ColumnError("input", weight, names)
+        position = names.index(weight)
+        signed = as_weights(columns[position], f"the weights (column '{weight}')")
+        names, columns = names[:position] + names[position + 1 :], columns[:position] + columns[position + 1 :]
+    return ZSet.from_columns(names, columns, signed)
+
+
+def from_numpy(
+    data: npt.NDArray[Any],
+    weights: npt.NDArray[Any] | Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+) -> ZSet:
+    """Create a Z-set from the rows of a 2-d or structured array; a 1-d array is one column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from_numpy(np.array([[1, 2], [1, 2]])).rows()
+    [((1, 2), 2)]
+    """
+    from gpu_wcoj.arrow import as_table
+
+    column_names, columns = as_table(data)
+    signed = None if weights is None else as_weights(weights)
+    return ZSet.from_columns(column_names if names is None else names, columns, signed)
+
+
+def to_arrow(zset: ZSet) -> Any:
+    """Return the rows as a ``pyarrow.Table``, weights last.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> to_arrow(ZSet.from_rows([(1, 2)])).to_pydict()
+    {'c0': [1], 'c1': [2], 'weight': [1]}
+    """
+    from gpu_wcoj.arrow import to_table
+
+    name = zset.shown_weight_name
+    if name is None:
+        return to_table(zset.names, zset.columns)
+    return to_table((*zset.names, name), (*zset.columns, Column.of_integers(zset.weights)))
+
+
+def to_pandas(zset: ZSet) -> Any:
+    """Return the rows as a pandas frame, weights last; integers with nulls get nullable types."""
+    from gpu_wcoj.arrow import to_pandas
+
+    return to_pandas(zset.to_arrow())
+
+
+def to_polars(zset: ZSet) -> Any:
+    """Return the rows as a Polars frame, weights last."""
+    from gpu_wcoj.arrow import to_polars
+
+    return to_polars(zset.to_arrow())
+
+
+def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
+    """Return an array per column, weights last; masked where there are nulls.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> to_numpy(ZSet.from_rows([(1, True)]))
+    {'c0': array([1]), 'c1': array([ True]), 'weight': array([1])}
+    """
+    from gpu_wcoj.arrow import to_numpy
+
+    arrays = {name: to_numpy(column) for name, column in zip(zset.names, zset.columns, strict=True)}
+    if (name := zset.shown_weight_name) is not None:
+        arrays[name] = zset.weights
+    return arrays
+
+
+# Display of a Z-set: a box in a terminal, a table in a notebook.
+
+
+MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
+CUT = "…"
+_NUMBERS = ("integer", "float32", "float64", "decimal")
+
+
+class TextColumn(NamedTuple):
+    """A column as text: its name, its type, its cells, and its alignment (True: right)."""
+
+    name: str
+    kind: str
+    cells: list[str]
+    right: bool
+
+
+def box(zset: ZSet) -> str:
+    """Return the Z-set as a box of text for a terminal."""
+    return drawn(_title(zset), _shown_columns(zset))
+
+
+def html(zset: ZSet) -> str:
+    """Return the Z-set as an HTML table for a notebook; all data is escaped."""
+    return drawn_html(_title(zset), _shown_columns(zset))
+
+
+def drawn(title: str, columns: list[TextColumn]) -> str:
+    """Return columns as a box of text below a title."""
+    if not columns:
+        return title
+    widths = [max(map(_width, (column.name, column.kind, *column.cells))) for column in columns]
+    names = _line(columns, widths, [column.name for column in columns])
+    kinds = _line(columns, widths, [column.kind for column in columns])
+    rows = [_line(columns, widths, list(cells)) for cells in zip(*(column.cells for column in columns), strict=True)]
+    top, middle, bottom = (
+        left + line.join(sign * (width + 2) for width in widths) + right
+        for left, line, sign, right in (("┌", "┬", "─", "┐"), ("╞", "╪", "═", "╡"), ("└", "┴", "─", "┘"))
+    )
+    return "\n".join([title, top, names, kinds, middle, *rows, bottom])
+
+
+def drawn_html(title: str, columns: list[TextColumn]) -> str:
+    """Return columns as an HTML table below a title; all texts are escaped."""
+    head = "".join(
+        f"<th>{_html.escape(column.name)}<br><small>{_html.escape(column.kind)}</small></th>" for column in columns
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        for cells in zip(*(column.cells for column in columns), strict=True)
+    )
+    return f"<p>{_html.escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def laid_out(columns: list[TextColumn], weights: TextColumn | None, is_cut: bool) -> list[TextColumn]:
+    """Return the first and last columns if there are many, then the weights.
+
+    Parameters
+    ----------
+    is_cut
+        Whether rows were left out between the first half of those that are given and the second one.
+    """
+    if len(columns) > _MAX_COLUMNS:
+        gap = TextColumn(CUT, "", [CUT] * len(columns[0].cells), False)
+        columns = [*columns[: _MAX_COLUMNS // 2], gap, *columns[-_MAX_COLUMNS // 2 :]]
+    if weights is not None:
+        columns = [*columns, weights]
+    if is_cut:
+        for column in columns:
+            column.cells.insert(MAX_ROWS // 2, CUT)
+    return columns
+
+
+def _title(zset: ZSet) -> str:
+    rows, columns = len(zset), len(zset.columns)
+    return f"ZSet: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+
+
+def _shown_columns(zset: ZSet) -> list[TextColumn]:
+    half = MAX_ROWS // 2
+    cut = len(zset) > MAX_ROWS
+    if cut:
+        zset = _ends(zset, half)
+    text_columns = [
+        TextColumn(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
+        for name, column in zip(zset.names, zset.columns, strict=True)
+    ]
+    name = zset.shown_weight_name
+    weights = None if name is None else TextColumn(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
+    return laid_out(text_columns, weights, cut)
+
+
+def _ends(zset: ZSet, half: int) -> ZSet:
+    """Return the first and the last rows; only these are fetched from a device."""
+    first, final = slice(0, half), slice(len(zset) - half, len(zset))
+    columns = tuple(column.gather(first).stack(column.gather(final)) for column in zset.columns)
+    weights = np.concatenate([on_host(zset.stored_weights[part]) for part in (first, final)])
+    return type(zset)(zset.names, columns, weights, zset.weight_name)
+
+
+def _cells(column: Column) -> list[str]:
+    if column.valid is None and column.type.family == "integer":
+        return list(map(str, column.codes.tolist()))
+    from gpu_wcoj.arrow import to_text
+
+    return list(map(clean, to_text(column)))
+
+
+def clean(text: str) -> str:
+    """Return `text` with control characters escaped, cut to the width of a table cell."""
+    printable = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text[: _MAX_WIDTH + 1])
+    if _width(printable) <= _MAX_WIDTH and len(text) <= _MAX_WIDTH:
+        return printable
+    while _width(printable) >= _MAX_WIDTH:
+        printable = printable[:-1]
+    return printable + CUT
+
+
+def _width(text: str) -> int:
+    """Return the terminal cells that `text` takes: 2 for wide, 0 for combining characters."""
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )
+
+
+def _line(columns: list[TextColumn], widths: list[int], cells: list[str]) -> str:
+    padded = []
+    for column, width, cell in zip(columns, widths, cells, strict=True):
+        space = " " * (width - _width(cell))
+        padded.append(space + cell if column.right else cell + space)
+    return "│ " + " │ ".join(padded) + " │"
+
+
+# Algebra of Z-sets with exact weights: plus, minus, scale, distinct, filter, map.
+
+
+Columns = tuple[Column, ...]
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+
+def consolidate(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
+    """Sort rows by code, nulls first, add the weights of equal rows, and drop rows of weight 0.
+
+    Raises
+    ------
+    WeightOverflowError
+        If and only if the exact weight of a row leaves int64.
+    """
+    count = len(weights)
+    if count <= 1 or not columns:
+        return _consolidate_few(columns, weights)
+    keys = _keys(columns)
+    if _largest(weights) * count > _HIGHEST:
+        _refuse_overflow(columns, keys, weights)
+    key_columns, sums = select_backend("cpu").kernels.consolidate(keys, weights)
+    parts = iter(key_columns)
+    merged = []
+    for column in columns:
+        valid = None if column.valid is None else next(parts).astype(bool)
+        codes = next(parts)
+        merged.append(Column(column.type, codes, None if valid is None or valid.all() else valid, column.dictionary))
+    return tuple(merged), sums
+
+
+def _consolidate_few(columns: Sequence[Column], weights: Int64Array) -> tuple[Columns, Int64Array]:
+    """Consolidate at most one row, or rows without columns, which are all equal."""
+    total = sum(weights.tolist())
+    if not columns:
+        if not _LOWEST <= total <= _HIGHEST:
+            raise WeightOverflowError(None, (), total)
+        return (), np.array([total] if total else [], np.int64)
+    if total or not len(weights):
+        return tuple(column.unshared() for column in columns), weights
+    return tuple(column.gather(slice(0)) for column in columns), weights[:0]
+
+
+def _keys(columns: Sequence[Column]) -> list[Int64Array]:
+    keys = []
+    for column in columns:
+        if column.valid is not None:
+            keys.append(column.valid.astype(np.int64))
+        keys.append(np.ascontiguousarray(column.codes))
+    return keys
+
+
+def _largest(weights: Int64Array) -> int:
+    return max(int(weights.max()), -int(weights.min())) if len(weights) else 0
+
+
+def _refuse_overflow(columns: Sequence[Column], keys: Sequence[Int64Array], weights: Int64Array) -> None:
+    """Raise if the exact sum of a row leaves int64; halves of weights are added separately."""
+    kernels = select_backend("cpu").kernels
+    order = kernels.lexsort(keys)
+    starts = kernels.run_starts([key[order] for key in keys])
+    lows = np.add.reduceat(weights[order] & 0xFFFFFFFF, starts)
+    highs = np.add.reduceat(weights[order] >> 32, starts) + (lows >> 32)
+    beyond = np.flatnonzero((highs < -(2**31)) | (highs >= 2**31))
+    if len(beyond):
+        first = int(beyond[0])
+        exact = (int(highs[first]) << 32) + (int(lows[first]) & 0xFFFFFFFF)
+        raise WeightOverflowError(None, _row(columns, int(order[starts[first]])), exact)
+
+
+def _row(columns: Sequence[Column], row_index: int) -> tuple[Any, ...]:
+    return tuple(python_values(column.gather(slice(row_index, row_index + 1)))[0] for column in columns)
+
+
+def python_values(column: Column) -> list[Any]:
+    """Return the values as Python objects; PyArrow is not loaded for integers."""
+    if column.valid is None and column.type.family == "integer":
+        values: list[Any] = column.codes.tolist()
+        return values
+    from gpu_wcoj.arrow import to_python
+
+    return to_python(column)
+
+
+def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
+    """Return the weight of a row, 0 if absent. O(n).
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> weight_of(ZSet.from_rows([((1, "a"), 3)]), (1, "a")), weight_of(ZSet.from_rows([(1,)]), (1, "a"))
+    (3, 0)
+    """
+    zset = zset.to_host()
+    if len(row) != len(zset.columns):
+        return 0
+    mask: BoolArray = np.ones(len(zset), np.bool_)
+    for column, value in zip(zset.columns, row, strict=True):
+        if column.type.family == "integer" and type(value) is int and _LOWEST <= value <= _HIGHEST:
+            mask &= column.codes == value
+    equal_rows = [(present_row, weight) for present_row, weight in _taken(zset, mask).rows() if present_row == row]
+    same = (weight for present_row, weight in equal_rows if repr(present_row) == repr(row))  # Python's 0.0 equals -0.0
+    return next(same, equal_rows[0][1] if equal_rows else 0)
+
+
+def plus(left: ZSet, right: ZSet) -> ZSet:
+    """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
+
+    Columns are matched by position, as in SQL's UNION; if both sides have the same names in another order, by name.
+
+    Raises
+    ------
+    ArityError, TypeMismatchError
+        If the columns do not fit. A Z-set without rows and columns fits every Z-set.
+    WeightOverflowError
+        If the exact weight of a row leaves int64.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> plus(ZSet.from_rows([(1,), (2,)]), ZSet.from_rows([((1,), -1)])).rows()
+    [((2,), 1)]
+    >>> plus(ZSet.from_arrow({"a": [1], "b": [2]}), ZSet.from_arrow({"b": [4], "a": [3]})).rows()
+    [((1, 2), 1), ((3, 4), 1)]
+    """
+    return _combined(left, right, [left.weights, right.weights])
+
+
+def minus(left: ZSet, right: ZSet) -> ZSet:
+    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`.
+
+    Errors as in `plus`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> minus(ZSet.from_rows([(1,), (2,)]), ZSet.from_rows([(1,), (3,)])).rows()
+    [((2,), 1), ((3,), -1)]
+    """
+    weights = right.weights
+    lowest = weights == _LOWEST
+    if bool(lowest.any()):  # 2^63 does not fit int64, but a sum with it may: add it in two rows
+        twice = tuple(column.stack(column.gather(lowest)) for column in right.columns)
+        weights = np.concatenate([np.where(lowest, _LOWEST + 1, weights), np.full(int(lowest.sum()), -1)])
+        right = type(right)(right.names, twice, weights, right.weight_name)
+    return _combined(left, right, [left.weights, -weights])
+
+
+def _combined(left: ZSet, right: ZSet, weights: Sequence[Int64Array]) -> ZSet:
+    if not right.columns and not len(right):
+        return left
+    columns: Sequence[Column] = right.columns
+    names = right.names
+    if left.columns or len(left):
+        if len(left.columns) != len(right.columns):
+            raise ArityError.mismatch(
+                "the right Z-set",
+                "has the wrong number of columns",
+                f"{len(right.columns)} ({', '.join(right.names)})",
+                f"{len(left.columns)} ({', '.join(left.names)})",
+            )
+        if is_turned(left.names, right.names):
+            turned = tuple(right.columns[right.names.index(name)] for name in left.names)
+            right = type(right)(left.names, turned, right.weights, right.weight_name)
+        aligned = _aligned(left, right)
+        names, columns = left.names, [left_column.stack(right_column) for left_column, right_column in aligned]
+    return type(left)(names, *consolidate(columns, np.concatenate(weights)), left.weight_name)
+
+
+def is_turned(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Return whether two Z-sets have the same names of columns in different orders.
+
+    Examples
+    --------
+    >>> is_turned(["a", "b"], ["b", "a"]), is_turned(["a", "b"], ["a", "b"]), is_turned(["a", "b"], ["x", "y"])
+    (True, False, False)
+    """
+    return list(left) != list(right) and sorted(left) == sorted(right)
+
+
+def _aligned(left: ZSet, right: ZSet) -> list[tuple[Column, Column]]:
+    """Return the columns of both sides in pairs of one type and one dictionary."""
+    pairs = []
+    for name, left_column, right_column in zip(left.names, left.columns, right.columns, strict=True):
+        try:
+            kind = left_column.type.common(right_column.type)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"column '{name}': {error}") from None
+        left_column, right_column = left_column.as_type(kind), right_column.as_type(kind)
+        if left_column.dictionary is not right_column.dictionary and left_column.dictionary is not None:
+            # Use a new dictionary: those of the operands may be a program's, which only the program extends.
+            fresh = left_column.dictionary.fresh()
+            left_column, right_column = left_column.recode(fresh), right_column.recode(fresh)
+        pairs.append((left_column, right_column))
+    return pairs
+
+
+def equal(left: ZSet, right: ZSet) -> bool:
+    """Return whether both have equal rows and weights; names and integer widths may differ."""
+    if len(left) != len(right) or not len(left):
+        return len(left) == len(right)
+    kinds = [[column.type.family for column in side.columns] for side in (left, right)]
+    if kinds[0] != kinds[1]:
+        return False
+    try:
+        pairs = _aligned(left, right)
+    except TypeMismatchError:  # decimals whose common type would have more than 18 digits
+        return left.to_dict() == right.to_dict()
+    sides: list[tuple[Sequence[Column], Int64Array]] = []
+    for side, columns in ((left, [pair[0] for pair in pairs]), (right, [pair[1] for pair in pairs])):
+        recoded = any(a.dictionary is not b.dictionary for a, b in zip(columns, side.columns, strict=True))
+        sides.append(consolidate(columns, side.weights) if recoded else (columns, side.weights))
+    (left_columns, left_weights), (right_columns, right_weights) = sides
+    return np.array_equal(left_weights, right_weights) and all(
+        np.array_equal(a.codes, b.codes)
+        and (a.valid is None) == (b.valid is None)
+        and (a.valid is None or b.valid is None or np.array_equal(a.valid, b.valid))
+        for a, b in zip(left_columns, right_columns, strict=True)
+    )
+
+
+def negate(zset: ZSet) -> ZSet:
+    """``(-zset)(row) = -zset(row)``; a weight of -2^63 raises an error.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> negate(ZSet.from_rows([(1, 2)])).rows()
+    [((1, 2), -1)]
+    """
+    return scale(zset, -1)
+
+
+def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
+    """``(factor * zset)(row) = factor * zset(row)``.
+
+    Raises
+    ------
+    UsageError
+        If the factor is not an integer.
+    WeightOverflowError
+        If a weight leaves int64.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> scale(ZSet.from_rows([(1,), ((2,), -2)]), 3).rows()
+    [((1,), 3), ((2,), -6)]
+    """
+    zset = zset.to_host()
+    if isinstance(factor, (bool, np.timedelta64)) or not isinstance(factor, (int, np.integer)):
+        raise UsageError.wrong_type("factor", factor, "an integer")
+    factor = int(factor)
+    if factor == 0:
+        return _taken(zset, slice(0))
+    if _largest(zset.weights) * abs(factor) > _HIGHEST:
+        for row_index, weight in enumerate(zset.weights.tolist()):
+            if not _LOWEST <= weight * factor <= _HIGHEST:
+                raise WeightOverflowError(None, _row(zset.columns, row_index), weight * factor)
+    if _LOWEST <= factor <= _HIGHEST:
+        weights = zset.weights * np.int64(factor)
+    else:  # 2^63 times -1
+        weights = np.array([weight * factor for weight in zset.weights.tolist()], np.int64)
+    return type(zset)(zset.names, zset.columns, weights, zset.weight_name)
+
+
+def distinct(zset: ZSet) -> ZSet:
+    """Return the rows of positive weight, each with weight 1.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> distinct(ZSet.from_rows([((1,), 3), ((2,), -2)])).rows()
+    [((1,), 1)]
+    """
+    zset = zset.to_host()
+    positive = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
+    return type(zset)(zset.names, positive.columns, np.ones(len(positive), np.int64), zset.weight_name)
+
+
+def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
+    """Return the rows for which a mask is True.
+
+    Parameters
+    ----------
+    zset
+        The Z-set to filter.
+    condition
+        A mask of shape (n,), or a function that returns one: it is called once, with one array per column as in
+        `ZSet.to_numpy`. A null in the mask counts as False.
+
+    Raises
+    ------
+    UsageError
+        If the mask is not boolean, or not as long as the Z-set.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> filter_rows(ZSet.from_rows([(1, 2), (3, 2)]), lambda a, b: a < b).rows()
+    [((1, 2), 1)]
+    """
+    if callable(condition):
+        from gpu_wcoj.arrow import to_numpy
+
+        condition = condition(*map(to_numpy, zset.columns))
+    mask = np.ma.filled(condition, False) if isinstance(condition, np.ma.MaskedArray) else np.asarray(condition)
+    if mask.shape != zset.weights.shape or mask.dtype != bool:
+        raise UsageError.mismatch(
+            "the filter",
+            "has the wrong shape or type",
+            f"{mask.dtype} of shape {mask.shape}",
+            f"a boolean mask of shape {zset.weights.shape}",
+            "Return one boolean per row; a function gets one array per column.",
+        )
+    return _taken(zset, mask)
+
+
+def map_rows(
+    zset: ZSet,
+    to: Sequence[str | int] | Callable[[tuple[Any, ...]], tuple[Any, ...]],
+    names: Sequence[str] | None = None,
+) -> ZSet:
+    """Map every row to a row; the weights of equal results add.
+
+    Parameters
+    ----------
+    zset
+        The Z-set to map.
+    to
+        Names or positions of the columns to keep, in their new order; or a function from row to row, which is called
+        for each row. Types are then those of the Python values that it returns.
+    names
+        Names of the new columns; by default the present names, or c0, c1, ... for a function. For a Z-set without rows,
+        a function makes only these columns, of int64.
+
+    Raises
+    ------
+    ColumnError
+        If a column does not exist.
+    TypeMismatchError
+        If a function returns something other than a tuple.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.zset.zset import ZSet
+    >>> edges = ZSet.from_rows([("a", 1), ("b", 1)], names=["name", "group"])
+    >>> map_rows(edges, ["group"]).rows()
+    [((1,), 2)]
+    >>> map_rows(edges, lambda row: (row[1] + 1, row[0])).rows()
+    [((2, 'a'), 1), ((2, 'b'), 1)]
+    """
+    zset = zset.to_host()
+    if not callable(to):
+        if isinstance(to, str):
+            raise UsageError.wrong_type("to", to, "a list of columns", f"Write [{to!r}].")
+        places = [_position(zset, column) for column in to]
+        chosen_names = [zset.names[place] for place in places] if names is None else list(names)
+        if len(chosen_names) != len(places):
+            raise ArityError.mismatch("names", "have the wrong length", len(chosen_names), len(places))
+        if len(set(chosen_names)) < len(chosen_names):
+            twice = next(name for name in chosen_names if chosen_names.count(name) > 1)
+            raise SchemaError.duplicate("column", twice, f"in {', '.join(chosen_names)}", "Rename one of them.")
+        columns = [zset.columns[place] for place in places]
+        return type(zset)(tuple(chosen_names), *consolidate(columns, zset.weights), zset.weight_name)
+    pairs = []
+    for row, weight in zset.rows():
+        mapped = to(row)
+        if not isinstance(mapped, tuple):
+            raise TypeMismatchError.wrong_type(f"the result of the function for the row {row!r}", mapped, "a tuple")
+        pairs.append((mapped, weight))
+    return type(zset).from_rows(pairs, names)
+
+
+def _position(zset: ZSet, column: str | int) -> int:
+    if isinstance(column, str) and column in zset.names:
+        return zset.names.index(column)
+    if isinstance(column, int) and -len(zset.names) <= column < len(zset.names):
+        return column % len(zset.names)
+    raise ColumnError(None, str(column), zset.names)
+
+
+def _taken(zset: ZSet, rows: BoolArray | slice) -> ZSet:
+    columns = tuple(column.gather(rows) for column in zset.columns)
+    return type(zset)(zset.names, columns, zset.weights[rows], zset.weight_name)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -192,17 +1008,15 @@ class ZSet:
                     f"{count}, the number of {counted}",
                 )
         if backend is not None and on_device:
-            from gpu_wcoj.zset import device
-
-            return ZSet(names, *device.consolidate_on_device(columns, weights, backend), weight_name, backend)
+            return ZSet(names, *consolidate_on_device(columns, weights, backend), weight_name, backend)
         assert weights is not None
-        return ZSet(names, *algebra.consolidate(columns, weights), weight_name)
+        return ZSet(names, *consolidate(columns, weights), weight_name)
 
-    from_arrow = staticmethod(tables.from_arrow)
-    from_numpy = staticmethod(tables.from_numpy)
-    from_device = from_dlpack = staticmethod(doors.from_device)
-    from_cudf = staticmethod(doors.from_cudf)
-    read_parquet = staticmethod(doors.read_parquet)
+    from_arrow = staticmethod(from_arrow)
+    from_numpy = staticmethod(from_numpy)
+    from_device = from_dlpack = staticmethod(from_device)
+    from_cudf = staticmethod(from_cudf)
+    read_parquet = staticmethod(read_parquet)
 
     @staticmethod
     def empty(names: Sequence[str] = (), types: Sequence[DataType | str] | None = None) -> ZSet:
@@ -216,7 +1030,7 @@ class ZSet:
         kinds = [INT64] * len(names) if types is None else [_as_type(kind) for kind in types]
         dictionaries: dict[str, Dictionary] = {}
         if any(kind.has_dictionary for kind in kinds):
-            from gpu_wcoj.dictionary import Dictionary
+            from gpu_wcoj.data.column import Dictionary
 
             dictionaries = {"string": Dictionary("string"), "binary": Dictionary("binary")}
         columns = [Column(kind, np.empty(0, np.int64), None, dictionaries.get(kind.family)) for kind in kinds]
@@ -227,12 +1041,12 @@ class ZSet:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    to_arrow = tables.to_arrow
-    to_pandas = tables.to_pandas
-    to_polars = tables.to_polars
-    to_numpy = tables.to_numpy
-    to_cupy = doors.to_cupy
-    to_cudf = doors.to_cudf
+    to_arrow = to_arrow
+    to_pandas = to_pandas
+    to_polars = to_polars
+    to_numpy = to_numpy
+    to_cupy = to_cupy
+    to_cudf = to_cudf
 
     def to_host(self) -> ZSet:
         """Return the Z-set in host memory; itself if it is there already."""
@@ -255,7 +1069,7 @@ class ZSet:
         >>> ZSet.from_rows([(2, 3), (1, 2)]).rows()
         [((1, 2), 1), ((2, 3), 1)]
         """
-        values = [algebra.python_values(column) for column in self.columns]
+        values = [python_values(column) for column in self.columns]
         tuples = zip(*values, strict=True) if values else [()] * len(self)
         return list(zip(tuples, self.weights.tolist(), strict=True))
 
@@ -282,9 +1096,7 @@ class ZSet:
         targets = [string if column.type.family == "string" else binary for column in self.columns]
         pairs = zip(self.columns, targets, strict=True)
         if self.backend is not None:
-            from gpu_wcoj.zset import device
-
-            return tuple(device.recoded(column, target, self.backend) for column, target in pairs)
+            return tuple(recoded(column, target, self.backend) for column, target in pairs)
         return tuple(column.recode(target) for column, target in pairs)
 
     @property
@@ -318,18 +1130,16 @@ class ZSet:
             return False
         is_pair = len(item) == 2 and isinstance(item[0], tuple)  # no value is a tuple
         row, weight = item if is_pair else (item, None)
-        found = algebra.weight_of(self, row)
+        found = weight_of(self, row)
         return found != 0 and (weight is None or bool(found == weight))
 
     def __repr__(self) -> str:
-        from gpu_wcoj.zset import display
 
-        return display.box(self)
+        return box(self)
 
     def _repr_html_(self) -> str:
-        from gpu_wcoj.zset import display
 
-        return display.html(self)
+        return html(self)
 
     # algebra
 
@@ -337,47 +1147,47 @@ class ZSet:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both have equal rows and weights, regardless of names and integer widths."""
-        return algebra.equal(self, other) if isinstance(other, ZSet) else NotImplemented
+        return equal(self, other) if isinstance(other, ZSet) else NotImplemented
 
     def plus(self, other: ZSet) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.plus`."""
-        return algebra.plus(self, other)
+        """See `gpu_wcoj.zset.zset.plus`."""
+        return plus(self, other)
 
     def minus(self, other: ZSet) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.minus`."""
-        return algebra.minus(self, other)
+        """See `gpu_wcoj.zset.zset.minus`."""
+        return minus(self, other)
 
     def negate(self) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.negate`."""
-        return algebra.scale(self, -1)
+        """See `gpu_wcoj.zset.zset.negate`."""
+        return scale(self, -1)
 
     def scale(self, factor: int) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.scale`."""
-        return algebra.scale(self, factor)
+        """See `gpu_wcoj.zset.zset.scale`."""
+        return scale(self, factor)
 
     def distinct(self) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.distinct`."""
-        return algebra.distinct(self)
+        """See `gpu_wcoj.zset.zset.distinct`."""
+        return distinct(self)
 
     def filter(self, condition: BoolArray | Callable[..., Any]) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.filter_rows`."""
-        return algebra.filter_rows(self, condition)
+        """See `gpu_wcoj.zset.zset.filter_rows`."""
+        return filter_rows(self, condition)
 
     def map(self, to: Sequence[str | int] | Callable[[Row], Row], names: Sequence[str] | None = None) -> ZSet:
-        """See `gpu_wcoj.zset.algebra.map_rows`."""
-        return algebra.map_rows(self, to, names)
+        """See `gpu_wcoj.zset.zset.map_rows`."""
+        return map_rows(self, to, names)
 
     def __add__(self, other: object) -> ZSet:
-        return algebra.plus(self, other) if isinstance(other, ZSet) else NotImplemented
+        return plus(self, other) if isinstance(other, ZSet) else NotImplemented
 
     def __sub__(self, other: object) -> ZSet:
-        return algebra.minus(self, other) if isinstance(other, ZSet) else NotImplemented
+        return minus(self, other) if isinstance(other, ZSet) else NotImplemented
 
     def __neg__(self) -> ZSet:
-        return algebra.scale(self, -1)
+        return scale(self, -1)
 
     def __mul__(self, factor: object) -> ZSet:
-        return algebra.scale(self, factor) if isinstance(factor, (int, np.integer)) else NotImplemented
+        return scale(self, factor) if isinstance(factor, (int, np.integer)) else NotImplemented
 
     __rmul__ = __mul__
 
@@ -390,3 +1200,232 @@ def _as_type(kind: DataType | str) -> DataType:
     found = DataType(kind) if isinstance(kind, str) else kind
     assert found.family
     return found
+
+
+# Z-sets on a device: zero-copy import of arrays, consolidation by its kernels, and export.
+#
+# Input arrays have ``__cuda_array_interface__`` or ``__dlpack__``, as arrays of CuPy, PyTorch and Numba do. NumPy
+# arrays are copied.
+
+
+_HOST_MEMORY, _DEVICE_MEMORY = (1, 3), (2, 13)
+"""DLPack device types of memory that the host reads (CPU, pinned) and of CUDA memory (device, managed)."""
+
+
+def columns_of_arrays(data: Any, names: Sequence[str] | None, backend: Backend) -> tuple[tuple[str, ...], list[Column]]:
+    """Return names and columns of a dict or list of 1-d arrays, or of one 1-d or 2-d array.
+
+    Raises
+    ------
+    TypeMismatchError, UnsupportedTypeError, SchemaError
+        If an array has another shape or type, or its values are not supported.
+    """
+    if isinstance(data, Mapping):
+        labels = tuple(map(str, data))
+        arrays = [adopted(values, backend, f"column '{name}'") for name, values in data.items()]
+    elif isinstance(data, (list, tuple)):
+        labels = tuple(f"c{i}" for i in range(len(data)))
+        arrays = [adopted(values, backend, f"column {i}") for i, values in enumerate(data)]
+    else:
+        matrix = adopted(data, backend, "the data")
+        if matrix.ndim not in (1, 2):
+            raise SchemaError.mismatch(
+                "the data", "has the wrong shape", matrix.shape, "one or two dimensions", "Reshape it."
+            )
+        arrays = [matrix] if matrix.ndim == 1 else [matrix[:, i] for i in range(matrix.shape[1])]
+        labels = tuple(f"c{i}" for i in range(len(arrays)))
+    columns = [column_of(array, backend, f"column '{label}'") for label, array in zip(labels, arrays, strict=True)]
+    return labels if names is None else tuple(names), columns
+
+
+def adopted(values: Any, backend: Backend, what: str) -> Any:
+    """Return the values as an array of the backend; device memory is shared, host memory copied."""
+    try:
+        if isinstance(values, np.ndarray):
+            if isinstance(values, np.ma.MaskedArray):
+                raise UnsupportedTypeError(f"{what} is a masked array.\n  Fill it, or drop the masked rows, first.")
+            copies = None if backend.device is not None else True
+            return backend.asarray(np.array(values, values.dtype.newbyteorder("="), copy=copies, subok=False))
+        interface = getattr(values, "__cuda_array_interface__", None)
+        if interface is not None:
+            if interface.get("mask") is not None:
+                raise UnsupportedTypeError(f"{what} is a masked array.\n  Fill it, or drop the masked rows, first.")
+            return backend.asarray(values)
+        if hasattr(values, "__dlpack__"):
+            memory = int(values.__dlpack_device__()[0])
+            if memory in _HOST_MEMORY:
+                return adopted(np.from_dlpack(values), backend, what)
+            if memory in _DEVICE_MEMORY and backend.device is not None:
+                return backend.asarray(backend.xp.from_dlpack(values))
+    except (BufferError, TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, UnsupportedTypeError):
+            raise
+        raise UnsupportedTypeError(f"{what} cannot be read as an array: {error}.") from error
+    raise TypeMismatchError(
+        f"{what} has the wrong type: got '{type(values).__module__}.{type(values).__qualname__}', expected a device"
+        " array.\n"
+        "  Pass arrays with __cuda_array_interface__ or __dlpack__ (CuPy, PyTorch, Numba), or NumPy arrays."
+    )
+
+
+def column_of(array: Any, backend: Backend, what: str) -> Column:
+    """Return a 1-d array of the backend as a column; contiguous int64 is not copied."""
+    if array.ndim != 1:
+        raise SchemaError.mismatch(
+            what, "has the wrong shape", array.shape, "one dimension", "Pass an array per column."
+        )
+    kind, width = array.dtype.kind, array.dtype.itemsize
+    array = backend.xp.ascontiguousarray(array)
+    if kind == "f" and width in (4, 8):
+        return Column(DataType("float" if width == 4 else "double"), float_codes(array, backend.xp))
+    if kind not in "iub":
+        raise UnsupportedTypeError.mismatch(
+            what,
+            "has the wrong type",
+            f"an array of type '{array.dtype}'",
+            "integers, bool, float32 or float64",
+            "Cast it, or pass dates and times as integers.",
+        )
+    if array.dtype == np.uint64:
+        signed = array.view(np.int64)
+        if len(signed) and (lowest := int(signed.min())) < 0:
+            raise UnsupportedTypeError(
+                f"{what}: the value {lowest + 2**64} is above 2^63-1, the largest supported integer.\n"
+                "  Map it to a smaller number."
+            )
+        return Column(DataType("uint64"), signed)
+    codes = array if array.dtype == np.int64 else array.astype(np.int64)
+    return Column(DataType("bool" if kind == "b" else str(array.dtype)), codes)
+
+
+def weights_of(values: Any, backend: Backend) -> Any:
+    """Return weights as an int64 array of the backend."""
+    if isinstance(values, (list, tuple)):
+        values = as_weights(values)
+    array = adopted(values, backend, "the weights")
+    if array.dtype.kind not in "iu":
+        raise WeightError.mismatch(
+            "the weights", "have the wrong type", f"an array of type '{array.dtype}'", "integers from -2^63 to 2^63-1"
+        )
+    return column_of(array, backend, "the weights").stored
+
+
+def consolidate_on_device(columns: Sequence[Column], weights: Any, backend: Backend) -> tuple[tuple[Column, ...], Any]:
+    """Consolidate on the device as `gpu_wcoj.zset.zset.consolidate` does; None weights are 1.
+
+    If sums could leave int64, which is rare, the exact sums are computed on the host.
+
+    Raises
+    ------
+    WeightOverflowError
+        If and only if the exact weight of a row leaves int64.
+    """
+    xp, device = backend.xp, backend.device
+    assert device is not None
+    columns = [moved(column, backend) for column in columns]
+    count = len(columns[0])
+    if weights is None:
+        weights = xp.ones(count, np.int64)
+    else:
+        weights = backend.asarray(weights)
+        if count:
+            low, high = device.to_host(xp.stack([weights.min(), weights.max()])).tolist()
+            if max(high, -low) * count > 2**63 - 1:
+                merged_on_host, sums = consolidate([to_host(column) for column in columns], on_host(weights))
+                return tuple(moved(column, backend) for column in merged_on_host), backend.asarray(sums)
+    keys: list[Any] = []
+    for column in columns:
+        if column.stored_valid is not None:
+            keys.append(column.stored_valid.astype(np.int64))
+        keys.append(xp.ascontiguousarray(column.stored))
+    key_columns, sums = backend.kernels.consolidate(keys, weights)
+    parts = iter(key_columns)
+    pairs = [(None if c.stored_valid is None else next(parts) != 0, next(parts)) for c in columns]
+    has_nulls = iter(_have_false([valid for valid, _ in pairs if valid is not None], backend))
+    merged = [
+        Column(column.type, codes, valid if valid is not None and next(has_nulls) else None, column.dictionary)
+        for column, (valid, codes) in zip(columns, pairs, strict=True)
+    ]
+    return tuple(merged), sums
+
+
+def _have_false(masks: Sequence[Any], backend: Backend) -> list[bool]:
+    """Return for each mask if it has a False; one read for all masks."""
+    if not masks:
+        return []
+    assert backend.device is not None
+    n_true = backend.device.to_host(backend.xp.stack([mask.sum() for mask in masks])).tolist()
+    return [n < len(mask) for n, mask in zip(n_true, masks, strict=True)]
+
+
+def without_shared_memory(
+    columns: Sequence[Column], weights: Any, caller_arrays: Sequence[Any]
+) -> tuple[list[Column], Any]:
+    """Copy the columns and weights whose memory belongs to arrays of the caller."""
+    addresses = {array.data.ptr for array in caller_arrays}
+    owned = [
+        Column(c.type, c.stored.copy(), c.stored_valid, c.dictionary) if c.stored.data.ptr in addresses else c
+        for c in columns
+    ]
+    return owned, weights.copy() if weights.data.ptr in addresses else weights
+
+
+def moved(column: Column, backend: Backend) -> Column:
+    """Return the column in the memory of the backend."""
+    stored = backend.asarray(column.stored)
+    valid = None if column.stored_valid is None else backend.asarray(column.stored_valid)
+    return column if stored is column.stored else Column(column.type, stored, valid, column.dictionary)
+
+
+def to_host(column: Column) -> Column:
+    """Return the column in host memory."""
+    return column if column.is_on_host else Column(column.type, column.codes, column.valid, column.dictionary)
+
+
+def recoded(column: Column, dictionary: Dictionary, backend: Backend) -> Column:
+    """Recode as `Column.recoded` on the device.
+
+    Only distinct codes in use pass through the host.
+    """
+    if column.dictionary is None or column.dictionary is dictionary:
+        return column
+    xp, device = backend.xp, backend.device
+    assert device is not None
+    in_use = xp.zeros(len(column.dictionary), np.int64)
+    codes_shown = column.stored if column.stored_valid is None else column.stored[column.stored_valid]
+    in_use[codes_shown] = 1
+    used = xp.flatnonzero(in_use)
+    table = xp.zeros(max(1, len(column.dictionary)), np.int64)
+    table[used] = backend.asarray(dictionary.recode(column.dictionary, device.to_host(used).astype(np.int64)))
+    codes = table[column.stored]
+    if column.stored_valid is not None:
+        codes = xp.where(column.stored_valid, codes, 0)
+    return Column(column.type, codes, column.stored_valid, dictionary)
+
+
+def natural(column: Column, backend: Backend, what: str) -> Any:
+    """Return the values as an array of the backend in their type.
+
+    Dates and times as int64 counts.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If the column has nulls, or values that device arrays do not support.
+    """
+    family = column.type.family
+    if column.stored_valid is not None:
+        raise UnsupportedTypeError(f"{what} has nulls, which device arrays do not support.\n  Use to_cudf or to_arrow.")
+    if family in ("string", "binary", "decimal"):
+        raise UnsupportedTypeError(
+            f"{what} is of type '{column.type.name}', which device arrays do not support.\n  Use to_cudf or to_arrow."
+        )
+    codes = backend.asarray(column.stored)
+    codes = codes.copy() if codes is column.stored else codes
+    if family in ("float32", "float64"):
+        return floats_of(codes, 4 if family == "float32" else 8, backend.xp)
+    if family == "bool":
+        return codes != 0
+    if family == "integer" and column.type.value_name != "int64":
+        return codes.astype(np.dtype(column.type.value_name))
+    return codes

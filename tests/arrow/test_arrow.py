@@ -24,9 +24,8 @@ from gpu_wcoj.arrow import (
     to_text,
     type_of,
 )
-from gpu_wcoj.data.column import Column, float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, float_codes, floats_of, without_zero_signs
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 
 INTEGERS = [getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)]

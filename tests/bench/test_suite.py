@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 
-import gpu_wcoj.commands.bench
+import gpu_wcoj.cli.main
 from bench.lsqb.data import DATA, relations
 from bench.lsqb.queries import ANSWERS
 from bench.suite import command, harness, suites
@@ -374,7 +374,7 @@ def test_what_the_command_does_not_know_it_says(arguments, message, capsys):
 
 
 def test_without_the_sources_the_command_says_where_they_are_needed(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(gpu_wcoj.commands.bench, "__file__", str(tmp_path / "gpu_wcoj" / "commands" / "bench.py"))
+    monkeypatch.setattr(gpu_wcoj.cli.main, "__file__", str(tmp_path / "gpu_wcoj" / "commands" / "bench.py"))
     assert main(["bench"]) == 2
     printed = capsys.readouterr().err
     assert "the benchmark is not installed" in printed

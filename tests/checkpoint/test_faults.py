@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
-from gpu_wcoj.checkpoint.folder import OsFolder
-from gpu_wcoj.checkpoint.watched import WatchedFolder
+from gpu_wcoj.checkpoint.folder import OsFolder, WatchedFolder
 from gpu_wcoj.errors import CheckpointError, CheckpointWriteError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
 from tests.helpers.checkpoint_script import Reference, new_program, seen, ticks

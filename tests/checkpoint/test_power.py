@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
-from gpu_wcoj.checkpoint.reading import read_newest
-from gpu_wcoj.checkpoint.runs import checked_bytes
+from gpu_wcoj.checkpoint.checkpoint import read_newest
+from gpu_wcoj.checkpoint.state import checked_bytes
 from gpu_wcoj.errors import GpuWcojError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
 from tests.helpers.checkpoint_script import Reference, new_program, ticks

@@ -17,8 +17,8 @@ import pytest
 from gpu_wcoj import Program
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
-from gpu_wcoj.checkpoint.digest import rows_digest
-from gpu_wcoj.checkpoint.merging import first_to_merge
+from gpu_wcoj.checkpoint.canonical import rows_digest
+from gpu_wcoj.checkpoint.state import first_to_merge
 from gpu_wcoj.errors import WeightOverflowError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
 from tests.helpers.checkpoint_script import INPUTS, SET_TEXT, Reference, answers, new_program, seen, ticks
@@ -278,7 +278,7 @@ import sys
 import gpu_wcoj
 program = gpu_wcoj.Program({TRIANGLE!r}, backend="cpu")
 program.step({{"edge": [(1, 2)]}})  # what compiles the kernels may use a cache of its own
-import gpu_wcoj.checkpoint.reading, pyarrow.parquet
+import gpu_wcoj.checkpoint.checkpoint, pyarrow.parquet
 seen = set()
 watched = {{"pickle.find_class", "marshal.loads", "subprocess.Popen", "os.system", "socket.connect"}}
 def hook(event, arguments):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import eliminate, whole
+from gpu_wcoj.join import eliminate, full_join
 from gpu_wcoj.join import full_join as tried_module
+from gpu_wcoj.join.delta import distinct_paths
 from gpu_wcoj.join.eliminate import Summing
 from gpu_wcoj.join.full_join import CountEstimate, estimate_cost
-from gpu_wcoj.join.images import distinct_paths
 from tests.helpers.recounted_programs import PATH, TRIANGLE, heads_of, skewed
 
 
@@ -24,7 +24,7 @@ def test_few_rows_are_enough_where_a_path_costs_far_less_or_more_than_what_matte
     program = gw.Program(PATH)
     program.load({"e": skewed()[0]})
     (join,) = heads_of(program)["h"].joins
-    generic = whole.FullJoin(join, whole.Moment(0)).generic_join(0)
+    generic = full_join.FullJoin(join, full_join.Moment(0)).generic_join(0)
     path = join.query.paths[0]
     batch = max(join.arrangements[path.seed.key].before(0), key=len)
     cost = estimate_cost(CountEstimate(path, [batch] * len(path.seeds), len(batch), generic, True), *matters)
@@ -73,9 +73,9 @@ def test_of_paths_that_are_images_of_each_other_one_is_tried(body, n_unlike, mon
     program = gw.Program(f"{head} :- {body}. .output h")
     program.load({"e": base[:500], "f": [(x,) for x in range(100)]} if "f" in body else {"e": base[:500]})
     made = []
-    tried_paths = whole.FullJoin.estimate_costs
+    tried_paths = full_join.FullJoin.estimate_costs
     monkeypatch.setattr(
-        whole.FullJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
+        full_join.FullJoin, "tried", lambda self, *given: (made.extend(given[0]), tried_paths(self, *given))[1]
     )
     assert program.count("h") == len(program.relation("h"))
     assert len(made) == (0 if n_unlike == 1 else n_unlike)
@@ -92,7 +92,7 @@ def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_mor
     program = gw.Program("h(a, b, c) :- u(a), e(a, b), f(b, c), k(c). .output h", threads=1)
     program.load({"u": u[:, None], "e": e.T, "f": f.T, "k": k[:, None]})
     (join,) = heads_of(program)["h"].joins
-    moment = whole.FullJoin(join, whole.Moment(0))
+    moment = full_join.FullJoin(join, full_join.Moment(0))
     costs = moment.estimate_costs(range(4), 1e9, 1e9)
     real = {path_index: moment.total(path_index)[1] for path_index in range(4)}
     assert real[min(costs, key=costs.__getitem__)] == min(real.values())
@@ -106,14 +106,14 @@ def test_of_images_that_are_walked_differently_each_is_tried(order):
     program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
     program.load({"e": rows[::5]})
     (join,) = heads_of(program)["h"].joins
-    costs = whole.FullJoin(join, whole.Moment(0)).estimate_costs(range(4))
+    costs = full_join.FullJoin(join, full_join.Moment(0)).estimate_costs(range(4))
     assert min(costs[path_index] for path_index in distinct_paths(join.query)) <= 1.01 * min(costs.values())
 
 
 def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
     program = gw.Program("h(a, b, c) :- e(a, b), e(b, c), e(c, a). .output h")
     program.load({"e": skewed()[0]})
-    monkeypatch.setattr(whole.FullJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(full_join.FullJoin, "total", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         program.count("h")
     monkeypatch.undo()
@@ -123,9 +123,9 @@ def test_what_a_count_costs_that_was_interrupted_is_not_known(monkeypatch):
 
 def test_what_a_count_costs_while_an_atom_is_empty_tells_nothing(monkeypatch):
     expected = []
-    total = whole.FullJoin.total
+    total = full_join.FullJoin.total
     monkeypatch.setattr(
-        whole.FullJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
+        full_join.FullJoin, "total", lambda self, *given: (expected.append(given[2]), total(self, *given))[1]
     )
     program = gw.Program("h(a, b, c) :- r(a, b), s(b, c). .output h", schema={"s": ["int64", "int64"]})
     rows = skewed()[0].tolist()
@@ -174,9 +174,11 @@ def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkey
 @pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
 def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
     started = []
-    monkeypatch.setattr(whole, "THREAD_COST", per_thread)
-    in_order = whole.in_order
-    monkeypatch.setattr(whole, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1])
+    monkeypatch.setattr(full_join, "THREAD_COST", per_thread)
+    in_order = full_join.in_order
+    monkeypatch.setattr(
+        full_join, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1]
+    )
     program, single_threaded = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
     for each in (program, single_threaded):
         each.load({"e": skewed()[0]})

@@ -12,8 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
-from gpu_wcoj.query.ir import Atom, Variable
-from gpu_wcoj.query.rules import Grouping, Rule, Rules
+from gpu_wcoj.query.ir import Atom, Grouping, Rule, Rules, Variable
 from tests.helpers.join_comparison import INTEGERS, fed, random_script, translated
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus

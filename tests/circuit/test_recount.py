@@ -14,7 +14,8 @@ from gpu_wcoj.circuit import recount
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.datasets import rmat, undirected
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError, SchemaError, WeightOverflowError
-from gpu_wcoj.join import delta, eliminate, last, ranged, whole
+from gpu_wcoj.join import delta, eliminate, full_join, generic
+from gpu_wcoj.join import eliminate as ranged
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SURVIVORS
 from tests.helpers.answers import named
@@ -157,19 +158,19 @@ def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     for tick, afresh in ((base[:9_000], 0), (base[9_000:11_000], 0), (base[11_000:], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
-        work = auto.last_tick.work["h"][0].get(whole.FULL_COUNT, {})
-        assert (whole.SAMPLED in work) == bool(afresh)
+        work = auto.last_tick.work["h"][0].get(full_join.FULL_COUNT, {})
+        assert (full_join.SAMPLED in work) == bool(afresh)
         assert len(auto.last_tick.recounted.get("h", ())) == afresh
     heads_of(auto)["h"].recounting._skipped_ticks = recount.MAX_SKIPPED_TICKS
     auto.step_counts({"e": base[:2000]})
-    assert whole.SAMPLED in auto.last_tick.work["h"][0][whole.FULL_COUNT]
+    assert full_join.SAMPLED in auto.last_tick.work["h"][0][full_join.FULL_COUNT]
 
 
 def test_from_the_empty_state_a_small_atom_is_looked_for():
     program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c). .output h")
     rows = rmat(scale=12, edges=60_000, seed=1)
     program.step_counts({"r": rows[:1200], "s": rows, "t": rows})
-    assert whole.SAMPLED in program.last_tick.work["h"][0][whole.FULL_COUNT]
+    assert full_join.SAMPLED in program.last_tick.work["h"][0][full_join.FULL_COUNT]
 
 
 @pytest.mark.usefixtures("ready")
@@ -217,7 +218,7 @@ def test_weights_outside_int64_are_refused():
 @pytest.mark.usefixtures("followed")
 def test_a_last_step_that_looks_at_nothing_costs_nothing(monkeypatch):
     """The last step's values are summed by ranges; the negated atom matches none of them."""
-    monkeypatch.setattr(last, "MIN_RANGE_PREFIXES", 1)
+    monkeypatch.setattr(generic, "MIN_RANGE_PREFIXES", 1)
     monkeypatch.setattr(eliminate, "INITIAL_GATHERED", 1)
     monkeypatch.setattr(eliminate, "MAX_GATHERED", 4)
     text = "h(a, b, c, d) :- e(a, b), f(b, c), k(c, d), !g(b, d). .output h"
@@ -266,7 +267,7 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
 @pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
 def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):
     """Work of samples and of aborted counts is part of the report."""
-    monkeypatch.setattr(whole, "THREAD_COST", 1)
+    monkeypatch.setattr(full_join, "THREAD_COST", 1)
     counted = {}
     made = GenericJoin.work_of
 
@@ -296,8 +297,8 @@ def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch
         reported = sum(
             (counts for steps in work.values() for counts in steps.values()), start=np.zeros(N_WORK, np.int64)
         )
-        afresh, done = work.get(whole.FULL_COUNT, {}), sum(counted.values(), start=np.zeros(N_WORK, np.int64))
-        if threads > 1 and whole.GIVEN_UP in afresh:  # what runs ahead is left out, as how far it comes is chance
+        afresh, done = work.get(full_join.FULL_COUNT, {}), sum(counted.values(), start=np.zeros(N_WORK, np.int64))
+        if threads > 1 and full_join.GIVEN_UP in afresh:  # what runs ahead is left out, as how far it comes is chance
             assert (reported <= done).all()
         else:
             assert reported.tolist() == done.tolist()
@@ -330,9 +331,9 @@ def test_counts_that_are_given_up_are_reported(monkeypatch):
     monkeypatch.setattr(recount.Recounting, "_estimate", recount._CostEstimate((1.0,), 1, (0,)))
     program.step_counts({"e": added[:1500]})
     assert not program.last_tick.recounted
-    afresh = program.last_tick.work["h"][0][whole.FULL_COUNT]
-    assert list(afresh) == [whole.GIVEN_UP]
-    spent = afresh[whole.GIVEN_UP]
+    afresh = program.last_tick.work["h"][0][full_join.FULL_COUNT]
+    assert list(afresh) == [full_join.GIVEN_UP]
+    spent = afresh[full_join.GIVEN_UP]
     assert spent[PROPOSALS] + spent[PROBES] + 2 * spent[SURVIVORS] > 25_000
     assert "given up, as it costs more than following the change: " in program.explain(analyze=True)
 

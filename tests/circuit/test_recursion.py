@@ -218,7 +218,7 @@ def test_ticks_that_begin_anew(name, backend, monkeypatch):
 
 @pytest.mark.parametrize("options", [{"threads": 2}, {"chunk_rows": 3}], ids=str)
 def test_options_change_no_answer(options, backend, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.join.running.SPLIT_FROM", 1)
+    monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)
     check(PROGRAMS["non-linear"], 3, 12, backend, size=8, **options)
 
 

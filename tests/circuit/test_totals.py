@@ -12,8 +12,15 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.circuit.float_sums import float_sum_codes, float_words, normalise_words
-from gpu_wcoj.circuit.sums import add_words, sums_of_integers, to_integers, to_words
+from gpu_wcoj.circuit.aggregate import (
+    add_words,
+    float_sum_codes,
+    float_words,
+    normalise_words,
+    sums_of_integers,
+    to_integers,
+    to_words,
+)
 from gpu_wcoj.data.column import float_codes, floats_of
 from gpu_wcoj.errors import AggregateOverflowError
 from tests.helpers.kernel_kinds import KINDS, needed

@@ -155,7 +155,7 @@ def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_n
 
 
 def test_a_tick_that_fails_in_a_thread_leaves_no_trace(kernels, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.join.running.SPLIT_FROM", 1)
+    monkeypatch.setattr("gpu_wcoj.join.delta.SPLIT_FROM", 1)
     check(PATTERNS["triangle"], {"threads": 2}, "step", RuntimeError("the kernel failed"), *kernels)
 
 

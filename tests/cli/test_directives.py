@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj.cli.main import main
-from gpu_wcoj.files import format as blocks
+from gpu_wcoj.files import formats as blocks
 
 PATH = """
     .decl edge(x: number, y: number)

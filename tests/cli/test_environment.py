@@ -64,7 +64,7 @@ def test_a_reading_process_that_just_ends_is_an_error(small, monkeypatch):
     from gpu_wcoj.files.reader import read_table
     from gpu_wcoj.files.spec import parse_input
 
-    half = "import sys; sys.path.insert(0, sys.argv[2]); import gpu_wcoj.files.child as child; "
+    half = "import sys; sys.path.insert(0, sys.argv[2]); import gpu_wcoj.files.binary as child; "
     half += "old = child._open_parquet; "
     half += "child._open_parquet = lambda source: (lambda names, n, read: (names, 2 * n, read))(*old(source)); "
     monkeypatch.setattr(binary, "_COMMAND", half + "sys.exit(child.main(sys.argv[1]))")

@@ -16,11 +16,11 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from gpu_wcoj import progress
+from gpu_wcoj.cli import run as progress
 from gpu_wcoj.cli.main import main
 from gpu_wcoj.cli.main import run as runner
-from gpu_wcoj.files import format
-from gpu_wcoj.progress import LateBar
+from gpu_wcoj.cli.run import LateBar
+from gpu_wcoj.files import formats
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, TRIANGLE
 
 
@@ -117,7 +117,7 @@ def test_the_bar_counts_rows_that_ticks_have_taken(
         pq.write_table(table, tmp_path / "e.parquet")
     else:
         pa_csv.write_csv(table, tmp_path / "e.csv")
-        monkeypatch.setattr(format, "BLOCK_BYTES", 64 if form == "blocks" else format.BLOCK_BYTES)
+        monkeypatch.setattr(formats, "BLOCK_BYTES", 64 if form == "blocks" else formats.BLOCK_BYTES)
     (tmp_path / "b.csv").write_text("n\n1\n2\n")
     path = next(tmp_path.glob("e.*"))
     options = ["--input", f"b={tmp_path}/b.csv", "--changes", f"e={path}", "--tick-rows", 10, "--json"]

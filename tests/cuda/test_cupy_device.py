@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.kernels.cuda import memory
+from gpu_wcoj.kernels.cuda import device as memory
 from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
 from tests.helpers.device_process import run, with_cupy
 
@@ -25,7 +25,7 @@ class TestArguments:
     def test_scalars_are_of_eight_bytes(self, given, bytes_passed):
         code = (
             "import ctypes\nimport numpy as np\nfrom cupy._core._scalar import CScalar\n"
-            "from gpu_wcoj.kernels.cuda.cupy_device import _argument\n"
+            "from gpu_wcoj.kernels.cuda.device import _argument\n"
             f"scalar = CScalar(_argument({'None' if given is None else repr(given)}))\n"
             f"print(ctypes.string_at(scalar.ptr, 8) == {bytes_passed!r}, scalar.dtype.itemsize)"
         )
@@ -104,7 +104,7 @@ class CompileError(Exception):
 class TestDevice:
     @pytest.fixture
     def cupy(self, monkeypatch):
-        from gpu_wcoj.kernels.cuda import cupy_device
+        from gpu_wcoj.kernels.cuda import device as cupy_device
 
         compiler = Compiler()
         monkeypatch.setattr(cupy_device, "cupy", compiler)
@@ -112,7 +112,7 @@ class TestDevice:
 
     @pytest.fixture
     def device(self, cupy):
-        from gpu_wcoj.kernels.cuda.cupy_device import CupyDevice
+        from gpu_wcoj.kernels.cuda.device import CupyDevice
 
         return CupyDevice(memory.CupyPool(FakeCuda(FakePool()), FakePool(total=100)))
 

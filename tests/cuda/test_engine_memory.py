@@ -10,7 +10,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import DeviceMemoryError
-from gpu_wcoj.join import memory
+from gpu_wcoj.join import prefixes
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.helpers.device_graphs import hub_edges
 from tests.helpers.join_patterns import PATTERNS
@@ -91,7 +91,7 @@ class TestMemory:
     @BAGS
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     def test_pieces_are_halved(self, monkeypatch, way, bag):
-        monkeypatch.setattr(memory, "GIVE_UP_ROWS", 16)
+        monkeypatch.setattr(prefixes, "GIVE_UP_ROWS", 16)
         edges = [(edge, 1) for edge in self.EDGES]
         expected = self.taken(gw.Program(PATTERNS["4-clique"], bag=bag, backend="cpu"), edges, way)
         large = shim_backend(1)
@@ -113,6 +113,6 @@ class TestMemory:
     def test_pieces_follow_the_free_memory(self, monkeypatch, free):
         backend = shim_backend()
         monkeypatch.setattr(backend.device, "free_bytes", lambda: free)
-        rows = memory.choose_piece_rows(backend)
-        assert memory.MIN_PIECE_ROWS <= rows <= memory.MAX_PIECE_ROWS
-        assert rows == memory.MIN_PIECE_ROWS or rows * memory.PIECE_ROW_BYTES * memory.MEMORY_DIVISOR <= free
+        rows = prefixes.choose_piece_rows(backend)
+        assert prefixes.MIN_PIECE_ROWS <= rows <= prefixes.MAX_PIECE_ROWS
+        assert rows == prefixes.MIN_PIECE_ROWS or rows * prefixes.PIECE_ROW_BYTES * prefixes.MEMORY_DIVISOR <= free

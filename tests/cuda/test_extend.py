@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.kernels.cuda import alone, extend, plan
+from gpu_wcoj.kernels.cuda import extend
+from gpu_wcoj.kernels.cuda import extend as alone
+from gpu_wcoj.kernels.cuda import extend as plan
 from gpu_wcoj.kernels.protocol import MARKS, N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.helpers.kernel_cases import Case, Question, random_case, trie
 from tests.kernels.test_extend import FAR, HUGE, NEAR, check, few_of, hub

@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.kernels.cuda import merge
-from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.cuda.merge import CHUNK, TILE, merge_tries
-from gpu_wcoj.kernels.cuda.sources import source_text
+from gpu_wcoj.kernels.cuda import tries
+from gpu_wcoj.kernels.cuda.device import Device, source_text
+from gpu_wcoj.kernels.cuda.tries import CHUNK, TILE, merge_tries
 from gpu_wcoj.kernels.protocol import Trie
 from tests.helpers import kernel_cases
 from tests.shim import available
@@ -91,9 +90,9 @@ def test_numbers_that_launcher_and_source_share():
     text = source_text("merge")
     found = {name: int(number) for name, number in re.findall(r"const int (\w+) = (\d+);", text)}
     assert [found[name] for name in ("CHUNK", "TILE", "COPY_BLOCK", "COUNT_BLOCK")] == [
-        CHUNK, TILE, merge.COPY_BLOCK, merge.COUNT_BLOCK
+        CHUNK, TILE, tries.COPY_BLOCK, tries.COUNT_BLOCK
     ]  # fmt: skip
-    assert found["COUNTED"] * found["COUNT_BLOCK"] == merge.COUNT_CHUNK
+    assert found["COUNTED"] * found["COUNT_BLOCK"] == tries.COUNT_CHUNK
 
 
 @pytest.mark.parametrize("seed", range(60))

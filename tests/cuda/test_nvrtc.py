@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.gpu.recount import SOURCE
-from gpu_wcoj.kernels.cuda import sources
+from gpu_wcoj.kernels.cuda import device
 from tests.ptx.nvrtc import OPTIONS, compile_source, nvrtc
 
 pytestmark = pytest.mark.skipif(nvrtc() is None, reason="the wheel nvidia-cuda-nvrtc is not installed")
@@ -14,17 +14,17 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("name", sources.SOURCES)
+@pytest.mark.parametrize("name", device.SOURCES)
 def test_sources_compile_without_a_word(name, architecture):
     """With the options that CuPy gives NVRTC."""
-    compiled = compile_source(name, sources.source_text(name), architecture)
+    compiled = compile_source(name, device.source_text(name), architecture)
     assert (compiled.result, compiled.log) == (0, "")
     assert compiled.n_bytes > 0
 
 
-@pytest.mark.parametrize("name", sources.SOURCES)
+@pytest.mark.parametrize("name", device.SOURCES)
 def test_sources_compile_with_our_options_alone(name):
-    compiled = compile_source(name, sources.source_text(name), "compute_90", OPTIONS[:1])
+    compiled = compile_source(name, device.source_text(name), "compute_90", OPTIONS[:1])
     assert (compiled.result, compiled.log) == (0, "")
 
 

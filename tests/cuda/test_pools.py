@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.kernels.cuda import memory
+from gpu_wcoj.kernels.cuda import device
 from gpu_wcoj.units import part_of
 from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
 
@@ -45,11 +45,11 @@ def test_a_program_refuses_nonsense_also_on_the_cpu():
 class TestPools:
     @pytest.fixture(autouse=True)
     def _without_rmm(self, monkeypatch):
-        monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: None)
+        monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: None)
 
     def test_the_default_pool_counts_what_it_holds_unused(self):
         held = FakePool(total=300, used=100)
-        pool = memory.make_pool(FakeCuda(held), None)
+        pool = device.make_pool(FakeCuda(held), None)
         assert (pool.limit, pool.free_bytes()) == (None, 800)
         pool.release()
         assert pool.free_bytes() == 600
@@ -58,42 +58,42 @@ class TestPools:
         now, free, asked = [0.0], [600], []
         cuda = FakeCuda(held := FakePool(total=300, used=100))
         cuda.cuda.runtime.memGetInfo = lambda: asked.append(now[0]) or (free[0], 1000)
-        monkeypatch.setattr(memory.time, "monotonic", lambda: now[0])
-        pool = memory.make_pool(cuda, None)
+        monkeypatch.setattr(device.time, "monotonic", lambda: now[0])
+        pool = device.make_pool(cuda, None)
         assert pool.free_bytes() == 800
         held.total, held.used, free[0] = 500, 450, 400  # it grew by 200 bytes, and all but 50 are in use
         assert pool.free_bytes() == 450
         free[0] = 100  # another process took 300
         assert (pool.free_bytes(), asked) == (450, [0.0])
-        now[0] = memory.QUERY_INTERVAL
-        assert (pool.free_bytes(), asked) == (150, [0.0, memory.QUERY_INTERVAL])
+        now[0] = device.QUERY_INTERVAL
+        assert (pool.free_bytes(), asked) == (150, [0.0, device.QUERY_INTERVAL])
         pool.release()
         assert (pool.free_bytes(), len(asked)) == (100, 3)
 
     @pytest.mark.parametrize(("amount", "limit", "free"), [(0.4, 400, 300), (1000, 1000, 800), ("90%", 900, 800)])
     def test_a_limit(self, amount, limit, free):
-        pool = memory.make_pool(FakeCuda(FakePool(total=300, used=100)), amount)
+        pool = device.make_pool(FakeCuda(FakePool(total=300, used=100)), amount)
         assert (pool.limit, pool.free_bytes()) == (limit, free)
 
     def test_a_limit_below_what_is_in_use_leaves_nothing(self):
-        assert memory.make_pool(FakeCuda(FakePool(total=300, used=100)), 50).free_bytes() == 0
+        assert device.make_pool(FakeCuda(FakePool(total=300, used=100)), 50).free_bytes() == 0
 
     def test_a_limit_of_the_environment_is_respected(self):
-        assert memory.make_pool(FakeCuda(FakePool(limit=250)), None).free_bytes() == 250
+        assert device.make_pool(FakeCuda(FakePool(limit=250)), None).free_bytes() == 250
 
     def test_a_pool_of_the_users_own_stays(self, caplog):
         own = FakePool(total=100, used=50, limit=200)
         cuda = FakeCuda(FakePool(), own.malloc)
         with caplog.at_level(logging.INFO, "gpu_wcoj"):
-            pool = memory.make_pool(cuda, None)
+            pool = device.make_pool(cuda, None)
         assert cuda.allocator == own.malloc
         assert pool.free_bytes() == 150
         assert "has been set already" in caplog.text
 
     def test_an_unknown_allocator_stays_and_takes_no_limit(self):
-        assert memory.make_pool(FakeCuda(FakePool(), lambda size: None), None).free_bytes() == 600
+        assert device.make_pool(FakeCuda(FakePool(), lambda size: None), None).free_bytes() == 600
         with pytest.raises(UsageError, match="its own allocator for CuPy"):
-            memory.make_pool(FakeCuda(FakePool(), lambda size: None), 0.5)
+            device.make_pool(FakeCuda(FakePool(), lambda size: None), 0.5)
 
 
 class PlainResource:
@@ -129,9 +129,9 @@ class TestRmm:
     @pytest.fixture
     def make(self, monkeypatch):
         def with_rmm(rmm, cuda, amount):
-            monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: object())
-            monkeypatch.setattr(memory.importlib, "import_module", lambda name: rmm)
-            return memory.make_pool(cuda, amount)
+            monkeypatch.setattr(device.importlib.util, "find_spec", lambda name: object())
+            monkeypatch.setattr(device.importlib, "import_module", lambda name: rmm)
+            return device.make_pool(cuda, amount)
 
         return with_rmm
 

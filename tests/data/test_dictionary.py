@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 
 TEXTS = st.lists(st.none() | st.text(max_size=3), max_size=60)

@@ -121,7 +121,7 @@ def test_a_transaction_that_one_subscription_cannot_take_is_undone_in_all(db):
 
 
 def test_an_interrupt_at_any_subscription_leaves_all_as_they_were(db, monkeypatch):
-    from gpu_wcoj.datoms.follower import Follower
+    from gpu_wcoj.datoms.subscription import Follower
 
     lives = [
         db.subscribe(query) for query in (NAMES, "[:find ?name :where [_ :name ?name]]", "[:find ?e :where [?e :name]]")

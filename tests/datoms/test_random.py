@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_wcoj.datoms import Database, pairs
+from gpu_wcoj.datoms import Database, store
 from gpu_wcoj.errors import GpuWcojError, TransactionConflictError
 from tests.helpers.datom_model import MANY, ONE, REF, Refused, after, changes, written
 from tests.helpers.long_tests import IS_LONG
@@ -33,7 +33,7 @@ TRANSACTIONS = st.lists(st.lists(FORMS, max_size=5), max_size=15)
 @settings(max_examples=60 * MORE)
 @given(transactions=TRANSACTIONS)
 def test_transactions_do_what_the_model_does(least, transactions):
-    held, pairs._MIN_CHANGES = pairs._MIN_CHANGES, least
+    held, store._MIN_CHANGES = store._MIN_CHANGES, least
     try:
         db, datoms, number = Database(SCHEMA), set(), 0
         for forms in transactions:
@@ -50,7 +50,7 @@ def test_transactions_do_what_the_model_does(least, transactions):
                 datoms = now
             assert len(db) == len(datoms)
     finally:
-        pairs._MIN_CHANGES = held
+        store._MIN_CHANGES = held
 
 
 COLUMNS = st.lists(st.tuples(ENTITIES, VALUES), min_size=1, max_size=8)
@@ -60,7 +60,7 @@ COLUMNS = st.lists(st.tuples(ENTITIES, VALUES), min_size=1, max_size=8)
 @given(loads=st.lists(COLUMNS, max_size=8), share=st.sampled_from([1, 8, 10**9]))
 def test_a_load_does_what_the_same_forms_do(loads, share):
     """By columns and one by one: `share` decides which."""
-    held, Pairs = pairs._MERGE_RATIO, pairs.Pairs
+    held, Pairs = store._MERGE_RATIO, store.Pairs
     prefers, Pairs.prefers_columns = Pairs.prefers_columns, lambda self, count: count * share >= len(self) * 8
     try:
         loaded, transacted = Database(SCHEMA), Database(SCHEMA)
@@ -83,7 +83,7 @@ def test_a_load_does_what_the_same_forms_do(loads, share):
                 == transacted.transact([{":db/id": "t", MANY: 99}]).tempids
             )
     finally:
-        pairs._MERGE_RATIO, Pairs.prefers_columns = held, prefers
+        store._MERGE_RATIO, Pairs.prefers_columns = held, prefers
 
 
 PLAIN = st.one_of(

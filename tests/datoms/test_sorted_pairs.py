@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_wcoj.datoms import pairs as module
-from gpu_wcoj.datoms.pairs import Pairs
+from gpu_wcoj.datoms import store as module
+from gpu_wcoj.datoms.store import Pairs
 
 NUMBERS = st.sampled_from([-(2**63), -1, 0, 1, 2, 3, 2**63 - 1])
 STEPS = st.lists(st.tuples(NUMBERS, NUMBERS, st.booleans()), max_size=60)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.routing.router import Router
-from gpu_wcoj.routing.sides import REBUILD_SHARE
+from gpu_wcoj.engine.replicas import REBUILD_SHARE, Router
 from tests.helpers.kernel_kinds import Kind, lacking
 
 
@@ -47,7 +46,7 @@ def sides(monkeypatch):
     """Lets a function of the tick's number say whether it runs on the twin; `keeps` a twin however far it is behind."""
 
     def follow(chooses, keeps=True):
-        monkeypatch.setattr("gpu_wcoj.routing.sides.REBUILD_SHARE", 1e9 if keeps else REBUILD_SHARE)
+        monkeypatch.setattr("gpu_wcoj.engine.replicas.REBUILD_SHARE", 1e9 if keeps else REBUILD_SHARE)
         number = iter(range(1 << 30))
         monkeypatch.setattr(Router, "prefers_twin", lambda self, work: chooses(next(number)))
 

@@ -12,22 +12,22 @@ import pytest
 import gpu_wcoj as gw
 import gpu_wcoj.backend
 from gpu_wcoj.cli.main import main
+from gpu_wcoj.engine import replicas
 from gpu_wcoj.engine.calibrate import calibrate, fit_costs
 from gpu_wcoj.engine.replicas import ALWAYS, ASSUMED, CostModel, Forecast, SideCosts, Workload, proposed_by
-from gpu_wcoj.routing import store
 
 MODEL = CostModel(SideCosts(1e-3, 1e-8, 1e-10, 5e-4, 1e-8), SideCosts(2e-4, 1e-6, 1.01e-8, 1e-4, 2e-7), 3e-7)
 TRIANGLE = "h(a, b, c) :- e(a, b), e(b, c), e(a, c)."
 
 
-STORE_PATH = store.store_path
+STORE_PATH = replicas.store_path
 
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):
     """Another file, in the same cache folder: compiled kernels are kept there too."""
     path = tmp_path / "gpu_wcoj" / "routing.json"
-    monkeypatch.setattr(store, "store_path", lambda: path)
+    monkeypatch.setattr(replicas, "store_path", lambda: path)
     return path
 
 
@@ -108,16 +108,16 @@ class TestForecast:
 
 class TestStore:
     def test_what_is_stored_is_found_again_on_the_same_machine(self, pair, cache):
-        assert store.stored_model(pair.primary, pair.twin) is None
-        assert store.store(pair.primary, pair.twin, MODEL) == cache
-        assert store.stored_model(pair.primary, pair.twin) == MODEL
-        assert store.stored_model(replace(pair.primary, name="other"), pair.twin) is None
-        store.store(replace(pair.primary, name="other"), pair.twin, ASSUMED)
-        assert store.stored_model(pair.primary, pair.twin) == MODEL
+        assert replicas.stored_model(pair.primary, pair.twin) is None
+        assert replicas.store(pair.primary, pair.twin, MODEL) == cache
+        assert replicas.stored_model(pair.primary, pair.twin) == MODEL
+        assert replicas.stored_model(replace(pair.primary, name="other"), pair.twin) is None
+        replicas.store(replace(pair.primary, name="other"), pair.twin, ASSUMED)
+        assert replicas.stored_model(pair.primary, pair.twin) == MODEL
         assert [path.name for path in cache.parent.iterdir()] == ["routing.json"]
 
     def test_programs_go_by_it(self, pair):
-        store.store(pair.primary, pair.twin, MODEL)
+        replicas.store(pair.primary, pair.twin, MODEL)
         assert (
             "fewer than 988 rows run on the CPU at 1 values a row (measured on this machine)"
             in gw.Program(TRIANGLE, **pair.options()).explain()
@@ -146,26 +146,26 @@ class TestStore:
     )
     def test_a_file_that_cannot_be_used_is_said_to_be_so_and_measured_again(self, content, pair, cache, caplog):
         cache.parent.mkdir(parents=True)
-        key = json.dumps(store.machine_key(pair.primary, pair.twin)).encode()
+        key = json.dumps(replicas.machine_key(pair.primary, pair.twin)).encode()
         cache.write_bytes(content.replace(b"KEY", key))
         with caplog.at_level(logging.WARNING, "gpu_wcoj"):
-            assert store.stored_model(pair.primary, pair.twin) is None
+            assert replicas.stored_model(pair.primary, pair.twin) is None
         (record,) = caplog.records
         assert "routing.json" in record.getMessage()
         assert "measure" in record.getMessage()
-        store.store(pair.primary, pair.twin, MODEL)
-        assert store.stored_model(pair.primary, pair.twin) == MODEL
+        replicas.store(pair.primary, pair.twin, MODEL)
+        assert replicas.stored_model(pair.primary, pair.twin) == MODEL
 
     def test_a_write_that_fails_leaves_the_file(self, pair, cache, monkeypatch):
-        store.store(pair.primary, pair.twin, MODEL)
+        replicas.store(pair.primary, pair.twin, MODEL)
 
         def fail(*arguments):
             raise KeyboardInterrupt
 
         monkeypatch.setattr("os.replace", fail)
         with pytest.raises(KeyboardInterrupt):
-            store.store(pair.primary, pair.twin, ASSUMED)
-        assert store.stored_model(pair.primary, pair.twin) == MODEL
+            replicas.store(pair.primary, pair.twin, ASSUMED)
+        assert replicas.stored_model(pair.primary, pair.twin) == MODEL
         assert [path.name for path in cache.parent.iterdir()] == ["routing.json"]
 
     def test_the_file_stands_in_the_cache_folder(self, monkeypatch, tmp_path):
@@ -216,7 +216,7 @@ class TestCalibration:
         printed = capfd.readouterr().out
         assert "stored in" in printed
         assert "ticks" in printed
-        assert store.stored_model(pair.primary, pair.twin) is not None
+        assert replicas.stored_model(pair.primary, pair.twin) is not None
 
     def test_without_a_gpu_there_is_nothing_to_measure(self, monkeypatch, capfd):
         monkeypatch.setattr(gpu_wcoj.backend, "select_backend", lambda name: gpu_wcoj.backend.cpu_backend())

@@ -123,7 +123,7 @@ def test_a_hundred_small_ticks_cost_the_device_one_merge_an_arrangement(counted)
 
 
 def test_a_hundred_big_ticks_cost_the_twin_one_merge_an_arrangement(counted, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.routing.sides.REBUILD_SHARE", 1e9)
+    monkeypatch.setattr("gpu_wcoj.engine.replicas.REBUILD_SHARE", 1e9)
     pair, _, on_twin = counted
     program = gw.Program(TRIANGLE, **pair.options(route=2))
     program.step({"e": graph(1, 4000)})
@@ -139,7 +139,7 @@ def test_a_hundred_big_ticks_cost_the_twin_one_merge_an_arrangement(counted, mon
 
 
 def test_a_backlog_of_many_ticks_is_taken_in_however_small_they_are(pair, monkeypatch):
-    monkeypatch.setattr("gpu_wcoj.routing.router.MAX_BACKLOG_TICKS", 10)
+    monkeypatch.setattr("gpu_wcoj.engine.replicas.MAX_BACKLOG_TICKS", 10)
     program = gw.Program(TRIANGLE, **pair.options(route=5))
     program.step({"e": graph(1, 500)})
     most = 0
@@ -172,7 +172,7 @@ class TestMemory:
         assert program.relation("e") == alone.relation("e")
 
     def test_a_large_backlog_is_taken_in_at_once(self, pair, monkeypatch):
-        monkeypatch.setattr("gpu_wcoj.routing.router.BACKLOG_SHARE", 1e-5)
+        monkeypatch.setattr("gpu_wcoj.engine.replicas.BACKLOG_SHARE", 1e-5)
         program = gw.Program(TRIANGLE, **pair.options(route=50, twin_memory=10**8))
         program.step({"e": graph(1, 4000)})
         program.step({"e": graph(2, 20)})
@@ -199,7 +199,7 @@ class TestByCosts:
 
     @pytest.fixture
     def program(self, pair, monkeypatch, tmp_path):
-        monkeypatch.setattr("gpu_wcoj.routing.store.store_path", lambda: tmp_path / "routing.json")
+        monkeypatch.setattr("gpu_wcoj.engine.replicas.store_path", lambda: tmp_path / "routing.json")
         program = gw.Program(TRIANGLE, **pair.options(route="auto"))
         program.load({"e": graph(1, 60_000, 5000)})
         return program
@@ -232,7 +232,7 @@ CLIQUE = "h(a, b, c, d) :- e(a, b), e(b, c), e(a, c), e(a, d), e(b, d), e(c, d).
 
 def test_equal_rows_run_where_their_joins_cost_less(pair, monkeypatch, tmp_path):
     """A tick of 2,000 rows looks at 500 values a row for 4-cliques, and at none for edges in both directions."""
-    monkeypatch.setattr("gpu_wcoj.routing.store.store_path", lambda: tmp_path / "routing.json")
+    monkeypatch.setattr("gpu_wcoj.engine.replicas.store_path", lambda: tmp_path / "routing.json")
     edges, tick = graph(1, 8_000, 200), graph(2, 2_000, 200)
     ran_on = {}
     for text in (CLIQUE, "h(a, b) :- e(a, b), e(b, a)."):

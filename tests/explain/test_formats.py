@@ -11,9 +11,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import SchemaError, UsageError
-from gpu_wcoj.explain.figures import Counts, TickTree
-from gpu_wcoj.explain.rendering import FORMATS
-from gpu_wcoj.explain.tree import LevelTree, PlanTree
+from gpu_wcoj.explain.render import FORMATS
+from gpu_wcoj.explain.tree import Counts, LevelTree, PlanTree, TickTree
 from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
 from tests.test_imports import modules_after
 

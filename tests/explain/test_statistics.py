@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.explain.arranged import POSITIVE, ArrangementStatistics, LevelStatistics
+from gpu_wcoj.explain.build import POSITIVE, ArrangementStatistics, LevelStatistics
 from tests.helpers.explained_programs import PROGRAMS, changes_of, text_of
 from tests.planner.test_statistics import HEAVIEST
 

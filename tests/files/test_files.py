@@ -18,12 +18,11 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightError,
 )
-from gpu_wcoj.files import binary, format
-from gpu_wcoj.files.budget import memory_budget
+from gpu_wcoj.files import binary, formats
 from gpu_wcoj.files.output import write_columns
-from gpu_wcoj.files.reader import open_input, read_table
+from gpu_wcoj.files.reader import open_input, read_table, ticks
+from gpu_wcoj.files.record_batch import memory_budget
 from gpu_wcoj.files.spec import InputSpec, parse_input
-from gpu_wcoj.files.ticks import ticks
 from gpu_wcoj.units import parse_bytes
 from tests.helpers.input_files import BUDGET, TABLE, read, read_text, read_ticks, rows, write_all_forms
 
@@ -92,7 +91,7 @@ def test_reading_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         read(Path("/proc/self/mem"))
     path = tmp_path / "g.txt"
     path.write_text("1 2\n")
-    file = format.TextFile(path, 0)
+    file = formats.TextFile(path, 0)
     with Path("/proc/self/mem").open("rb", buffering=0) as broken:
         monkeypatch.setattr(file, "_unpacked", broken)
         with pytest.raises(InputFileError, match="g.txt' cannot be read: Input/output error"):
@@ -247,7 +246,7 @@ def test_missing_weights_and_ticks(tmp_path: Path):
 
 
 def test_ticks_are_told_over_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(format, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
     path = tmp_path / "g.txt"
     path.write_text("".join(f"{i} {i // 10}\n" for i in range(100)))
     assert [len(tick["r"]) for tick in read_ticks([f"r={path}?tick=1"], arity=1)] == [10] * 10

@@ -11,8 +11,8 @@ import pytest
 
 from gpu_wcoj.cli.main import main
 from gpu_wcoj.errors import InputFileError
-from gpu_wcoj.files import format
-from gpu_wcoj.files.whole import OutputSpec, write_whole
+from gpu_wcoj.files import formats
+from gpu_wcoj.files.output import OutputSpec, write_whole
 from tests.helpers.command_line import complaint
 from tests.helpers.input_files import read, read_text, read_ticks, rows
 
@@ -210,7 +210,7 @@ def test_what_is_said_is_no_guess(tmp_path: Path):
 
 
 def test_later_blocks_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(format, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
     text = "".join(f"{i},{i}\n" for i in range(100))
     assert len(read_text(tmp_path / "g.csv", text)) == 100
     with pytest.raises(InputFileError, match="line 101: '05' would be read as the number 5"):
@@ -219,7 +219,7 @@ def test_later_blocks_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("size", [4, 8 << 20])
 def test_an_empty_line_among_rows_of_one_field_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int):
-    monkeypatch.setattr(format, "BLOCK_BYTES", size)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", size)
     for text, line in (("aa\n\nbb\ncc\n", 2), ("aa\nbb\n\n\ncc\n", "[34]"), ("1\n2\n\n3\n", 3)):
         with pytest.raises(InputFileError, match=f'line {line}: an empty line may be a row.*\n  Write ""'):
             read_text(tmp_path / "g.csv", text, "?header=no", arity=1)

@@ -12,7 +12,7 @@ from gpu_wcoj.errors import (
     InputFileError,
     UsageError,
 )
-from gpu_wcoj.files import format
+from gpu_wcoj.files import formats
 from gpu_wcoj.files.reader import columns_of
 from gpu_wcoj.files.spec import parse_input
 from tests.helpers.input_files import BUDGET, read, read_text, read_ticks, rows
@@ -165,7 +165,7 @@ def test_one_line_of_texts_is_not_guessed(tmp_path: Path):
 
 
 def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(format, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 16)
     path = tmp_path / "g.txt"
     good = "".join(f"{i} {i + 1}\n" for i in range(100))
     assert rows(read_text(path, good)) == [(i, i + 1) for i in range(100)]
@@ -176,7 +176,7 @@ def test_text_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         read_text(path, good + "1 x\n")
     with pytest.raises(InputFileError, match="line 101: 1 fields"):
         read_text(path, good + "1\n")
-    monkeypatch.setattr(format, "LINE_BYTES", 100)
+    monkeypatch.setattr(formats, "LINE_BYTES", 100)
     with pytest.raises(InputFileError, match="line 101: longer than"):
         read_text(path, good + "1" * 1000)
 

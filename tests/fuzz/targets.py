@@ -10,11 +10,11 @@ from typing import Final
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query import edn, languages, motif
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.motif import compiling as motifs
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.motif import compile as motifs
 from gpu_wcoj.query.printer import as_datalog
-from gpu_wcoj.query.rules import Rules
 
 ROOT = Path(__file__).parents[2]
 CORPUS = Path(__file__).parent / "corpus"

@@ -61,9 +61,9 @@ def _send_programs_to(kind: str) -> None:
     """Let ``auto`` be the device, and with the shim ``cuda`` too; a program without a route gets ours."""
     import gpu_wcoj.program
     from gpu_wcoj import backend
-    from gpu_wcoj.routing import router
+    from gpu_wcoj.engine import replicas
 
-    select_backend, router_of = backend.select_backend, router.router_of
+    select_backend, router_of = backend.select_backend, replicas.router_of
 
     @functools.cache
     def shim() -> Backend:

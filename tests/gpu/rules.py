@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import pytest
 
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.datalog import RESERVED, float_constant
-from gpu_wcoj.query.declared import declared_type
+from gpu_wcoj.query.datalog import RESERVED, declared_type, float_constant
 from gpu_wcoj.query.ir import (
     AGGREGATES,
     ARGUMENT_COUNTS,
@@ -30,11 +29,14 @@ from gpu_wcoj.query.ir import (
     Call,
     Comparison,
     Constant,
+    Declaration,
+    Directive,
     Expression,
+    Rule,
+    Rules,
     Span,
     Variable,
 )
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 
 _SKIP = re.compile(r"(?:/\*.*?\*/|//[^\n]*|[\s\ufeff]+)*", re.DOTALL)
 _TOKEN = re.compile(

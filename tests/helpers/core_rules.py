@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.query.ir import Atom, Call, Comparison, Constant, Term, Variable
-from gpu_wcoj.query.rules import Computed, Rule, Rules
+from gpu_wcoj.query.ir import Atom, Call, Comparison, Computed, Constant, Rule, Rules, Term, Variable
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import Script, check_counts, fed
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_wcoj.kernels.cuda import finding
+from gpu_wcoj.kernels.cuda import device
 
 ROOT = Path(__file__).parents[2]
 
-with_cupy = pytest.mark.skipif(not finding.has_cupy(), reason="CuPy is not installed")
+with_cupy = pytest.mark.skipif(not device.has_cupy(), reason="CuPy is not installed")
 
 
 def run(code: str, **environment: str) -> str:

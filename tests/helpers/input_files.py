@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gpu_wcoj.files.reader import open_input, read_table
+from gpu_wcoj.files.reader import open_input, read_table, ticks
 from gpu_wcoj.files.spec import parse_input
-from gpu_wcoj.files.ticks import ticks
 
 BUDGET = 1 << 30
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_wcoj.planner.joingraph import Edge, Filter, JoinGraph, Table
+from gpu_wcoj.planner.delta_lookups import Edge, Filter, JoinGraph, Table
 
 CHAIN = [Edge("1", "2", (0,), (0,)), Edge("2", "3", (1,), (1,))]
 TRIANGLE = [Edge("r", "s", (1,), (0,)), Edge("s", "t", (1,), (1,)), Edge("t", "r", (0,), (0,))]

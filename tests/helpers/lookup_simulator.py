@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 
-from gpu_wcoj.planner.joingraph import Column, Filter, JoinGraph
-from gpu_wcoj.planner.lookups import Arranged, LookupPath, LookupPlan
+from gpu_wcoj.planner.delta_lookups import Arranged, Column, Filter, JoinGraph, LookupPath, LookupPlan
 
 Row = tuple[int, ...]
 ZSet = Mapping[Row, int]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
-from gpu_wcoj import replanning as replanning_module
+from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner import replan
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import alike, last
+from gpu_wcoj.join import generic
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.query.datalog import parse
 from tests.helpers.answers import named
@@ -35,9 +35,9 @@ class TestAtAnySize:
 
     @pytest.fixture(autouse=True)
     def at_any_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(last, "MIN_RANGE_PREFIXES", 1)
-        monkeypatch.setattr(alike, "SORT_FROM", 2)
-        monkeypatch.setattr(alike, "MIN_REDUCTION", 0)
+        monkeypatch.setattr(generic, "MIN_RANGE_PREFIXES", 1)
+        monkeypatch.setattr(generic, "SORT_FROM", 2)
+        monkeypatch.setattr(generic, "MIN_REDUCTION", 0)
 
     @BAGS
     @pytest.mark.parametrize("text", TEXTS)

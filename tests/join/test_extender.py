@@ -9,10 +9,10 @@ import pytest
 
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.source import bag_change, set_change
-from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.extender import INFINITE, ConditionExtender, Extender
 from gpu_wcoj.join.plan import AtomUse, Condition
 from gpu_wcoj.join.relation import AtomIndex, IncrementalIndex
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.lower import lower, plan
 from gpu_wcoj.query.datalog import parse

@@ -20,8 +20,7 @@ from gpu_wcoj.errors import (
     TypeMismatchError,
     UnsupportedTypeError,
 )
-from gpu_wcoj.join.calendar import calendar_of
-from gpu_wcoj.join.pattern import like
+from gpu_wcoj.functions import calendar_of, like
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Constant
 from tests.helpers.kernel_kinds import KINDS, needed

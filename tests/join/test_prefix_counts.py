@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from cpu_fallback.scanning import SCAN_FACTOR
+from cpu_fallback.extend_marked import SCAN_FACTOR
 from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
 from gpu_wcoj.trace.spine import MAX_BATCHES
 from tests.helpers.answers import named

@@ -7,8 +7,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.datasets import rmat, undirected
-from gpu_wcoj.join import delta, eliminate, ranged
-from gpu_wcoj.join.excluding import split
+from gpu_wcoj.join import delta, eliminate
+from gpu_wcoj.join import eliminate as ranged
+from gpu_wcoj.join.generic import split
 from gpu_wcoj.join.plan import Condition, Step
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.trace.arrangement import COMPARE

@@ -8,7 +8,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.join.common import SharedJoin
+from gpu_wcoj.join.delta import SharedJoin
 from gpu_wcoj.kernels.protocol import PROPOSALS
 
 TEXT = """

@@ -8,8 +8,8 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, WeightOverflowError
-from gpu_wcoj.join import begun, seeds
-from gpu_wcoj.join.begun import CommonPrefixes, SharedPrefix
+from gpu_wcoj.join import delta, seeds
+from gpu_wcoj.join.delta import CommonPrefixes, SharedPrefix
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.passes import PASSES
 from gpu_wcoj.planner.passes import share_prefixes as beginnings
@@ -32,7 +32,7 @@ RULES = {
 @pytest.fixture
 def from_one_row(monkeypatch):
     """Few rows that change are shared as well, and whatever costs say."""
-    monkeypatch.setattr(begun, "MIN_CHANGED_ROWS", 1)
+    monkeypatch.setattr(delta, "MIN_CHANGED_ROWS", 1)
     monkeypatch.setattr(beginnings, "_listing", lambda *_: (1e9, 0.0))
 
 
@@ -84,7 +84,7 @@ def proposals(program: gw.Program) -> dict[tuple[str, int, str], int]:
 def test_programs_that_chance_writes(kind, block, bag, taken, monkeypatch):
     for seed in range(400 * block, 400 * block + (400 if IS_LONG else 3 if kind.name == "shim" else 12)):
         random_ = random.Random(seed)
-        monkeypatch.setattr(begun, "MAX_BUFFERED_NUMBERS", random_.choice((0, 4, 40, 1 << 23)))
+        monkeypatch.setattr(delta, "MAX_BUFFERED_NUMBERS", random_.choice((0, 4, 40, 1 << 23)))
         negation = seed % 2 == 0
         text = overlapping_text(random_, negation, calculation=seed % 5 == 0)
         check_scripts(
@@ -144,7 +144,7 @@ def test_one_row_goes_alone(taken):
     taken[:] = 0, 0
     program.step({"e": [(100, 101), (101, 102), (100, 102)]})
     assert taken == [0, 0]
-    program.step({"e": edges(begun.MIN_CHANGED_ROWS * 2, 5)})
+    program.step({"e": edges(delta.MIN_CHANGED_ROWS * 2, 5)})
     assert min(taken) > 0
 
 

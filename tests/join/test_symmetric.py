@@ -10,7 +10,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.join import delta
-from gpu_wcoj.join.symmetry import Symmetry
+from gpu_wcoj.join.plan import Symmetry
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from tests.helpers.answers import named

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cpu_fallback.allocator import SETTINGS
+from cpu_fallback.tries import SETTINGS
 
 PAGES = """
 import resource

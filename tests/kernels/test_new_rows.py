@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpu_fallback import new_rows
-from cpu_fallback.vectorised import fresh as vectorised
+from cpu_fallback import numpy_kernels as vectorised
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.helpers.kernel_cases import DOMAINS, LEAST, MOST, SIZES, columns_of, random_batch, random_rows, trie
@@ -127,7 +127,7 @@ def test_in_portions(kind, monkeypatch):
     """Portions end inside prefixes and inside groups."""
     monkeypatch.setattr(vectorised, "PORTION", 7)
     if kind.on_device:
-        from gpu_wcoj.kernels.cuda import fresh as cuda
+        from gpu_wcoj.kernels.cuda import extend as cuda
 
         monkeypatch.setattr(cuda, "MIN_PORTION", 7)
         monkeypatch.setattr(cuda, "MAX_PORTION", 7)

@@ -18,7 +18,7 @@ from tests.helpers.long_tests import IS_LONG
 from tests.kernels.test_extend import HUBS, LONG_HUBS, VARIANTS, check, hub
 from tests.reference.kernels import Atom
 
-ranked = pytest.importorskip("cpu_fallback.ranked", reason="numba is not installed")
+ranked = pytest.importorskip("cpu_fallback.ranges", reason="numba is not installed")
 pytestmark = pytest.mark.skipif(lacking("numba") is not None, reason=str(lacking("numba")))
 HUGE = 2**62
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_wcoj import replanning as replanning_module
+from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.planner import replan
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from gpu_wcoj.planner.body import Shape
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Draft, RuleDraft, Setting, Strategy
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.desugar import desugar
 
 
 def draft_program(

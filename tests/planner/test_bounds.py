@@ -22,10 +22,9 @@ import gpu_wcoj as gw
 from bench.suite.hypergraph import is_acyclic, reduce
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.bounds import Size, bound
-from gpu_wcoj.planner.cost import foreseen
-from gpu_wcoj.planner.expected import Levels
-from gpu_wcoj.planner.single import delta_query
+from gpu_wcoj.planner.cost import Size, bound, foreseen
+from gpu_wcoj.planner.ir import Levels
+from gpu_wcoj.planner.lower import delta_query
 from gpu_wcoj.query.datalog import parse
 
 N = 10_000.0
@@ -112,7 +111,7 @@ def test_without_scipy_the_message_says_what_to_install(monkeypatch):
 
 
 def test_scipy_is_loaded_only_when_a_bound_is_asked_for():
-    code = "import gpu_wcoj.planner.bounds, sys; print('scipy' in sys.modules)"
+    code = "import gpu_wcoj.planner.cost, sys; print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -15,8 +15,7 @@ from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.catalog import FILE, Catalog
-from gpu_wcoj.planner.facts import Facts
-from gpu_wcoj.planner.sampling import EXACT_ROWS, sample_statistics
+from gpu_wcoj.planner.statistics import EXACT_ROWS, Facts, sample_statistics
 from tests.helpers.kernel_kinds import KINDS, needed
 
 CPU = select_backend("cpu")

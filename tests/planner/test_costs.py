@@ -19,16 +19,11 @@ from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.catalog import Catalog
-from gpu_wcoj.planner.cost import Estimator, foreseen
-from gpu_wcoj.planner.expected import TOO_DEAR
-from gpu_wcoj.planner.join_order import MAX_ATOMS, Chooser
-from gpu_wcoj.planner.passes.arrange import with_checks
-from gpu_wcoj.planner.passes.arrangements import path_along
-from gpu_wcoj.planner.passes.fuse import with_lookups
-from gpu_wcoj.planner.passes.normalise import normalise_rules
-from gpu_wcoj.planner.passes.orders import order_variables
-from gpu_wcoj.planner.passes.simplify import push_down_predicates
-from gpu_wcoj.planner.shares import share_of
+from gpu_wcoj.planner.cost import Estimator, foreseen, share_of
+from gpu_wcoj.planner.ir import TOO_DEAR
+from gpu_wcoj.planner.join_order import MAX_ATOMS, Chooser, order_variables
+from gpu_wcoj.planner.passes.arrange import path_along, with_checks, with_lookups
+from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
 from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 from tests.planner.examples import draft_program
 from tests.reference.program_text import written
@@ -152,7 +147,7 @@ def test_images_are_ordered_as_if_each_was_compared(strategy, monkeypatch):
         draft = replace(draft, setting=replace(draft.setting, known=known))
         found = order_variables(draft)
         with monkeypatch.context() as alone:
-            alone.setattr("gpu_wcoj.planner.passes.orders.symmetry_of", lambda _: None)
+            alone.setattr("gpu_wcoj.planner.join_order.symmetry_of", lambda _: None)
             apart = order_variables(draft)
         assert found.candidates <= apart.candidates
         fewer += found.candidates < 0.7 * apart.candidates

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_wcoj.planner.delta_lookups import Costs, solve
-from gpu_wcoj.planner.joingraph import Edge, Filter, JoinGraph, Table
-from gpu_wcoj.planner.lookups import Arranged
+from gpu_wcoj.planner.delta_lookups import Arranged, Costs, Edge, Filter, JoinGraph, Table, solve
 from tests.helpers.join_graphs import CHAIN, TRIANGLE, tables
 from tests.helpers.lookup_simulator import delta_of
 

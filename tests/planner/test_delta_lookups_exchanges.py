@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_wcoj.planner.delta_lookups import Costs, solve
-from gpu_wcoj.planner.joingraph import Edge
-from gpu_wcoj.planner.lookups import Arranged
+from gpu_wcoj.planner.delta_lookups import Arranged, Costs, Edge, solve
 from tests.helpers.join_graphs import CHAIN, random_graph, tables
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.planner.delta_lookups import Costs, solve
-from gpu_wcoj.planner.lookups import Arranged
+from gpu_wcoj.planner.delta_lookups import Arranged, Costs, solve
 from tests.helpers.join_graphs import random_graph
 from tests.helpers.lookup_simulator import delta_of, joined
 

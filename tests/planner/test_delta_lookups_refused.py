@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.planner.delta_lookups import Costs, solve
-from gpu_wcoj.planner.joingraph import Edge, Filter
-from gpu_wcoj.planner.lookups import Arranged
+from gpu_wcoj.planner.delta_lookups import Arranged, Costs, Edge, Filter, solve
 from tests.helpers.join_graphs import CHAIN, tables
 
 

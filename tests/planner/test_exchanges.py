@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.recursion.plan import RANK, ranked_query
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.execution import Execution
 from gpu_wcoj.join.relation import AtomIndex
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.delta_lookups import solve
-from gpu_wcoj.planner.exchanges import Exchanges, graph_of
-from gpu_wcoj.planner.joingraph import Edge, Table
-from gpu_wcoj.planner.single import delta_query
+from gpu_wcoj.planner.delta_lookups import Edge, Exchanges, Table, graph_of, solve
+from gpu_wcoj.planner.lower import delta_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Atom, Variable
 from gpu_wcoj.trace.arrangement import Arrangement, PhaseRows

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj import replanning
-from gpu_wcoj.circuit import auxiliary as head
+from gpu_wcoj.circuit import head
+from gpu_wcoj.engine import state as replanning
 from gpu_wcoj.errors import AuxiliaryError, WeightOverflowError
 from tests.helpers.kernel_kinds import needed
 from tests.helpers.materialized_homes import NAME, TEXT, Tick, changes, kept, world

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
-from gpu_wcoj import replanning as replanning_module
-from gpu_wcoj.circuit import adopting
+from gpu_wcoj.circuit import circuit as adopting
+from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.planner import replan
 from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
@@ -63,7 +63,7 @@ def test_skew_that_swings_makes_no_plan_swing(monkeypatch):
         built.append(adopting.rows_to_build(circuit, other))
         made(circuit, other)
 
-    monkeypatch.setattr("gpu_wcoj.routing.sides.adopt", count)
+    monkeypatch.setattr("gpu_wcoj.engine.replicas.adopt", count)
     monkeypatch.setattr(replan, "FEWEST", 500)
     monkeypatch.setattr(replan, "PER_ORDER", 0.0)
     program = Program(RULE, threads=1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
-from gpu_wcoj import replanning as replanning_module
+from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.planner import replan
 from gpu_wcoj.planner.lower import Plan

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
-from gpu_wcoj.circuit import adopting
+from gpu_wcoj.circuit import circuit as adopting
 from gpu_wcoj.errors import DeviceMemoryError
 from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.relation import RelationIndex

@@ -12,8 +12,8 @@ import gpu_wcoj as gw
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.planner.types import Types
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.desugar import desugar
 from tests.helpers.answers import named
 
 ARROW = {

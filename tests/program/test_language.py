@@ -14,7 +14,7 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.query.ir import Rules
 
 EXAMPLE = """
     reach(x, y) :- edge(x, y).

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_wcoj.arrow import decode, encode
-from gpu_wcoj.arrow.layout import Buffers, buffers_of, fixed_width, n_bytes, packed, text, unpacked, values_in_use
-from gpu_wcoj.arrow.types import type_of
+from gpu_wcoj.arrow.read import Buffers, buffers_of, fixed_width, n_bytes, packed, text, unpacked, values_in_use
+from gpu_wcoj.arrow.write import type_of
 from gpu_wcoj.backend import Backend, select_backend
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.zset.device import moved
+from gpu_wcoj.zset.zset import moved
 from tests.shim import available, shim_backend
 
 

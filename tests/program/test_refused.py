@@ -23,8 +23,7 @@ from gpu_wcoj.errors import (
     UnsupportedTypeError,
     UsageError,
 )
-from gpu_wcoj.query.ir import Atom, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import Atom, Rule, Rules, Variable
 
 TEXT = "h(a, c) :- edge(a, b), edge(b, c), node(a, _). p(a) :- h(a, _)."
 

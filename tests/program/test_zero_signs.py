@@ -14,8 +14,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.checkpoint.folder import OsFolder
 from gpu_wcoj.checkpoint.state import StoredState, load, store
 from gpu_wcoj.datoms import Database
-from gpu_wcoj.zset.algebra import weight_of
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, weight_of
 from tests.helpers.kernel_kinds import needed
 
 T = pa.table(

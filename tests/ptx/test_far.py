@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpu_wcoj.kernels.cuda.columns import N_DIRECT
-from gpu_wcoj.kernels.cuda.columns import TILE as PASS_TILE
-from gpu_wcoj.kernels.cuda.merge import COPY_BLOCK, TILE
+from gpu_wcoj.kernels.cuda.device import N_DIRECT
+from gpu_wcoj.kernels.cuda.device import TILE as PASS_TILE
+from gpu_wcoj.kernels.cuda.tries import COPY_BLOCK, TILE
 from tests.ptx import library
 from tests.ptx.library import PtxLibrary, Range, load_ptx, ptx_of
 from tests.reference import kernels as reference

@@ -10,10 +10,20 @@ from gpu_wcoj.errors import (
     DatalogSyntaxError,
     UsageError,
 )
-from gpu_wcoj.query.datalog import NAME_LENGTH, TEXT_BYTES, parse
-from gpu_wcoj.query.declared import SPELLINGS
-from gpu_wcoj.query.ir import COMPARISONS, Atom, Call, Comparison, Constant, Span, Variable
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
+from gpu_wcoj.query.datalog import NAME_LENGTH, SPELLINGS, TEXT_BYTES, parse
+from gpu_wcoj.query.ir import (
+    COMPARISONS,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Declaration,
+    Directive,
+    Rule,
+    Rules,
+    Span,
+    Variable,
+)
 
 
 def variables(*names):

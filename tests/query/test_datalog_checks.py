@@ -15,8 +15,7 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.query.check import check, check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import SOUFFLE_FUNCTORS, Atom, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import SOUFFLE_FUNCTORS, Atom, Rule, Rules, Variable
 
 
 def variables(*names):

@@ -10,8 +10,19 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import COMPARISONS, Aggregate, Atom, Call, Comparison, Constant, Variable
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
+from gpu_wcoj.query.ir import (
+    COMPARISONS,
+    Aggregate,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Declaration,
+    Directive,
+    Rule,
+    Rules,
+    Variable,
+)
 
 NAMES = st.from_regex(r"[A-Za-z_äß][A-Za-z0-9_é]{0,5}", fullmatch=True).filter(
     lambda name: name not in ("_", "true", "false", "not")

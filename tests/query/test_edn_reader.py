@@ -11,8 +11,7 @@ import edn_format
 import pytest
 
 from gpu_wcoj.errors import EdnSyntaxError, UsageError
-from gpu_wcoj.query.edn.forms import Form, Symbol, to_form, to_python
-from gpu_wcoj.query.edn.reader import MAX_NESTING, MAX_TEXT_BYTES, read, read_all
+from gpu_wcoj.query.edn.reader import MAX_NESTING, MAX_TEXT_BYTES, Form, Symbol, read, read_all, to_form, to_python
 from tests.reference.edn import loads
 
 NAMES = ["a", "?x", "g/to", "+", "-", "<=", "a.b", "foo-bar", "*n*", "éa", "...", "%", "$", "->x", "a#b"]

@@ -6,9 +6,9 @@ import pytest
 
 from gpu_wcoj.errors import GpuWcojError, MotifSyntaxError, UnsupportedError, UsageError
 from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import Rule
 from gpu_wcoj.query.motif import Graph, compile_motif, parse
 from gpu_wcoj.query.motif.parse import MAX_EDGES, MAX_HOPS, MAX_NAME_LENGTH, MAX_TEXT_BYTES
-from gpu_wcoj.query.rules import Rule
 
 FORMS = {
     "(a)": ("a",),

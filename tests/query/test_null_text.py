@@ -6,10 +6,9 @@ import pytest
 
 from gpu_wcoj.errors import DatalogSyntaxError, UnsafeRuleError, UnsupportedError
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import NULL, Atom, Comparison, Constant, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import NULL, Atom, Comparison, Constant, Rule, Rules, Variable
 
 X, Y, SAFE = Variable("x"), Variable("y"), Variable("x?")
 

@@ -10,11 +10,10 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import NAME_LENGTH, parse
-from gpu_wcoj.query.ir import NULL, Aggregate, Atom, Call, Constant, Variable
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import NULL, Aggregate, Atom, Call, Constant, Declaration, Directive, Rule, Rules, Variable
 from gpu_wcoj.query.printer import as_datalog
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
 from tests.helpers import recursive_programs
 from tests.reference.core import with_demands
 from tests.reference.fixpoint import fixpoint

@@ -10,7 +10,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query import edn, motif, sql
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.motif.compiling import SEMANTICS, Graph, compile_motif
+from gpu_wcoj.query.motif.compile import SEMANTICS, Graph, compile_motif
 from gpu_wcoj.query.printer import as_datalog
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_conditions import FEATURES

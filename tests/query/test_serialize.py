@@ -9,11 +9,10 @@ from decimal import Decimal
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import Atom, Constant, Variable
-from gpu_wcoj.query.rules import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.stored import deserialize, serialize
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import Atom, Constant, Declaration, Directive, Rule, Rules, Variable
+from gpu_wcoj.query.printer import deserialize, serialize
 from tests.reference.random_programs import chance_text
 
 

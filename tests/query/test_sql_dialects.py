@@ -14,9 +14,9 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedError
-from gpu_wcoj.join.casing import downcase, upcase
+from gpu_wcoj.functions import downcase, upcase
 from gpu_wcoj.query.sql.coercion import BY_CHARACTER, FUNCTION_NAMES, INFINITE
-from gpu_wcoj.query.sql.parse import DIALECTS
+from gpu_wcoj.query.sql.compiler import DIALECTS
 
 DOUBLES = {"a": [1.5, 3.0, None], "b": [0.0, 2.0, 0.0]}
 RAISING = [dialect for dialect in DIALECTS if dialect not in INFINITE]

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import ColumnError, GpuWcojError, SqlSyntaxError, UnknownRelationError
-from gpu_wcoj.query.sql.parse import DIALECTS, parse
+from gpu_wcoj.query.sql.compiler import DIALECTS, parse
 from gpu_wcoj.zset.zset import ZSet
 
 LOWER = ("postgres", "materialize", "risingwave")

@@ -3,8 +3,7 @@
 import pytest
 
 from gpu_wcoj.errors import UnsupportedTypeError
-from gpu_wcoj.query.ir import Atom, Comparison, Constant, Variable
-from gpu_wcoj.query.rules import Declaration, Rule, Rules
+from gpu_wcoj.query.ir import Atom, Comparison, Constant, Declaration, Rule, Rules, Variable
 
 X, Y = Variable("x"), Variable("y")
 

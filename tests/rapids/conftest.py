@@ -36,8 +36,8 @@ def outcome() -> Iterator[dict[str, Any]]:
     """What the plugin said, which `RAPIDS_RECORD` names a file for."""
     import pyspark
 
-    from gpu_wcoj.spark import rapids
-    from gpu_wcoj.spark.java import find_java
+    from gpu_wcoj.spark import session as rapids
+    from gpu_wcoj.spark.session import find_java
 
     found: dict[str, Any] = {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gpu_wcoj.spark import local_session
-from gpu_wcoj.spark.rapids import ARTIFACT, PLUGIN
+from gpu_wcoj.spark.session import ARTIFACT, PLUGIN
 
 SETTINGS = """
 <ivysettings>

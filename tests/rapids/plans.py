@@ -53,8 +53,8 @@ def on_cells(layout: str, program: str, spark: SparkSession, folder: Path) -> Da
 
 def to_cells(layout: str, is_exchanged: bool, spark: SparkSession, folder: Path) -> DataFrame:
     """Normalised and routed, with heavy values, and perhaps exchanged; no function of Python's."""
-    from gpu_wcoj.spark.cells.routing import exchange_rows as sent
-    from gpu_wcoj.spark.cells.routing import route_rows
+    from gpu_wcoj.spark.cluster.exchange import exchange_rows as sent
+    from gpu_wcoj.spark.cluster.exchange import route_rows
 
     rows = normalised(CASES["debezium"], spark, folder)
     heavy = {0: {"b": [7, 9]}} if layout == "hypercube" else None

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
-from gpu_wcoj.spark import rapids
+from gpu_wcoj.spark import session
 from tests.rapids.plans import KEPT, PLANS
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_the_plugin_knows_every_conf_that_is_set(jar):
         ]
         code = b"".join(archive.read(name) for name in names)
     assert names
-    ours = [key for key in rapids.WHY if key.startswith("spark.rapids.")]
+    ours = [key for key in session.WHY if key.startswith("spark.rapids.")]
     assert ours
     assert [key for key in ours if key.encode() not in code] == []
     assert b"spark.rapids.sql.noSuchConf" not in code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpu_wcoj.query import ir
-from gpu_wcoj.query.rules import Rules
+from gpu_wcoj.query.ir import Rules
 from tests.reference.changes import ZSet
 from tests.reference.fixpoint import Facts, fixpoint
 from tests.reference.program_text import Aggregate, Atom, Call, Literal, Name, Rule, Term, Test, Written

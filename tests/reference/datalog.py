@@ -6,8 +6,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from gpu_wcoj.query.ir import Atom, Comparison, Constant, Term, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import Atom, Comparison, Constant, Rule, Rules, Term, Variable
 from tests.reference.changes import Row, ZSet
 
 OPERATORS = {

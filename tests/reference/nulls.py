@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpu_wcoj.query.ir import NULL, Aggregate, Atom, Call, Comparison, Constant, Expression, Variable
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import NULL, Aggregate, Atom, Call, Comparison, Constant, Expression, Rule, Rules, Variable
 from tests.reference.changes import Row, ZSet
 
 OPERATORS = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpu_wcoj.query.ir import Constant, Term
-from gpu_wcoj.query.rules import Rule, Rules
+from gpu_wcoj.query.ir import Constant, Rule, Rules, Term
 
 
 def definitions(rules: Rules) -> list[tuple[str, str]]:

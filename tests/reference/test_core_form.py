@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from gpu_wcoj.query.core import desugar
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.desugar import desugar
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.core import from_core, with_demands
 from tests.reference.fixpoint import fixpoint

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_wcoj.kernels.cuda.sources import source_text
+from gpu_wcoj.kernels.cuda.device import source_text
 from tests.shim.errors import ShimError
 
 FOLDER = Path(__file__).parent

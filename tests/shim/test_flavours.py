@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from gpu_wcoj.kernels.cuda import sources
+from gpu_wcoj.kernels.cuda import device
 from tests.ptx import library
 from tests.shim import available, build
 from tests.shim.errors import ShimError
@@ -23,7 +23,7 @@ EXAMPLES = {"races": 4, "sanitized": 3, "ptx": 4}
 def kernels_of(source: str) -> list[str]:
     """The kernels that a CUDA source defines."""
     pattern = r"__global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\("
-    return re.findall(pattern, sources.source_text(source))
+    return re.findall(pattern, device.source_text(source))
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_the_kernels_of_the_project(flavour):
     assert int(passed[1]) > 40
     if flavour == "ptx":
         launched = set(re.findall(r"(\w+\.\w+) \d+", done.stdout))
-        assert launched >= {f"{name}.{kernel}" for name in sources.SOURCES for kernel in kernels_of(name)}
+        assert launched >= {f"{name}.{kernel}" for name in device.SOURCES for kernel in kernels_of(name)}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.number))

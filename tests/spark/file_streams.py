@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 import gpu_wcoj as gw
 from gpu_wcoj import datasets
-from gpu_wcoj.spark.feed import as_change
+from gpu_wcoj.spark.sources import as_change
 from tests.helpers.answers import named
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."

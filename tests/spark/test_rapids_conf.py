@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import UnsupportedError, UsageError
-from gpu_wcoj.spark import rapids
+from gpu_wcoj.spark import session
 
 CLUSTER = {"cores": 4, "discovery_script": "/opt/gpus.sh"}
 
@@ -16,12 +16,12 @@ CLUSTER = {"cores": 4, "discovery_script": "/opt/gpus.sh"}
 @pytest.fixture(autouse=True)
 def pinned(monkeypatch):
     """The version that the plugin was tried with, whichever is installed."""
-    monkeypatch.setattr(rapids, "require_pyspark", lambda: "4.1.3")
+    monkeypatch.setattr(session, "require_pyspark", lambda: "4.1.3")
 
 
 def test_every_conf_has_its_reason_and_every_reason_its_conf():
     everything = gws.rapids_conf("p.jar", **CLUSTER, allowed_on_cpu=["RDDScanExec"])
-    assert set(everything) == set(rapids.WHY)
+    assert set(everything) == set(session.WHY)
     assert all(isinstance(value, str) for value in everything.values())
 
 
@@ -63,11 +63,11 @@ def test_what_cannot_be_is_refused(arguments, message):
 
 @pytest.mark.parametrize("version", ["4.1.0", "4.1.4", "4.0.5", "4.2.1", "4.3.0"])
 def test_versions_that_the_plugin_does_not_take_are_refused(monkeypatch, version):
-    monkeypatch.setattr(rapids, "require_pyspark", lambda: version)
+    monkeypatch.setattr(session, "require_pyspark", lambda: version)
     with pytest.raises(UnsupportedError, match=f"does not support Spark {version}.*\n.*pyspark==4.1.3"):
         gws.rapids_conf("p.jar")
 
 
 def test_a_version_of_the_plugin_that_is_not_known_here_is_let_through(monkeypatch):
-    monkeypatch.setattr(rapids, "require_pyspark", lambda: "4.3.0")
+    monkeypatch.setattr(session, "require_pyspark", lambda: "4.3.0")
     assert gws.rapids_conf("p.jar", plugin="27.02.0")["spark.plugins"]

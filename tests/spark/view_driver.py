@@ -1,8 +1,8 @@
 """A driver that keeps triangles up to date, in a process of its own, and kills or stops itself where it is told.
 
-``python view_driver.py FOLDER '{"kill": "manifest", "batch": 3}'``: the stream is ``FOLDER/changes``. Every point is between
-two steps of a batch: ``middle`` (some of the output is written), ``outputs`` (all of it), ``manifest`` (the state is
-committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills at a time
+``python view_driver.py FOLDER '{"kill": "manifest", "batch": 3}'``: the stream is ``FOLDER/changes``. Every point is
+between two steps of a batch: ``middle`` (some of the output is written), ``outputs`` (all of it), ``manifest`` (the
+state is committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills at a time
 instead, counted from the start of a batch, before which ``after`` others are done; ``stop`` is a batch before whose
 manifest the process stops itself (SIGSTOP).
 """
@@ -18,7 +18,8 @@ from pathlib import Path
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj.checkpoint import Checkpoint
-from gpu_wcoj.spark import files, running, view
+from gpu_wcoj.spark import output, view
+from gpu_wcoj.spark import view as running
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 
@@ -46,11 +47,11 @@ def arm(plan: dict) -> None:
     batch = plan.get("batch")
     match plan.get("kill"):
         case "middle":
-            armed(files.Attempt, "add", lambda attempt, *_: attempt._batch == batch, kill, after=True)
+            armed(output.Attempt, "add", lambda attempt, *_: attempt._batch == batch, kill, after=True)
         case "outputs":
             armed(Checkpoint, "commit", lambda _, number: number == batch, kill)
         case "manifest":
-            armed(files.ToParquet, "publish", lambda _, manifest: manifest.batch == batch, kill)
+            armed(output.ToParquet, "publish", lambda _, manifest: manifest.batch == batch, kill)
         case "commit":
             armed(running, "log_progress", lambda progress: progress["batch"] == batch, kill, after=True)
     if "stop" in plan:

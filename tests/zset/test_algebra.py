@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import (
     ArityError,
     ColumnError,
@@ -22,7 +21,7 @@ from gpu_wcoj.errors import (
     UsageError,
     WeightOverflowError,
 )
-from gpu_wcoj.zset import algebra
+from gpu_wcoj.zset import zset as algebra
 from gpu_wcoj.zset.zset import ZSet
 
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)

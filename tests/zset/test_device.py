@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.data.column import Column, float_codes, floats_of
+from gpu_wcoj.data.column import Column, Dictionary, float_codes, floats_of
 from gpu_wcoj.data.schema import INT64, DataType
-from gpu_wcoj.dictionary import Dictionary
 from gpu_wcoj.errors import (
     ArityError,
     SchemaError,
@@ -22,8 +21,7 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.program import Program
-from gpu_wcoj.zset.device import moved
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, moved
 from tests.shim import available, shim_backend
 
 if reason := available():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.zset.index import IndexedZSet
 
 EXTREMES = [-(2**63), -(2**31) - 1, -(2**31), -1, 0, 1, 2**31 - 1, 2**31, 2**63 - 1]

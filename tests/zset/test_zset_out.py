@@ -12,8 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.dictionary import Dictionary
+from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.zset.zset import ZSet
 
 

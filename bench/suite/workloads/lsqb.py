@@ -13,8 +13,7 @@ from bench.suite.contender import MissingError
 from bench.suite.streams import Data, Items
 from bench.suite.workload import Rows, Workload
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import Atom
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.ir import Atom, Rule
 
 SCALES = MappingProxyType({3: "0.003", 100: "0.1"})
 """Scale factors by their thousandths; the larger archive has not the tables of all queries."""

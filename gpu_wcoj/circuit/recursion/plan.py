@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from gpu_wcoj.errors import WeightOverflowError
+from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery, Step
-from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 
 RANK = "#rank"
 """Prefix of the names of rank variables; the atom's number follows."""
@@ -152,3 +158,133 @@ def ranked_query(query: DeltaQuery, widths: Mapping[str, int]) -> DeltaQuery:
 
     ranks = [in_loop[atom] for atom in sorted(in_loop)]
     return replace(query, head=(*query.head, *ranks), paths=tuple(map(rank_path, query.paths)))
+
+
+# Joins of a loop in one tick, with their rules.
+
+
+@dataclass(eq=False)
+class RuleJoin:
+    """A join of a rule.
+
+    Attributes
+    ----------
+    is_inverse
+        Whether it computes derivations from rows.
+    seeds
+        Per path, the number of rows that have seeded it in this tick.
+    """
+
+    rule: LoopRule
+    join: IncrementalGenericJoin
+    is_inverse: bool = False
+    seeds: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seeds = [0] * len(self.join.query.paths)
+
+    def has_seeds(self, phases: Sequence[int]) -> bool:
+        """Count the seeds of all paths in these phases of an iteration.
+
+        Return whether there are any.
+        """
+        any_seeds, arrangements = False, self.join.arrangements
+        for path_index, path in enumerate(self.join.query.paths):
+            for phase in phases:
+                delta = arrangements[path.seed.key].delta(phase)
+                if delta is not None:
+                    any_seeds = True
+                    self.seeds[path_index] += delta.n_rows
+        return any_seeds
+
+
+# Derivations with their iterations.
+
+
+def derive(
+    join: IncrementalGenericJoin, width: int, step: int
+) -> Iterator[tuple[Sequence[Int64Array], Int64Array, Int64Array]]:
+    """Yield derivations of a join over ranked rows: `width` columns, iterations and weights.
+
+    A derivation belongs to the iteration after the step and after the ranks of all its rows.
+    """
+    backend = join.execution.backend
+    xp = backend.xp
+    for piece in join.join(0):
+        weights = piece.weights
+        assert not isinstance(weights, int)
+        columns, ranks = piece.columns[:width], piece.columns[width:]
+        if weights.dtype == object:  # counted as Python integers, on the host
+            for position, weight in enumerate(weights.tolist()):
+                if not -(1 << 63) <= weight < 1 << 63:
+                    row = tuple(int(column[position]) for column in columns)
+                    raise WeightOverflowError(f"derivations by '{join.query.rule}'", row, weight)
+            weights = backend.asarray(weights.astype(np.int64))
+        latest: Int64Array = xp.full(len(piece), step, np.int64)
+        for rank in ranks:
+            latest = xp.maximum(latest, rank)
+        yield columns, latest + 1, weights
+
+
+# Derivations of rows before the tick, recomputed from the rules as they are not stored.
+
+
+class DerivationQuery:
+    """Queries from rows of one head to their derivations in the state before the tick.
+
+    Parameters
+    ----------
+    rules
+        Rules of the head.
+    before
+        Arrangements as they were before the tick.
+    execution
+        With weights.
+    width
+        Number of result columns of a derivation beside its iteration: the position of the row, and perhaps a value.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[LoopRule],
+        before: Mapping[ArrangementKey, Arrangement],
+        execution: Execution,
+        width: int = 1,
+    ) -> None:
+        self._execution = execution
+        self._width = width
+        backend = execution.backend
+        self._seeds = [Arrangement(rule.inverse_ranked.paths[0].seed.key, backend) for rule in rules]
+        self.joins = [
+            RuleJoin(
+                rule,
+                IncrementalGenericJoin(rule.inverse_ranked, {**before, seed.key: seed}, execution),
+                is_inverse=True,
+            )
+            for rule, seed in zip(rules, self._seeds, strict=True)
+        ]
+
+    def derivations(self, columns: Sequence[Int64Array], n: int) -> tuple[list[Int64Array], Int64Array, Int64Array]:
+        """Return the derivations of `n` distinct sorted rows: result columns, iterations and counts.
+
+        Parameters
+        ----------
+        columns
+            The rows, in the relation's order; without the value for a relation that keeps best values.
+        """
+        backend = self._execution.backend
+        xp = backend.xp
+        rows = PhaseRows([*columns, xp.arange(n, dtype=np.int64)], 1)
+        pieces: list[list[Int64Array]] = []
+        for seed, rule_join in zip(self._seeds, self.joins, strict=True):
+            seed.receive_delta([rows])
+            rule_join.has_seeds((0,))
+            for values, iterations, counts in derive(rule_join.join, self._width, -1):
+                pieces.append([*values, iterations, counts])
+            seed.discard()
+        if not pieces:
+            nothing = xp.empty(0, np.int64)
+            return [nothing] * self._width, nothing, nothing
+        together = [parts[0] if len(parts) == 1 else xp.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        (*values, iterations), counts = backend.kernels.consolidate(together[:-1], together[-1])
+        return values, iterations, counts

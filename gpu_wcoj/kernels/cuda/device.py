@@ -5,11 +5,27 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import re
+import sys
+import time
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, Protocol
 
+import cupy
 import numpy as np
 import numpy.typing as npt
+
+from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.units import format_bytes, part_of
 
 
 class Device(Protocol):
@@ -58,3 +74,553 @@ class Device(Protocol):
     def release(self) -> None:
         """Return unused memory of the pool to the device."""
         ...
+
+
+# A table's columns as kernel arguments, and numbers of blocks.
+
+
+N_DIRECT = 8
+"""Columns passed as kernel parameters; further ones are uploaded. Same in columns.cuh."""
+BLOCK = 256
+"""Threads of a block."""
+TILE = 1024
+"""Rows that a block of `BLOCK` threads adds up. Same in passes.cuh."""
+MAX_BLOCK_ROWS = 1024
+"""Rows that one block sorts in shared memory. Same in rows.cu."""
+WAVES = 8
+"""Blocks a multiprocessor in grids that loop over their work."""
+
+
+def column_arguments(device: Device, columns: Sequence[Any]) -> list[Any]:
+    """Return the arguments for a kernel's `Columns`.
+
+    Contiguous columns, or None, then the addresses of further ones.
+    """
+    columns = [device.xp.ascontiguousarray(column) for column in columns]
+    direct, further = columns[:N_DIRECT], columns[N_DIRECT:]
+    more = device.asarray(np.array([column.data.ptr for column in further], np.int64)) if further else None
+    return [*direct, *[None] * (N_DIRECT - len(direct)), more, len(columns)]
+
+
+def looping_blocks(device: Device, n: int) -> int:
+    """Return the number of blocks for n items that a grid loops over."""
+    return min(-(-n // BLOCK), device.multiprocessors * WAVES)
+
+
+def tiles(n: int) -> int:
+    """Return the number of tiles of n rows."""
+    return -(-n // TILE)
+
+
+# The CUDA C++ sources, each as one text with the package's headers inserted.
+#
+# A compiled source is cached by its text, so its headers have to be part of it.
+
+
+_INCLUDE = re.compile(r'^[ \t]*#include "([\w]+\.cuh)"[^\n]*$', re.MULTILINE)
+
+SOURCES = ("rows", "sums", "tries", "choosing", "merge", "plan", "extend", "alone")
+"""Names of the source files with kernels, without suffix."""
+
+
+@functools.cache
+def source_text(name: str, folder: Traversable | None = None) -> str:
+    """Return the file ``name.cu`` with each of the package's headers inserted once.
+
+    `folder` is the folder of the file if it is not in the package.
+
+    Examples
+    --------
+    >>> '#include "' in source_text("rows")
+    False
+    """
+    place = files("gpu_wcoj.kernels.cuda") if folder is None else folder
+    seen: set[str] = set()
+
+    def expand(file_name: str) -> str:
+        text = (place / file_name).read_text(encoding="utf-8")
+
+        def put(match: re.Match[str]) -> str:
+            header = match[1]
+            if header in seen:
+                return ""
+            seen.add(header)
+            line = text.count("\n", 0, match.start()) + 2
+            return f'#line 1 "{header}"\n{expand(header)}\n#line {line} "{file_name}"'
+
+        return _INCLUDE.sub(put, text)
+
+    return f'#line 1 "{name}.cu"\n{expand(f"{name}.cu")}'
+
+
+# Detection of a usable GPU, with the reasons if there is none.
+
+
+MIN_CUPY = (14, 1, 1)
+"""The oldest version of CuPy that is supported.
+
+Before 14.1, a sort without memory for its workspace returns wrong results, and `repeat` accepts no array."""
+_INSTALL = (
+    "Install the GPU's libraries with pip install 'gpu_wcoj[gpu]' (CUDA 13, NVIDIA driver 580 or newer) or\n"
+    "  'gpu_wcoj[gpu-cuda12]' (CUDA 12, driver 525 or newer), or use backend='cpu'."
+)
+_MIN_CAPABILITY = {12: 70, 13: 75}
+"""Least compute capability, times 10, by CUDA version.
+
+The kernels need Volta (7.0), and CUDA 13 supports nothing below Turing (7.5)."""
+
+
+def count_driver_devices() -> int:
+    """Return the number of GPUs that NVIDIA's driver shows; 0 without a driver. Loads no CuPy."""
+    name = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}.get(sys.platform)
+    if name is None:
+        return 0
+    try:
+        driver = ctypes.CDLL(name)
+    except OSError:
+        return 0
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
+def has_cupy() -> bool:
+    """Return whether CuPy is installed, without loading it."""
+    return importlib.util.find_spec("cupy") is not None
+
+
+def import_cupy() -> Any:
+    """Import CuPy and check that it can use a device.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If CuPy is not installed or too old, or finds no driver, no device, or no NVRTC; the message has the versions.
+    """
+    if not has_cupy():
+        raise _unavailable("CuPy is not installed", _INSTALL)
+    try:
+        import cupy
+    except Exception as error:
+        raise _unavailable(f"CuPy {_installed_version()} cannot be loaded: {_first_line(error)}", _INSTALL) from error
+    if not hasattr(cupy, "__version__") or _parse_version(cupy.__version__) < MIN_CUPY:
+        oldest = ".".join(map(str, MIN_CUPY))
+        installed = getattr(cupy, "__version__", "of unknown version")
+        raise _unavailable(f"CuPy is too old: got {installed}, expected {oldest} or newer", _INSTALL)
+    runtime = cupy.cuda.runtime
+    built_for = int(runtime.runtimeGetVersion())
+    driver = int(runtime.driverGetVersion())
+    installed = f"CuPy {cupy.__version__} for CUDA {format_version(built_for)}"
+    if driver == 0:
+        raise _unavailable(f"the NVIDIA driver is missing ({installed})", _DRIVER)
+    installed += f", a driver for CUDA {format_version(driver)}"
+    try:
+        count = int(runtime.getDeviceCount())
+    except runtime.CUDARuntimeError as error:
+        if driver // 1000 < built_for // 1000:
+            hint = "Update the driver, or install 'gpu_wcoj[gpu-cuda12]' for a driver of CUDA 12."
+        else:
+            hint = _describe_visible() + _DRIVER
+        raise _unavailable(f"CuPy found no device, {_first_line(error)} ({installed})", hint) from error
+    if count == 0:
+        raise _unavailable(f"CuPy found no device ({installed})", _describe_visible() + _DRIVER)
+    capability = str(cupy.cuda.Device().compute_capability)
+    oldest_capability = _MIN_CAPABILITY.get(built_for // 1000, 75)
+    if int(capability) < oldest_capability:
+        raise _unavailable(
+            f"the GPU's compute capability is too low: got {capability[:-1]}.{capability[-1]},"
+            f" expected {oldest_capability // 10}.{oldest_capability % 10} or higher ({installed})",
+            "Use backend='cpu', or select another GPU with CUDA_VISIBLE_DEVICES.",
+        )
+    try:
+        cupy.cuda.nvrtc.getVersion()
+    except Exception as error:
+        raise _unavailable(
+            f"NVRTC, which compiles the kernels, cannot be loaded: {_first_line(error)} ({installed})", _INSTALL
+        ) from error
+    return cupy
+
+
+def describe_device(cupy: Any) -> str:
+    """Return the current device's name and its driver's CUDA version, for messages."""
+    runtime = cupy.cuda.runtime
+    name = runtime.getDeviceProperties(int(runtime.getDevice()))["name"].decode()
+    return f"{name}, driver for CUDA {format_version(int(runtime.driverGetVersion()))}"
+
+
+_DRIVER = "Use backend='cpu', or run where an NVIDIA GPU and its driver are (nvidia-smi lists them)."
+
+
+def _unavailable(problem: str, remedy: str) -> BackendUnavailableError:
+    return BackendUnavailableError.with_parts(
+        f"backend 'cuda' was requested, but {problem}", subject="backend", got="cuda", remedy=remedy
+    )
+
+
+def _describe_visible() -> str:
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if chosen is None else f"CUDA_VISIBLE_DEVICES is '{chosen}'. "
+
+
+def _installed_version() -> str:
+    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "(of unknown version)"
+
+
+def _parse_version(text: str) -> tuple[int, ...]:
+    digits = []
+    for part in text.split(".")[:3]:
+        leading = part[: len(part) - len(part.lstrip("0123456789"))]
+        digits.append(int(leading or 0))
+    return tuple(digits)
+
+
+def format_version(cuda: int) -> str:
+    """Format a CUDA version.
+
+    Examples
+    --------
+    >>> format_version(13020)
+    '13.2'
+    """
+    return f"{cuda // 1000}.{cuda % 1000 // 10}"
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip(" =")), type(error).__name__)
+
+
+# A device's memory pool: RMM's if it is installed, so that cuDF shares it, else CuPy's.
+#
+# An allocator that the user has set is not replaced.
+
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+_ALIGNMENT = 256
+"""Bytes of which the size of RMM's pools is a multiple."""
+
+QUERY_INTERVAL = 1.0
+"""Seconds between two queries of the driver's free memory.
+
+Each takes a lock of the driver, and a tick should not wait for it."""
+
+
+class Pool(Protocol):
+    """A source of device memory."""
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that may be in use at most; None for the device's memory."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Return the bytes that can still be allocated, including unused memory of the pool."""
+        ...
+
+    def release(self) -> None:
+        """Return unused memory of the pool to the device, if possible."""
+        ...
+
+    def restrict(self, limit: int) -> None:
+        """Set the limit, or raise `UsageError` if it cannot be set any more."""
+        ...
+
+
+class DriverMemory:
+    """The driver's free memory for a growing pool: queried rarely, and estimated in between.
+
+    The estimate follows the pool's growth. Allocations of other processes show a little later.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._asked = float("-inf")
+        self._left = 0
+
+    def free_bytes(self, pool_bytes: int) -> int:
+        """Return the free bytes, now that the pool holds `pool_bytes` bytes."""
+        now = time.monotonic()
+        if now - self._asked >= QUERY_INTERVAL:
+            self._asked, self._left = now, _free_on_device(self._cupy) + pool_bytes
+        return max(0, self._left - pool_bytes)
+
+    def forget(self) -> None:
+        """Query the driver next time."""
+        self._asked = float("-inf")
+
+
+class CupyPool:
+    """A memory pool of CuPy, its default one or the user's."""
+
+    def __init__(self, cupy: Any, pool: Any) -> None:
+        self._pool = pool
+        self._driver = DriverMemory(cupy)
+
+    @property
+    def limit(self) -> int | None:
+        """The current limit, which the environment may have set."""
+        return int(self._pool.get_limit()) or None
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        free = self._driver.free_bytes(int(self._pool.total_bytes())) + int(self._pool.free_bytes())
+        limit = self.limit
+        return free if limit is None else max(0, min(free, limit - int(self._pool.used_bytes())))
+
+    def release(self) -> None:
+        """See `Pool.release`."""
+        self._pool.free_all_blocks()
+        self._driver.forget()
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`; possible at any time."""
+        self._pool.set_limit(size=limit)
+
+
+class RmmPool:
+    """A pool of RMM that both CuPy and cuDF allocate from.
+
+    A limit is allocated in one piece at once, so the pool is never fragmented. Without one the pool starts with half of
+    the free memory, which is RMM's default, and grows.
+    """
+
+    def __init__(self, cupy: Any, rmm: Any, limit: int | None) -> None:
+        self.limit = None if limit is None else limit // _ALIGNMENT * _ALIGNMENT
+        self._driver = DriverMemory(cupy)
+        try:
+            self._pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), self.limit, self.limit)
+        except MemoryError:
+            request = "the pool" if limit is None else f"gpu_memory of {format_bytes(limit)}"
+            raise UsageError.with_parts(
+                f"{request} cannot be allocated: {format_bytes(_free_on_device(cupy))} of the GPU's memory are free",
+                subject="gpu_memory",
+                got=limit,
+                remedy="Request less, or end other processes that use this GPU.",
+            ) from None
+        self._counted = rmm.mr.StatisticsResourceAdaptor(self._pool)
+        rmm.mr.set_current_device_resource(self._counted)
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        pool_bytes = int(self._pool.pool_size())
+        unused = pool_bytes - int(self._counted.allocation_counts.current_bytes)
+        return unused if self.limit is not None else unused + self._driver.free_bytes(pool_bytes)
+
+    def release(self) -> None:
+        """See `Pool.release`; RMM's pools keep their memory."""
+        self._driver.forget()
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`."""
+        if limit // _ALIGNMENT * _ALIGNMENT != self.limit:
+            now = "no limit" if self.limit is None else f"a limit of {format_bytes(self.limit)}"
+            raise UsageError.with_parts(
+                f"gpu_memory of {format_bytes(limit)} is set too late: RMM's pool was created with {now}",
+                subject="gpu_memory",
+                got=limit,
+                remedy="Pass the same gpu_memory to the first program of the process, or none to later ones.",
+            )
+
+
+class ForeignPool:
+    """Memory from an allocator that the user has set; its size is unknown."""
+
+    limit: int | None = None
+
+    def __init__(self, cupy: Any) -> None:
+        self._driver = DriverMemory(cupy)
+
+    def free_bytes(self) -> int:
+        """See `Pool.free_bytes`."""
+        return self._driver.free_bytes(0)
+
+    def release(self) -> None:
+        """See `Pool.release`; left to the allocator."""
+        self._driver.forget()
+
+    def restrict(self, limit: int) -> None:
+        """See `Pool.restrict`."""
+        raise UsageError.with_parts(
+            f"gpu_memory of {format_bytes(limit)} cannot be set: the process has set its own allocator for CuPy",
+            subject="gpu_memory",
+            got=limit,
+            remedy="Limit that allocator, or omit gpu_memory.",
+        )
+
+
+def make_pool(cupy: Any, gpu_memory: float | str | None) -> Pool:
+    """Return the pool of the current device, with a limit if `gpu_memory` is given."""
+    limit = None if gpu_memory is None else limit_in_bytes(cupy, gpu_memory)
+    default = cupy.get_default_memory_pool()
+    allocator = cupy.cuda.get_allocator()
+    if allocator != default.malloc:
+        owner = getattr(allocator, "__self__", None)
+        pool: Pool = CupyPool(cupy, owner) if isinstance(owner, cupy.cuda.MemoryPool) else ForeignPool(cupy)
+        _LOGGER.info("backend cuda: CuPy's allocator has been set already, and stays: %r", allocator)
+    elif importlib.util.find_spec("rmm") is None:
+        pool = CupyPool(cupy, default)
+    else:
+        pool = _share_with_cudf(cupy, limit)
+    if limit is not None:
+        pool.restrict(limit)
+    return pool
+
+
+def limit_in_bytes(cupy: Any, gpu_memory: float | str) -> int:
+    """Return the option `gpu_memory` as bytes of the current device."""
+    return part_of(int(cupy.cuda.runtime.memGetInfo()[1]), gpu_memory, "gpu_memory")
+
+
+def _share_with_cudf(cupy: Any, limit: int | None) -> Pool:
+    """Make RMM's pool CuPy's allocator; a resource that the user has set is used instead."""
+    rmm = importlib.import_module("rmm")
+    present = rmm.mr.get_current_device_resource()
+    if type(present) is rmm.mr.CudaMemoryResource:
+        pool: Pool = RmmPool(cupy, rmm, limit)
+    else:
+        _LOGGER.info("backend cuda: RMM's memory resource has been set already, and stays: %r", present)
+        pool = ForeignPool(cupy)
+    cupy.cuda.set_allocator(importlib.import_module("rmm.allocators.cupy").rmm_cupy_allocator)
+    return pool
+
+
+def _free_on_device(cupy: Any) -> int:
+    return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+# A GPU as a device: arrays of CuPy, and kernels that NVRTC compiles at their first launch.
+#
+# CuPy keeps compiled code in ``~/.cupy/kernel_cache`` (`CUPY_CACHE_DIR`), by a hash of the architecture, the options,
+# NVRTC's version and the source; `source_text` inserts the headers of this package into the source, so that an edit of
+# any of them changes the hash.
+
+
+OPTIONS = ("-std=c++17",)
+"""Compiler options of NVRTC."""
+_NULL = np.uint64(0)
+"""The null pointer as an argument, by value; not every version of CuPy accepts None for it."""
+
+
+class CupyDevice:
+    """CuPy's current device; see `gpu_wcoj.kernels.cuda.device.Device`.
+
+    Work is done in CuPy's current stream. After a change of the stream, the new one first waits for the work of the old
+    one, so that a tick under ``with cupy.cuda.Stream(non_blocking=True)`` finds the state complete.
+
+    Attributes
+    ----------
+    index
+        The device's index, as in CuPy.
+    description
+        Name and driver version, for messages.
+    pool
+        The memory pool.
+
+    Notes
+    -----
+    Transfers are CuPy's: uploads pass through pinned memory, downloads are copied into pageable memory. Allocating a
+    pinned buffer costs more than it saves unless it is reused.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.xp: Any = cupy
+        self.pool = pool
+        self.index = int(cupy.cuda.runtime.getDevice())
+        self.description = describe_device(cupy)
+        self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
+        # CuPy's error is a subclass; RMM raises MemoryError itself.
+        self.out_of_memory: type[BaseException] = MemoryError
+        self._functions: dict[tuple[str, str], Any] = {}
+        self._stream = cupy.cuda.get_current_stream()
+
+    def __repr__(self) -> str:
+        return f"CupyDevice({self.index}: {self.description})"
+
+    def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
+        """See `gpu_wcoj.kernels.cuda.device.Device.launch`."""
+        if n_blocks <= 0:
+            return
+        self._enter()
+        function = self._functions.get((source, kernel))
+        if function is None:
+            function = self._functions[source, kernel] = self._compiled(source, kernel)
+        function((n_blocks,), (block,), tuple(map(_argument, arguments)))
+
+    def _compiled(self, source: str, kernel: str) -> Any:
+        """Return the kernel, from a module that CuPy caches for the process and the device."""
+        module = cupy.RawModule(code=source_text(source), options=OPTIONS, backend="nvrtc")
+        try:
+            return module.get_function(kernel)
+        except (cupy.cuda.compiler.CompileException, RuntimeError, OSError) as error:
+            raise BackendUnavailableError.with_parts(
+                f"backend 'cuda': the kernel '{kernel}' of {source}.cu cannot be compiled or loaded"
+                f" ({type(error).__name__})",
+                subject="backend",
+                got="cuda",
+                remedy=str(error),
+            ) from error
+
+    def asarray(self, array: Any) -> Any:
+        """See `gpu_wcoj.kernels.cuda.device.Device.asarray`.
+
+        Arrays of other libraries on this device are shared.
+        """
+        if not isinstance(array, cupy.ndarray):
+            self._enter()
+            array = cupy.asarray(array)
+        else:
+            self._follow_stream()
+        if array.device.id != self.index:
+            raise UsageError.mismatch(
+                "an array",
+                "is on a GPU other than the engine's",
+                f"GPU {array.device.id}",
+                f"GPU {self.index}",
+                "Copy it to that GPU first; a program stays on the GPU that was current when it was created.",
+            )
+        return array
+
+    def to_host(self, array: Any) -> npt.NDArray[np.generic]:
+        """See `gpu_wcoj.kernels.cuda.device.Device.to_host`."""
+        self._follow_stream()
+        host: npt.NDArray[np.generic] = array if isinstance(array, np.ndarray) else array.get()
+        return host
+
+    def free_bytes(self) -> int:
+        """See `gpu_wcoj.kernels.cuda.device.Device.free_bytes`."""
+        return self.pool.free_bytes()
+
+    def release(self) -> None:
+        """See `gpu_wcoj.kernels.cuda.device.Device.release`."""
+        self.pool.release()
+
+    def _follow_stream(self) -> None:
+        """Make the current stream wait for the stream of the last work, if they differ."""
+        stream = cupy.cuda.get_current_stream()
+        if stream.ptr != self._stream.ptr:
+            stream.wait_event(self._stream.record())
+            self._stream = stream
+
+    def _enter(self) -> None:
+        current = cupy.cuda.runtime.getDevice()
+        if current != self.index:
+            raise UsageError.mismatch(
+                "CuPy's current device",
+                "differs from the engine's",
+                f"GPU {current}",
+                f"GPU {self.index}",
+                f"Call it within `with cupy.cuda.Device({self.index})`; every new thread starts with GPU 0.",
+            )
+        self._follow_stream()
+
+
+def _argument(value: Any) -> Any:
+    """Convert an argument for CuPy: arrays are passed as pointers, Python integers as int64."""
+    if isinstance(value, cupy.ndarray) or type(value) is int:
+        return value
+    return _NULL if value is None else int(value)

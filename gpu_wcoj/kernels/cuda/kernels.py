@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpu_wcoj.kernels.cuda import choosing, extend, fresh, merge, rows, sums, tries
+from gpu_wcoj.kernels.cuda import extend, tries
+from gpu_wcoj.kernels.cuda import extend as fresh
+from gpu_wcoj.kernels.cuda import tries as choosing
+from gpu_wcoj.kernels.cuda import tries as merge
+from gpu_wcoj.kernels.cuda import tries as rows
+from gpu_wcoj.kernels.cuda import tries as sums
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
 

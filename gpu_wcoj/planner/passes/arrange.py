@@ -2,16 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, Step, check_variables
-from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.inverses import inverse_of
-from gpu_wcoj.planner.ir import Draft, RuleDraft
-from gpu_wcoj.planner.passes.arrangements import use_of
+from gpu_wcoj.join.plan import (
+    Absent,
+    AtomUse,
+    Calculation,
+    Check,
+    Condition,
+    DeltaPath,
+    Step,
+    check_variables,
+    split_independent,
+)
+from gpu_wcoj.planner.body import Body, BodyAtom, inverse_of
+from gpu_wcoj.planner.cost import in_turn
+from gpu_wcoj.planner.ir import Draft, Order, RuleDraft
 from gpu_wcoj.query.ir import MIRRORED
 from gpu_wcoj.trace.arrangement import ArrangementKey
+
+# Arrangements of the atoms of delta paths, with columns in binding order.
+
+
+Uses = dict[tuple[int, tuple[str, ...]], AtomUse]
+"""Arrangement uses of one body, by atom index and variables in the order of the levels."""
+
+
+def assign_arrangements(draft: Draft) -> Draft:
+    """Give every atom of every path the arrangement that the path's order asks for.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
+    >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables])
+    >>> print(before)
+    h: h(a, c) :- r(a, b), s(b, c).
+      0: r(a, b)
+      1: s(b, c)
+      change of 0: c
+      change of 1: a
+    >>> print(assign_arrangements(before))
+    h: h(a, c) :- r(a, b), s(b, c).
+      0: r(a, b)
+      1: s(b, c)
+      change of 0, r[0, 1]
+        c: look up 1 by s[0, 1]
+      change of 1, s[0, 1]
+        a: look up 0 by r[1, 0]
+    """
+    return draft.over(_assign)
+
+
+def _assign(rule_draft: RuleDraft) -> RuleDraft:
+    uses: Uses = {}
+    return replace(
+        rule_draft, paths=tuple([path_along(rule_draft.normalised, orders[0], uses) for orders in rule_draft.orders])
+    )
+
+
+def path_along(body: Body, order: Order, uses: Uses | None = None) -> DeltaPath:
+    """Return the path that binds variables in this order, all atoms of a variable at once.
+
+    `uses` are arrangement uses of the same body.
+    """
+    uses = {} if uses is None else uses
+    start = body.atom(order.seed)
+    place = {name: i for i, name in enumerate((*start.variables, *order.variables))}
+    holding: dict[str, list[int]] = {name: [] for name in order.variables}
+    other_uses = []
+    for atom_index, atom in enumerate(body.atoms):
+        if atom_index != order.seed:
+            other_uses.append(use_of(atom_index, atom, place, uses))
+            for name in atom.variables:
+                if name in holding:
+                    holding[name].append(atom_index)
+    steps = tuple([Step(name, tuple(numbers)) for name, numbers in holding.items()])
+    return DeltaPath((use_of(order.seed, start, place, uses),), tuple(other_uses), (), steps)
+
+
+def use_of(atom_index: int, atom: BodyAtom, place: Mapping[str, int], uses: Uses) -> AtomUse:
+    """Return the atom with levels in the order of `place`, from `uses` or added to them."""
+    variables = tuple(sorted(atom.variables, key=place.__getitem__))
+    use = uses.get((atom_index, variables))
+    if use is None:
+        column = dict(zip(atom.variables, atom.columns, strict=True))
+        columns = tuple(map(column.__getitem__, variables))
+        key = ArrangementKey(atom.relation, columns, atom.constants, atom.equal, atom.compared)
+        use = uses[atom_index, variables] = AtomUse(atom_index, key, variables)
+    return use
+
 
 Placed = list[tuple[tuple[Condition, ...], tuple[Check, ...]]]
 """Per level, the seed first, the conditions that bound its variable, and the later checks."""
@@ -31,10 +113,10 @@ def place_predicates(draft: Draft) -> Draft:
 
     Examples
     --------
-    >>> from gpu_wcoj.planner.passes.arrangements import assign_arrangements
+    >>> from gpu_wcoj.planner.passes.arrange import assign_arrangements
     >>> from tests.planner.examples import draft_program
-    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
-    >>> from gpu_wcoj.planner.passes.orders import order_variables
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
     >>> text = "h(a, b, c) :- r(a, b), r(b, c), a < c, b < 9, !r(a, c)."
     >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
     >>> print("\n".join(str(before).splitlines()[6:10]))
@@ -178,3 +260,182 @@ def _look_up_in_existing(existing: ArrangementsBySelection, check: Check, newest
     place = [check.use.key.order.index(column) for column in key.order]
     use = AtomUse(check.use.atom, key, tuple(check.use.variables[i] for i in place))
     return Absent(use, tuple(check.terms[i] for i in place))
+
+
+# Reuse arrangements: for seeds, and for variant orders that need no further arrangement.
+
+
+def reuse_arrangements(draft: Draft) -> Draft:
+    r"""Take seeds from needed arrangements, and add variant orders over these.
+
+    Equal arrangements are shared by all paths and rules of the program.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrange import assign_arrangements
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
+    >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(c, d), r(a, d)."
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
+    >>> print("\n".join(str(before).splitlines()[5:8]))
+      change of 0, r[0, 1]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1]
+        d: intersect 2 by r[0, 1] with 3 by r[0, 1]
+    >>> print("\n".join(str(reuse_arrangements(before)).splitlines()[5:9]))
+      change of 0, r[0, 1] or r[1, 0]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1]
+        d: intersect 2 by r[0, 1] with 3 by r[0, 1]
+        or d, c
+    """
+    return draft.over(_reuse)
+
+
+def _reuse(rule_draft: RuleDraft) -> RuleDraft:
+    body = rule_draft.normalised
+    paths = _with_seeds(body, rule_draft.paths)
+    if max(map(len, rule_draft.orders), default=1) == 1:
+        return replace(rule_draft, paths=tuple(paths))
+    existing = {key for path in paths for key in (*(use.key for use in path.seeds), *path.keys)}
+    with_variants = [
+        _with_variants(body, path, orders[1:], existing) for path, orders in zip(paths, rule_draft.orders, strict=True)
+    ]
+    return replace(rule_draft, paths=tuple(with_variants))
+
+
+def _with_seeds(body: Body, paths: Collection[DeltaPath]) -> list[DeltaPath]:
+    """Return the paths with seeds from the arrangements that other paths need."""
+    keys_of: dict[tuple[object, ...], list[ArrangementKey]] = {}
+    for path in paths:
+        for key in path.keys:
+            keys = keys_of.setdefault(key.selection, [])
+            if key not in keys:
+                keys.append(key)
+    result = []
+    for path in paths:
+        seed_key = path.seed.key
+        keys = keys_of.setdefault(seed_key.selection, [seed_key])
+        atom = body.atom(path.seed.atom)
+        variable = dict(zip(atom.columns, atom.variables, strict=True))
+        seeds = [AtomUse(path.seed.atom, key, tuple(map(variable.__getitem__, key.order))) for key in keys]
+        seeds.sort(key=lambda use: use.key.order != seed_key.order)
+        result.append(replace(path, seeds=tuple(seeds)))
+    return result
+
+
+def _with_variants(
+    body: Body, path: DeltaPath, orders: Collection[Order], existing: Collection[ArrangementKey]
+) -> DeltaPath:
+    """Return the path with variants: other orders over existing arrangements.
+
+    Steps that depend only on the seed do the same work in any order.
+    """
+    if any(step.variable not in body.head for step in path.steps):
+        return path
+    together = {step.variable for step in split_independent(path.steps)[0]} if path.steps else set()
+    variants = []
+    for order in (order for order in orders if order.variables[0] in together):
+        variant = path_along(body, order)
+        variant = with_checks(body, variant, arrangements_of([path]) if body.negated else None)
+        if all(key in existing for key in variant.keys):
+            variants.append(replace(variant, seeds=path.seeds))
+    return replace(path, variants=tuple(variants)) if variants else path
+
+
+# Sort orders of the seeds of paths.
+
+
+def sort_seeds(draft: Draft) -> Draft:
+    r"""Sort seeds by the variables whose ranges later steps search.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrange import assign_arrangements
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
+    >>> text = "h(a, b, c, d) :- r(a, b), r(b, c), r(a, c), r(c, d), r(a, d)."
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements])
+    >>> print("\n".join(str(before).splitlines()[6:9]))
+      change of 0, r[0, 1]
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
+        d: intersect 3 by r[0, 1] with 4 by r[0, 1]
+    >>> print("\n".join(str(sort_seeds(before)).splitlines()[6:9]))
+      change of 0, r[0, 1], sorted by a
+        c: intersect 1 by r[0, 1] with 2 by r[0, 1] with 3 by r[0, 1]
+        d: intersect 3 by r[0, 1] with 4 by r[0, 1]
+    """
+    return draft.over(lambda one: replace(one, paths=tuple(map(with_sorting, one.paths))))
+
+
+def with_sorting(path: DeltaPath) -> DeltaPath:
+    """Return the path with seeds sorted by variables of shared ranges; deeper steps weigh more."""
+    first = _sort_first(path)
+    if first == path.sort_first:  # the variants have the same
+        return path
+    variants = tuple(replace(variant, sort_first=first) for variant in path.variants)
+    return replace(path, sort_first=first, variants=variants)
+
+
+def _sort_first(path: DeltaPath) -> tuple[str, ...]:
+    # The order of the variables in the atom, whatever arrangement its change comes from.
+    seed = path.seed.variables
+    if len(seed) < 2:
+        return ()
+    by_number = {use.atom: use for use in path.other_atoms}
+    bound = set(seed)
+    score = dict.fromkeys(seed, 0)
+    for depth, step in enumerate(path.steps, 1):
+        if len(step.atoms) > 1:
+            for atom_index in step.atoms:
+                reached = bound.intersection(by_number[atom_index].variables)
+                if len(reached) == 1 and not reached.isdisjoint(seed):
+                    score[reached.pop()] += 4**depth
+        bound.add(step.variable)
+    best = max(score.values())
+    return tuple([name for name in seed if score[name] == best]) if best else ()
+
+
+# Replace intersections by lookups where one atom proposes values.
+
+
+def fuse_lookups(draft: Draft) -> Draft:
+    r"""Let a named atom propose a variable's values, and look the other atoms up afterwards.
+
+    A level with one atom already is a lookup; see `gpu_wcoj.planner.cost`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrange import assign_arrangements
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
+    >>> text = "h(a, b, c) :- r(a, b), s(b, c), t(a, c), u(c, d), v(c, b)."
+    >>> before = draft_program(text, [normalise_rules, order_variables, assign_arrangements], strategy="binary")
+    >>> print("\n".join(str(before).splitlines()[6:9]))
+      change of 0, r[0, 1]
+        c: intersect 1 by s[0, 1] with 2 by t[0, 1] with 3 by u[0, 1] with 4 by v[1, 0]
+        d: look up 3 by u[0, 1]
+    >>> print("\n".join(str(fuse_lookups(before)).splitlines()[6:12]))
+      change of 0, r[0, 1]
+        c: look up 1 by s[0, 1]
+        c: check 2 by t[0, 1]
+        c: check 4 by v[1, 0]
+        c: check 3 by u[0, 1]
+        d: look up 3 by u[0, 1]
+    """
+    return draft.over(_fuse)
+
+
+def _fuse(rule_draft: RuleDraft) -> RuleDraft:
+    if all(orders[0].is_together for orders in rule_draft.orders):
+        return rule_draft
+    paths = [with_lookups(path, orders[0]) for path, orders in zip(rule_draft.paths, rule_draft.orders, strict=True)]
+    return replace(rule_draft, paths=tuple(paths))
+
+
+def with_lookups(path: DeltaPath, order: Order) -> DeltaPath:
+    """Return the path with the other atoms of a variable after the atom that proposes it."""
+    if order.is_together:
+        return path
+    return replace(path, steps=in_turn(path.steps, dict(zip(order.variables, order.via, strict=True))))

@@ -2,16 +2,162 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from gpu_wcoj.join.plan import check_variables
-from gpu_wcoj.planner.auxiliary import Auxiliary, Side
+from gpu_wcoj.join.plan import (
+    Branch,
+    Calculation,
+    CommonPrefix,
+    Condition,
+    DeltaPath,
+    DeltaQuery,
+    Step,
+    Symmetry,
+    check_variables,
+)
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.ir import CatalogReader, Draft, RuleDraft, Setting
-from gpu_wcoj.planner.passes.common import nonrecursive_heads
+from gpu_wcoj.planner.cost import BEGUN, CHANGES, Estimator, ways_of
+from gpu_wcoj.planner.ir import Auxiliary, CatalogReader, Draft, Foreseen, RuleDraft, Setting, Side
+from gpu_wcoj.planner.join_order import MAX_ATOMS
+from gpu_wcoj.query.stratify import components
+
+# Share the join of rules with equal bodies.
+
+
+def share_joins(draft: Draft) -> Draft:
+    """Give rules whose bodies differ only in names the same paths, if they need the same depth.
+
+    The rows that a tick enumerates for the first rule then serve the others; see `gpu_wcoj.join.delta`. Rules of loops
+    and hinted rules are unchanged.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from tests.planner.examples import draft_program
+    >>> text = "h(a, b, c) :- r(a, b), s(b, c). g(z, x) :- r(x, y), s(y, z)."
+    >>> before = draft_program(text, PASSES[: PASSES.index(share_joins)])
+    >>> [(one.query.head, one.query.shared_variables) for one in before.rules]
+    [(('a', 'b', 'c'), ()), (('z', 'x'), ())]
+    >>> [(one.query.head, one.query.shared_variables) for one in share_joins(before).rules]
+    [(('a', 'b', 'c'), ('a', 'b', 'c')), (('c', 'a'), ('a', 'b', 'c'))]
+    """
+    nonrecursive = nonrecursive_heads(draft)
+    sizes = Counter(len(rule_draft.normalised.atoms) for rule_draft in draft.rules)
+    leaders: dict[Hashable, list[int]] = {}
+    groups: dict[int, list[int]] = {}
+    rules = list(draft.rules)
+    for rule_index, draft_rule in enumerate(draft.rules):
+        if (
+            draft_rule.head not in nonrecursive
+            or draft_rule.head in draft.setting.hints
+            or len(draft_rule.normalised.atoms) < 2
+        ):
+            continue
+        if sizes[len(draft_rule.normalised.atoms)] == 1:
+            continue  # no other rule has a body of this size
+        names = _names(draft_rule.normalised)
+        candidates = leaders.setdefault(_signature(draft_rule.normalised, names), [])
+        for leader in candidates:
+            leader_draft = draft.rules[leader]
+            led = _follow(leader_draft, draft_rule, dict(zip(names, _names(leader_draft.normalised), strict=True)))
+            if led is not None:
+                rules[rule_index] = led
+                groups.setdefault(leader, [leader]).append(rule_index)
+                break
+        else:
+            candidates.append(rule_index)
+    for members in groups.values():
+        queries = [query_of(rules[index]) for index in members]
+        together = tuple(dict.fromkeys(term for query in queries for term in query.head if isinstance(term, str)))
+        for rule_index, query in zip(members, queries, strict=True):
+            rules[rule_index] = replace(rules[rule_index], query=replace(query, shared_variables=together))
+    return draft.with_rules(rules)
+
+
+def query_of(rule_draft: RuleDraft) -> DeltaQuery:
+    """Return the executable rule, set by an earlier pass."""
+    assert rule_draft.query is not None, "a pass was run before `to_delta_queries`"
+    return rule_draft.query
+
+
+def _follow(leader: RuleDraft, rule_draft: RuleDraft, same: Mapping[str, str]) -> RuleDraft | None:
+    """Return the rule with the leader's paths; None if they need different depths.
+
+    Parameters
+    ----------
+    same
+        Per variable of the rule, the leader's name of it.
+    """
+    query = query_of(leader)
+    body = rule_draft.normalised
+    head = tuple(same[term] if isinstance(term, str) else term for term in body.head)
+    kept_names = {term for term in head if isinstance(term, str)}
+    ways = [way for path in leader.paths for way in (path, *path.variants)]
+    if any(way.depth_of(kept_names) != way.depth_of(query.head_variables) for way in ways):
+        return None
+    led_body = replace(leader.normalised, rule=body.rule, head=head)
+    return replace(
+        leader,
+        head=rule_draft.head,
+        rule=rule_draft.rule,
+        body=led_body,
+        query=replace(query, rule=str(body.rule), head=head),
+    )
+
+
+def nonrecursive_heads(draft: Draft) -> set[str]:
+    """Return the heads that are neither recursive nor evaluated as if they were."""
+    reads: dict[str, dict[str, None]] = {}
+    for rule_draft in draft.rules:
+        body = rule_draft.normalised
+        read_names = reads.setdefault(rule_draft.head, {})
+        for atom in (*body.atoms, *body.negated):
+            read_names[atom.relation] = None
+    reading = {
+        name: names_read for name, names_read in reads.items() if not reads.keys().isdisjoint(names_read)
+    }  # others are not in a loop
+    single = {members[0] for members in components(reading) if len(members) == 1}
+    single.difference_update(name for name in reading if name in reads[name])
+    return (reads.keys() - reading.keys() | single).difference(draft.setting.best, draft.setting.recursive)
+
+
+def _names(body: Body) -> list[str]:
+    """Return the variables of a body, in order of first occurrence."""
+    names = [name for atom in (*body.atoms, *body.negated) for name in atom.variables]
+    return list(dict.fromkeys([*names, *(calculation.variable for calculation in body.calculations)]))
+
+
+def _signature(body: Body, names: Sequence[str]) -> Hashable:
+    """Return a key of the body that does not depend on variable names."""
+    same = {name: f"#{index}" for index, name in enumerate(names)}
+    atoms = tuple(_rename_atom(atom, same) for atom in body.atoms)
+    negated = tuple(_rename_atom(atom, same) for atom in body.negated)
+    conditions = frozenset(_rename_condition(condition, same) for condition in body.conditions)
+    return (
+        atoms,
+        negated,
+        conditions,
+        tuple(_rename_calculation(calculation, same) for calculation in body.calculations),
+    )
+
+
+def _rename_atom(atom: BodyAtom, names: Mapping[str, str]) -> BodyAtom:
+    return atom._replace(variables=tuple(names[name] for name in atom.variables))
+
+
+def _rename_condition(condition: Condition, names: Mapping[str, str]) -> Condition:
+    operand = names[condition.operand] if isinstance(condition.operand, str) else condition.operand
+    return replace(condition, variable=names[condition.variable], operand=operand)
+
+
+def _rename_calculation(calculation: Calculation, names: Mapping[str, str]) -> Calculation:
+    arguments = tuple(names[term] if isinstance(term, str) else term for term in calculation.arguments)
+    return replace(calculation, variable=names[calculation.variable], arguments=arguments)
+
 
 KEY = 0.9
 """Distinct values per row from which on a column counts as a key."""
@@ -46,7 +192,7 @@ def materialize_joins(draft: Draft) -> Draft:
     Examples
     --------
     >>> from tests.planner.examples import draft_program
-    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
     >>> text = "h(a) :- knows(a, b), lives(a, c), lives(b, d), city(c, e), city(d, e)."
     >>> sizes, keys = {"knows": 10_000, "lives": 900, "city": 300}, {"city": [0]}
     >>> before = draft_program(text, [normalise_rules], sizes=sizes, keys=keys, bag=True)
@@ -213,3 +359,155 @@ def _replace_pairs(body: Body, chosen: Iterable[_Pair]) -> Body:
         atoms[min(pair.places)] = BodyAtom(pair.joined.name, tuple(range(len(pair.variables))), pair.variables)
         del atoms[max(pair.places)]
     return replace(body, atoms=tuple(atoms.values()))
+
+
+# Bushy plans: take independent steps of a path as branches.
+
+
+CLEARLY = 0.8
+"""Cost ratio: branches are used if listing costs less than this share of listing without them."""
+
+
+def make_bushy(draft: Draft) -> Draft:
+    r"""Take independent steps as branches where that lowers the expected cost of listing rows.
+
+    Steps that do not depend on each other after some step can run separately, each for its distinct prefixes, before
+    their rows are joined. The pass considers every step: the independent parts of all later steps, or of the longest
+    run of next steps that has at least two parts. A part that can drop nothing does not become a branch. Orders within
+    each part are unchanged; ``wcoj``, hinted rules, and paths that already have branches are unchanged.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES, make_bushy
+    >>> from tests.planner.examples import draft_program
+    >>> text = "h(a, b, x, u, y, v) :- f(a, b), d(a, x), g(x, u), k(u), d(b, y), g(y, v), k(v)."
+    >>> sizes = {"f": 10_000, "d": 400, "g": 400, "k": 3}
+    >>> before = draft_program(text, PASSES[: PASSES.index(make_bushy)], sizes=sizes)
+    >>> print("\n".join(str(before).splitlines()[8:13]))
+      change of 0, f[0, 1] or f[1, 0]
+        x: intersect 1 by d[0, 1] with 2 by g[0, 1]
+        u: intersect 2 by g[0, 1] with 3 by k[0]
+        y: intersect 4 by d[0, 1] with 5 by g[0, 1]
+        v: intersect 5 by g[0, 1] with 6 by k[0]
+    >>> print("\n".join(str(make_bushy(before)).splitlines()[8:15]))
+      change of 0, f[0, 1] or f[1, 0]
+        branch
+          x: intersect 1 by d[0, 1] with 2 by g[0, 1]
+          u: intersect 2 by g[0, 1] with 3 by k[0]
+        branch
+          y: intersect 4 by d[0, 1] with 5 by g[0, 1]
+          v: intersect 5 by g[0, 1] with 6 by k[0]
+    """
+    setting = draft.setting
+    if setting.strategy == "wcoj":
+        return draft
+    rules, candidates = [], draft.candidates
+    for rule_draft in draft.rules:
+        if rule_draft.head in setting.hints or len(rule_draft.normalised.atoms) > MAX_ATOMS:
+            rules.append(rule_draft)
+            continue
+        paths, foreseen = list(rule_draft.paths), list(rule_draft.foreseen)
+        for path_index, (path, flat) in enumerate(zip(paths, foreseen, strict=True)):
+            if flat is not None and not path.branches:
+                paths[path_index], foreseen[path_index], looked_at = _choose_branches(
+                    path, flat, rule_draft, setting.known
+                )
+                candidates += looked_at
+        is_same = all(map(operator.is_, paths, rule_draft.paths))
+        rules.append(rule_draft if is_same else replace(rule_draft, paths=tuple(paths), foreseen=tuple(foreseen)))
+    return replace(draft.with_rules(rules), candidates=candidates)
+
+
+def _choose_branches(
+    path: DeltaPath, flat: Foreseen, rule_draft: RuleDraft, catalog: CatalogReader
+) -> tuple[DeltaPath, Foreseen, int]:
+    """Return the path with branches if they pay, its estimates, and the number of candidates."""
+    kept_names = {term for term in rule_draft.normalised.head if isinstance(term, str)}
+    first = path.steps[: path.depth_of(kept_names)]
+    if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
+        return path, flat, 0
+    ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
+    if not ways:
+        return path, flat, 0
+    estimator = Estimator.of_path(path, catalog)
+    later_steps = path.steps[len(first) :]
+    costs = [estimator.over((*steps, *later_steps), branches) for steps, branches in ways]
+    cheapest = min(costs, key=lambda way: way.listing)
+    if cheapest.listing >= CLEARLY * flat.listing:
+        return path, flat, len(ways)
+    steps, branches = ways[costs.index(cheapest)]
+    return replace(path, steps=(*steps, *later_steps), branches=branches), cheapest, len(ways)
+
+
+def _hides(path: DeltaPath, steps: tuple[Step, ...], branches: tuple[Branch, ...]) -> bool:
+    """Return True if a branch reads fewer variables than are bound before it."""
+    (branch,) = branches
+    branch_steps = steps[branch.begin : branch.end]
+    seen = {
+        name
+        for use in path.other_atoms
+        if any(use.atom in step.atoms for step in branch_steps)
+        for name in use.variables
+    }
+    seen = seen.union(*(step.read_variables for step in branch_steps))
+    return not seen.issuperset((*path.seed.variables, *(step.variable for step in steps[: branch.begin])))
+
+
+# Use automorphisms of rules to count changes along fewer delta paths.
+
+
+MIN_STEPS = 2
+"""Minimum number of steps of the longest path for a symmetry of order 2.
+
+For shorter paths, joining the change with itself would cost as much as it saves.
+"""
+
+
+def use_symmetry(draft: Draft) -> Draft:
+    r"""Name automorphic atoms; the first path of each orbit counts for all its atoms.
+
+    With statistics, the cheapest path of the orbit replaces the first one later. Rules of loops are unchanged, and so
+    are rules that share a prefix with other rules. See `gpu_wcoj.join.delta`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes import PASSES
+    >>> from tests.planner.examples import draft_program
+    >>> before = draft_program("h(a, b, c) :- e(a, b), e(b, c), e(c, a).", PASSES[:-1])
+    >>> print("\n".join(str(before).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
+    >>> print("\n".join(str(use_symmetry(before)).splitlines()[8:]))
+      change of 2, e[0, 1] or e[1, 0], sorted by c, a
+        b: intersect 0 by e[0, 1] with 1 by e[1, 0]
+      keeps a, b, c
+      counted by paths 0, the images 0 1 2 as one
+    """
+    nonrecursive = nonrecursive_heads(draft)
+    shared = _sharing_rules([query_of(rule_draft) for rule_draft in draft.rules])
+    return draft.with_rules(
+        [
+            _use_symmetry(rule_draft) if rule_draft.head in nonrecursive and rule_index not in shared else rule_draft
+            for rule_index, rule_draft in enumerate(draft.rules)
+        ]
+    )
+
+
+def _use_symmetry(rule_draft: RuleDraft) -> RuleDraft:
+    query, renaming = query_of(rule_draft), rule_draft.renaming
+    if renaming is None or (renaming.order == 2 and max(len(path.steps) for path in query.paths) < MIN_STEPS):
+        return rule_draft
+    first = tuple(orbit[0] for orbit in renaming.orbits)
+    return replace(rule_draft, query=replace(query, symmetry=Symmetry(renaming.order, renaming.orbits, first)))
+
+
+def _sharing_rules(queries: Sequence[DeltaQuery]) -> set[int]:
+    """Return the rules with paths that share a prefix with other rules."""
+    users: dict[CommonPrefix, set[int]] = {}
+    for rule_index, query in enumerate(queries):
+        for way in query.continuations:
+            while way is not None:
+                users.setdefault(way.beginning, set()).add(rule_index)
+                way = way.beginning.continuation
+    return {index for rule_indices in users.values() if len(rule_indices) > 1 for index in rule_indices}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.plan import Condition
-from gpu_wcoj.planner.body import Body
-from gpu_wcoj.planner.ir import Draft
+from gpu_wcoj.errors import UnsafeRuleError
+from gpu_wcoj.join.plan import Condition, DeltaQuery, check_variables
+from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normalise
+from gpu_wcoj.planner.ir import Draft, RuleDraft
+from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
+from gpu_wcoj.query.stratify import components
 
 _MIN_CODE, _MOST = -(1 << 63), (1 << 63) - 1
 
@@ -22,7 +26,7 @@ def push_down_predicates(draft: Draft) -> Draft:
     Examples
     --------
     >>> from tests.planner.examples import draft_program
-    >>> from gpu_wcoj.planner.passes.normalise import normalise_rules
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
     >>> text = "h(x) :- r(x, y), x < y, y < 5, y < 9. h(x) :- r(x, y), x < y, y < x."
     >>> before = draft_program(text, [normalise_rules])
     >>> print(before)
@@ -132,3 +136,252 @@ def _close(links: list[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
         if not more:
             return closure
         closure |= more
+
+
+# Remove atoms that other atoms imply, under set semantics.
+
+
+def drop_redundant_atoms(draft: Draft) -> Draft:
+    """Drop atoms that another atom implies.
+
+    An atom is implied if the variables that occur nowhere else can be replaced to give the other atom (Chandra and
+    Merlin, "Optimal implementation of conjunctive queries in relational data bases", 1977, doi:10.1145/800105.803397,
+    for one atom at a time). In bag semantics every atom counts.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> before = draft_program("h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).", [normalise_rules])
+    >>> print(before)
+    h: h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).
+      0: r(x, y)
+      1: r(x, u)
+      2: s(y) where #1 = 3
+      3: s(y, z)
+      4: r(x, y)
+    >>> print(drop_redundant_atoms(before))
+    h: h(x) :- r(x, y), r(x, u), s(y, 3), s(y, z), r(x, y).
+      0: r(x, y)
+      1: s(y) where #1 = 3
+    """
+    if draft.setting.bag:
+        return draft
+    return draft.over(lambda one: replace(one, body=_drop_atoms(one.normalised)))
+
+
+def _drop_atoms(body: Body) -> Body:
+    atoms = list(body.atoms)
+    for atom_index in range(len(atoms) - 1, -1, -1):
+        other_atoms = [atom for i, atom in enumerate(atoms) if i != atom_index]
+        private = _private_variables(atoms[atom_index], other_atoms, body)
+        if any(_implies(atom, atoms[atom_index], private) for atom in other_atoms):
+            del atoms[atom_index]
+    return body if len(atoms) == len(body.atoms) else replace(body, atoms=tuple(atoms))
+
+
+def _private_variables(atom: BodyAtom, other_atoms: list[BodyAtom], body: Body) -> set[str]:
+    """Return the variables of an atom that occur nowhere else."""
+    read = {name for atom_read in (*other_atoms, *body.negated) for name in atom_read.variables}
+    read.update(
+        name for checks in (body.conditions, body.calculations) for check in checks for name in check_variables(check)
+    )
+    read.update(calculation.variable for calculation in body.calculations)
+    return set(atom.variables).difference(read, (term for term in body.head if isinstance(term, str)))
+
+
+def _implies(candidate: BodyAtom, atom: BodyAtom, private: set[str]) -> bool:
+    """Return True if rows of `candidate` are rows of `atom` for any values of private variables."""
+    if candidate.relation != atom.relation or not set(atom.constants) <= set(candidate.constants):
+        return False
+    if not set(atom.equal) <= set(candidate.equal) or not set(atom.compared) <= set(candidate.compared):
+        return False
+    variable_of = dict(zip(candidate.columns, candidate.variables, strict=True))
+    return all(
+        name in private or variable_of.get(column) == name
+        for name, column in zip(atom.variables, atom.columns, strict=True)
+    )
+
+
+# Heads that hold the same rows up to the names and order of columns.
+
+
+def same_rows(by_head: Mapping[str, Sequence[Rule]]) -> dict[str, Alias]:
+    """Return aliases of heads whose only rule equals an earlier head's only rule.
+
+    Rules that read such a head read the earlier head, so that its rows are stored once. Heads of loops are unchanged.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> rules = parse("h(x, z) :- r(x, y), s(y, z). g(c, a) :- r(a, b), s(b, c). f(a, b) :- r(a, b), s(b, c).").rules
+    >>> same_rows({rule.head.relation: [rule] for rule in rules})
+    {'g': Alias(relation='h', columns=(1, 0), compared=())}
+    """
+    sizes = Counter(len(rules[0].atoms) for rules in by_head.values() if len(rules) == 1)
+    if max(sizes.values(), default=0) < 2:
+        return {}
+    reads = {name: {atom.relation for rule in rules for atom in rule.read} for name, rules in by_head.items()}
+    looped = {name for members in components(reads) for name in members if len(members) > 1 or name in reads[name]}
+    first: dict[Hashable, tuple[str, dict[int, int]]] = {}
+    result = {}
+    for name, rules in by_head.items():
+        head_terms = rules[0].head.terms
+        if len(rules) != 1 or name in looped or not rules[0].atoms or sizes[len(rules[0].atoms)] < 2:
+            continue
+        if len(set(head_terms)) < len(head_terms) or not all(isinstance(term, Variable) for term in head_terms):
+            continue
+        numbers = _numbers(rules[0])
+        leader, place = first.setdefault(
+            (_signature(rules[0], numbers), frozenset(numbers[term] for term in head_terms)),
+            (name, {numbers[term]: column for column, term in enumerate(head_terms)}),
+        )
+        if leader != name:
+            result[name] = Alias(leader, tuple(place[numbers[term]] for term in head_terms))
+    return result
+
+
+def _numbers(rule: Rule) -> dict[Expression, int]:
+    """Return the variables of a body, numbered by first occurrence."""
+    terms = [term for atom in (*rule.atoms, *rule.negated) for term in atom.terms]
+    terms += [term for comparison in rule.comparisons for term in (comparison.left, comparison.right)]
+    terms += [term for computed in rule.computed for term in (computed.variable, *computed.call.variables)]
+    return {
+        term: index for index, term in enumerate(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
+    }
+
+
+def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
+    """Return a key of the body that does not depend on variable names."""
+
+    def numbered_terms(terms: Sequence[Expression]) -> tuple[Hashable, ...]:
+        return tuple(map(_numbered_term, terms))
+
+    def _numbered_term(term: Expression) -> Hashable:
+        if isinstance(term, Call):
+            return term.op, numbered_terms(term.arguments)
+        return (numbers[term], term.name.endswith("?")) if isinstance(term, Variable) else term
+
+    return (
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.atoms),
+        tuple((atom.relation, numbered_terms(atom.terms)) for atom in rule.negated),
+        frozenset(
+            (comparison.op, numbered_terms((comparison.left, comparison.right))) for comparison in rule.comparisons
+        ),
+        tuple(
+            (numbers[computed.variable], computed.call.op, numbered_terms(computed.call.arguments))
+            for computed in rule.computed
+        ),
+    )
+
+
+# Normalise rules over stored columns and drop rules that never hold.
+#
+# See `gpu_wcoj.planner.body`.
+
+
+def normalise_rules(draft: Draft) -> Draft:
+    """Check that rules are safe and give each its body, with aliases resolved.
+
+    Constants and repeated variables become selections of atoms, equalities are substituted.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> before = draft_program("h(x) :- r(x, y, x), y = 5, x < 9. h(x) :- r(x, x, x), 1 > 2.")
+    >>> print(before)
+    h: h(x) :- r(x, y, x), y = 5, x < 9.
+    h: h(x) :- r(x, x, x), 1 > 2.
+    >>> print(normalise_rules(before))
+    h: h(x) :- r(x, y, x), y = 5, x < 9.
+      0: r(x) where #1 = 5, #0 = #2
+      x < 9
+    """
+    setting = draft.setting
+    by_head: dict[str, list[Rule]] = {}
+    for rule_draft in draft.rules:
+        by_head.setdefault(rule_draft.head, []).append(rule_draft.rule)
+    alias_by_head = aliases(
+        {name: head_rules for name, head_rules in by_head.items() if name not in setting.best}, setting.textual
+    )
+    nullable = {name: shape.nullable for name, shape in setting.shapes.items()}
+    rules = []
+    for rule_draft in draft.rules:
+        bodies = [rule_draft.body] if rule_draft.body is not None else []
+        if rule_draft.body is None:
+            kept_column = setting.best.get(rule_draft.head)
+            for requirement in cases(rule_draft.rule, nullable, kept_column):
+                body = normalise(
+                    rule_draft.rule,
+                    setting.shapes,
+                    alias_by_head,
+                    setting.encode,
+                    setting.kinds,
+                    kept_column,
+                    requirement,
+                )
+                bodies.append(body)
+        for body in bodies:
+            if not body.never:
+                _check_safe(body)
+                rules.append(replace(rule_draft, body=body))
+    return replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases})
+
+
+def _check_safe(body: Body) -> None:
+    """Raise if the body or the head reads an unbound variable."""
+    bound = {*body.variables, *(calculation.variable for calculation in body.calculations)}
+    said = [(term, "the head") for term in body.head if isinstance(term, str)]
+    for checks, what in ((body.conditions, "the comparison"), (body.calculations, "the calculation")):
+        said += [(name, f"{what} '{check}'") for check in checks for name in check_variables(check)]
+    constants = {f"atom#{atom_index}" for atom_index in range(-len(body.negated), 0)}  # of atoms without variables
+    said += [(name, f"the negated '!{atom}'") for atom in body.negated for name in atom.variables]
+    for name, where in said:
+        if name not in bound and name not in constants:
+            raise UnsafeRuleError(name, where, str(body.rule))
+
+
+def aliases(by_head: Mapping[str, Sequence[Rule]], textual: Callable[[str, int], bool]) -> dict[str, Alias]:
+    """Return heads whose only rule renames or selects; of a cycle, all but one.
+
+    The result includes heads that hold the same rows as an earlier head.
+    """
+    result: dict[str, Alias] = {}
+    for name, head_rules in by_head.items():
+        alias = alias_of(head_rules[0], textual) if len(head_rules) == 1 else None
+        if alias is None:
+            continue
+        end = alias.relation
+        while end in result and end != name:
+            end = result[end].relation
+        if end != name:
+            result[name] = alias
+    return {
+        **same_rows({name: rules_of_head for name, rules_of_head in by_head.items() if name not in result}),
+        **result,
+    }
+
+
+# Executable queries of rules.
+
+
+def to_delta_queries(draft: Draft) -> Draft:
+    """Make a delta query of each rule, from which `gpu_wcoj.planner.lower` makes the circuit.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.passes.arrange import assign_arrangements
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> from gpu_wcoj.planner.join_order import order_variables
+    >>> before = draft_program("h(a, c) :- r(a, b), s(b, c).", [normalise_rules, order_variables, assign_arrangements])
+    >>> before.rules[0].query
+    >>> to_delta_queries(before).rules[0].query.head
+    ('a', 'c')
+    """
+    return draft.over(_to_delta_query)
+
+
+def _to_delta_query(rule_draft: RuleDraft) -> RuleDraft:
+    body = rule_draft.normalised
+    return replace(rule_draft, query=DeltaQuery(str(body.rule), body.head, rule_draft.paths, body.calculations))

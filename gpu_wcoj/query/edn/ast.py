@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpu_wcoj.errors import EdnSyntaxError, UnsupportedError, pointed
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import EdnSyntaxError, TypeMismatchError, UnsupportedError, pointed
 from gpu_wcoj.query.ir import Span
 
 
@@ -210,3 +211,159 @@ def variables_of(clause: Clause) -> Iterator[Var]:
             yield term
     if isinstance(clause, Function) and isinstance(clause.result, Var):
         yield clause.result
+
+
+# Predicates, functions and aggregates that queries can call.
+
+
+COMPARISONS = {"=": "=", "==": "==", "!=": "!=", "not=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+"""Predicates that compare adjacent arguments, and the engine's comparison for each."""
+TESTS = {"zero?": "=", "pos?": ">", "neg?": "<"}
+"""Predicates that compare one number with 0."""
+PARITY = {"even?": "=", "odd?": "!="}
+"""Predicates that compare the remainder of a division by 2 with 0."""
+PREDICATES = (*COMPARISONS, *TESTS, *PARITY, "missing?")
+
+ARITHMETIC = {"+": "+", "-": "-", "*": "*", "/": "/", "quot": "/", "rem": "%"}
+"""Functions of numbers, and the engine's name for each."""
+FUNCTIONS = (*ARITHMETIC, "mod", "inc", "dec", "str", "count", "identity", "ground", "get-else")
+ARGUMENTS = {
+    "quot": (2, 2), "rem": (2, 2), "mod": (2, 2), "inc": (1, 1), "dec": (1, 1), "count": (1, 1), "identity": (1, 1),
+    "ground": (1, 1), "get-else": (4, 4), "missing?": (3, 3), "+": (1, None), "*": (1, None), "-": (1, None),
+    "/": (2, None), "str": (1, None),
+    **dict.fromkeys(COMPARISONS, (2, None)), "!=": (2, 2), **dict.fromkeys((*TESTS, *PARITY), (1, 1)),
+}  # fmt: skip
+"""Minimum and maximum number of arguments; None for no maximum."""
+
+AGGREGATES = {"count": "count", "count-distinct": "count", "sum": "sum", "min": "min", "max": "max", "avg": "mean"}
+"""Aggregates of ``:find``, and the engine's name for each."""
+
+CLAUSES = ("and", "or", "or-join", "not", "not-join")
+
+CORE = "clojure.core/"
+
+
+# Sources of a query: databases of datoms, and plain relations.
+
+
+TYPES = ("long", "ref", "double", "string", "keyword", "boolean", "instant", "uuid", "bytes")
+"""The types of attributes. A ref is an entity id, which is a long."""
+
+TEXT = "text"
+"""The type of texts of arguments and plain relations: strings or keywords."""
+
+OPAQUE = "?"
+"""The type of values that have one unknown type."""
+
+ENGINE = {
+    "long": "int64",
+    "ref": "int64",
+    "double": "double",
+    "string": "string",
+    "keyword": "string",
+    TEXT: "string",
+    "boolean": "bool",
+    "instant": "timestamp[us, tz=UTC]",
+    "uuid": "string",
+    "bytes": "binary",
+}
+"""The engine's column type for each type of value."""
+
+RELATIONS = {kind: f"datoms_{'long' if kind == 'ref' else kind}" for kind in TYPES}
+"""The relation ``(e, a, v)`` of the datoms of each type; refs share the longs' relation."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute: its type (one of `TYPES`), and whether its values are unique."""
+
+    type: str
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class Datoms:
+    """A database of datoms.
+
+    Attributes
+    ----------
+    attributes
+        The typed attributes by their keywords: ``{":g/to": Attribute("ref")}``.
+    relations
+        Per type of value, the relation ``(e: int64, a: string, v)`` of such datoms.
+    untyped
+        Attributes of the schema that have no type yet.
+    is_strict
+        Reject attributes that are in neither; else a query reports them as undeclared.
+    """
+
+    attributes: Mapping[str, Attribute]
+    relations: Mapping[str, str] = field(default_factory=lambda: RELATIONS)
+    untyped: frozenset[str] = frozenset()
+    is_strict: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A plain relation.
+
+    Attributes
+    ----------
+    name
+        The engine's name of the relation.
+    columns
+        Names of its columns; empty if unknown, and then the queries determine their number.
+    types
+        Per column Arrow's name of its type, or None if unknown.
+    """
+
+    name: str
+    columns: tuple[str, ...] = ()
+    types: tuple[str | None, ...] = ()
+
+
+Source = Datoms | Relation
+
+
+def forward_attribute(name: str) -> str | None:
+    """Return the attribute behind a reversed name, or None if the name is not reversed.
+
+    Examples
+    --------
+    >>> forward_attribute(":person/_boss"), forward_attribute(":_boss"), forward_attribute(":boss")
+    (':person/boss', ':boss', None)
+    """
+    space, slash, local_name = name.rpartition("/") if "/" in name else (":", "", name[1:])
+    return f"{space}{slash}{local_name[1:]}" if len(local_name) > 1 and local_name.startswith("_") else None
+
+
+_FAMILIES = {
+    "integer": "long",
+    "float64": "double",
+    "bool": "boolean",
+    "string": TEXT,
+    "zoned": "instant",
+    "binary": "bytes",
+}
+
+
+def type_of_column(name: str | None) -> str:
+    """Return the type of values in a column of a plain relation, from Arrow's type name.
+
+    Examples
+    --------
+    >>> type_of_column("int32"), type_of_column("large_string"), type_of_column("date32[day]"), type_of_column(None)
+    ('long', 'text', 'date', '?')
+    """
+    if name is None:
+        return OPAQUE
+    try:
+        family = DataType(name).family
+    except TypeMismatchError:
+        return OPAQUE
+    return _FAMILIES.get(family, family)
+
+
+def source_of(sources: Mapping[str, Source], name: str) -> Source | None:
+    """Return the source of a name, which may be written with or without ``$``."""
+    return sources.get(name) or sources.get(name.removeprefix("$") if name.startswith("$") else f"${name}")

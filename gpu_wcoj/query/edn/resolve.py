@@ -8,27 +8,43 @@ an attribute that is not yet known.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
-from gpu_wcoj.errors import TypeMismatchError
+from gpu_wcoj.errors import TypeMismatchError, UnknownAttributeError, nearest
 from gpu_wcoj.query.edn.ast import (
+    OPAQUE,
+    PARITY,
+    TESTS,
+    TEXT,
+    TYPES,
     Blank,
+    Branch,
     Clause,
     Const,
+    Datoms,
     Function,
     FunctionCall,
+    Lookup,
     Not,
     Or,
     Pattern,
     Predicate,
+    Relation,
     Rows,
     RuleSet,
+    Source,
     Term,
     Text,
     Var,
+    forward_attribute,
+    source_of,
+    type_of_column,
+    variables_of,
 )
-from gpu_wcoj.query.edn.functions import PARITY, TESTS
-from gpu_wcoj.query.edn.sources import OPAQUE, TEXT, TYPES, Datoms, Relation, Source, source_of, type_of_column
+from gpu_wcoj.query.edn.parse import ClauseReader, substitute
 from gpu_wcoj.query.ir import Span
 
 Set = frozenset[str] | None
@@ -374,3 +390,517 @@ def _describe(types: Set) -> str:
     if types is None or OPAQUE in types:
         return "a value of any type"
     return " or ".join(_NAMES.get(type_, f"a {type_}") for type_ in sorted(types))
+
+
+# Source resolution: explicit sources, relations and rules, expanded lookup refs.
+
+
+DEFAULT = "$"
+IDENT = ":db/ident"
+
+
+@dataclass(frozen=True)
+class ResolvedQuery:
+    """A query with resolved sources; rules are keyed by name and source.
+
+    Attributes
+    ----------
+    unknown
+        Sources and attributes whose type is not known.
+    undeclared
+        Attributes that occur neither in the schema nor in a datom of their source, with a message for each.
+    open
+        The sources read by patterns whose attribute is a variable.
+    reached
+        Per rule, the rules that it calls directly or indirectly.
+    """
+
+    clauses: tuple[Clause, ...]
+    rules: Mapping[str, RuleSet]
+    unknown: frozenset[tuple[str, str]]
+    undeclared: Mapping[str, str]
+    open: frozenset[str]
+    reached: Mapping[str, AbstractSet[str]]
+
+
+def resolve_sources(
+    text: Text,
+    clauses: tuple[Clause, ...],
+    rules: Mapping[str, RuleSet],
+    sources: Mapping[str, Source],
+    reader: ClauseReader,
+    constants: Mapping[Var, Const],
+) -> ResolvedQuery:
+    """Resolve the sources of a query and its reachable rules, and substitute constants."""
+    placing = _SourceResolver(rules, sources, reader)
+    bound = tuple(_with_constants(clause, constants) for clause in clauses)
+    placed_clauses = placing.clauses(text, bound, DEFAULT)
+    done: dict[str, RuleSet] = {}
+    while placing.waiting:
+        key, (name, source) = placing.waiting.popitem()
+        rule = rules[name]
+        placing.here = key
+        branches = tuple(
+            Branch(branch.head, placing.clauses(branch.text, branch.clauses, source), branch.text, branch.span)
+            for branch in rule.branches
+        )
+        done[key] = RuleSet(name, branches, rule.required)
+    reached = _reachable_rules(done, placing.calls)
+    _refuse_negation(done, placing.calls, reached)
+    return ResolvedQuery(
+        placed_clauses, done, frozenset(placing.unknown), placing.undeclared, frozenset(placing.open), reached
+    )
+
+
+def _with_constants(clause: Clause, constants: Mapping[Var, Const]) -> Clause:
+    if not any(variable in constants for variable in variables_of(clause)):
+        return clause
+    return substitute(clause, constants)
+
+
+Calls = Mapping[str, Sequence[tuple[Text, FunctionCall, bool]]]
+
+
+def _reachable_rules(rules: Mapping[str, RuleSet], calls: Calls) -> Mapping[str, AbstractSet[str]]:
+    reached: dict[str, set[str]] = {}
+    for name in rules:
+        waiting, reachable = [name], set[str]()
+        while waiting:
+            for _, call, _ in calls.get(waiting.pop(), ()):
+                if call.name not in reachable:
+                    reachable.add(call.name)
+                    waiting.append(call.name)
+        reached[name] = reachable
+    return reached
+
+
+def _refuse_negation(rules: Mapping[str, RuleSet], calls: Calls, reached: Mapping[str, AbstractSet[str]]) -> None:
+    """Raise for negation through recursion."""
+    for name, rule in rules.items():
+        for text, call, is_negated in calls.get(name, ()):
+            if is_negated and (call.name == name or name in reached[call.name]):
+                what = (
+                    f"negation through recursion is not supported: '{rule.name}' negates '{rules[call.name].name}',"
+                    f" which needs '{rule.name}'"
+                )
+                raise text.unsupported(what, call.span)
+
+
+class _SourceResolver:
+    def __init__(self, rules: Mapping[str, RuleSet], sources: Mapping[str, Source], reader: ClauseReader) -> None:
+        self.rules, self.sources, self.reader = rules, sources, reader
+        self.waiting: dict[str, tuple[str, str]] = {}
+        self.seen: set[str] = set()
+        self.here = ""
+        self.n_nots = 0
+        self.calls: dict[str, list[tuple[Text, FunctionCall, bool]]] = {}
+        self.unknown: set[tuple[str, str]] = set()
+        self.undeclared: dict[str, str] = {}
+        self.open: set[str] = set()
+
+    def clauses(self, text: Text, clauses: tuple[Clause, ...], source: str) -> tuple[Clause, ...]:
+        return tuple(resolved for clause in clauses for resolved in self.clause(text, clause, source))
+
+    def clause(self, text: Text, clause: Clause, source: str) -> Iterator[Clause]:
+        if isinstance(clause, Pattern):
+            yield from self.pattern(text, clause, clause.source or source)
+        elif isinstance(clause, FunctionCall):
+            yield from self.call(text, clause, clause.source or source)
+        elif isinstance(clause, Not):
+            self.n_nots += 1
+            inner = self.clauses(text, clause.clauses, clause.source or source)
+            self.n_nots -= 1
+            yield replace(clause, clauses=inner)
+        elif isinstance(clause, Or):
+            branches = tuple(self.clauses(text, branch, clause.source or source) for branch in clause.branches)
+            yield replace(clause, branches=branches)
+        else:
+            yield clause
+
+    def call(self, text: Text, clause: FunctionCall, source: str) -> Iterator[Clause]:
+        if clause.name in self.rules:
+            rule = self.rules[clause.name]
+            if len(clause.terms) != len(rule.required):
+                what = f"the rule '{clause.name}' takes {len(rule.required)} terms: got {len(clause.terms)}"
+                raise text.error(what, clause.span)
+            key = clause.name if source == DEFAULT else f"{clause.name}@{source}"
+            if key not in self.seen:
+                self.seen.add(key)
+                self.waiting[key] = (clause.name, source)
+            terms = tuple(self.reader.fresh("_") if isinstance(term, Blank) else term for term in clause.terms)
+            placed = replace(clause, name=key, source=source, terms=terms)
+            self.calls.setdefault(self.here, []).append((text, placed, self.n_nots > 0))
+            yield placed
+            return
+        source_value = source_of(self.sources, clause.name)
+        if isinstance(source_value, Relation) and clause.source is None:
+            yield from self.pattern(text, Pattern(clause.name, clause.terms, clause.span), clause.name)
+            return
+        relations = [name.removeprefix("$") for name, source_ in self.sources.items() if isinstance(source_, Relation)]
+        candidates = sorted({*self.rules, *relations} - {""})
+        listing = ", ".join(f"'{name}'" for name in candidates) or "none"
+        what = f"unknown rule '{clause.name}': expected one of {listing}.{nearest(clause.name, candidates)}"
+        raise text.error(what, clause.span)
+
+    def pattern(self, text: Text, clause: Pattern, name: str) -> Iterator[Clause]:
+        source = source_of(self.sources, name)
+        if source is None:
+            names = sorted(self.sources)
+            listing = ", ".join(f"'{name_}'" for name_ in names) or "none"
+            raise text.error(f"unknown source '{name}': expected one of {listing}.{nearest(name, names)}", clause.span)
+        terms = list(clause.terms)
+        if isinstance(source, Relation):
+            arity = len(source.columns)
+            if arity and len(terms) > arity:
+                what = f"'{name}' has {arity} column{'s' if arity > 1 else ''}: got {len(terms)} terms"
+                raise text.error(what, clause.span)
+            terms += [Blank()] * (arity - len(terms))
+            for term in terms:
+                if isinstance(term, Lookup):
+                    raise text.error("a lookup ref needs a database of datoms", term.span)
+            yield replace(clause, source=name, terms=tuple(terms))
+            return
+        if len(terms) > 3:
+            what = "a pattern has an entity, an attribute and a value; transactions cannot be queried"
+            raise text.unsupported(what, clause.span)
+        terms += [Blank()] * (3 - len(terms))
+        yield from self.datoms(text, clause, name, source, terms)
+
+    def datoms(self, text: Text, clause: Pattern, name: str, source: Datoms, terms: list[Term]) -> Iterator[Clause]:
+        entity, key, value = terms
+        if isinstance(key, Lookup):
+            raise text.error("an attribute is a keyword or a variable", key.span)
+        if isinstance(key, Const):
+            if key.type not in ("keyword", TEXT) or not str(key.value).startswith(":"):
+                raise text.error(f"an attribute is a keyword such as :name: got '{key}'", _place(key, clause))
+            forward = _forward(source, str(key.value))
+            if forward is not None:
+                self.check_reversed(text, clause, source, key, forward)
+                entity, key, value = value, replace(key, value=forward), entity
+        if isinstance(entity, Const) and entity.type in ("keyword", TEXT):
+            entity = self.ident(text, source, entity)
+        if isinstance(key, Const):
+            declared = source.attributes.get(str(key.value))
+            if declared is None:
+                self.note_unknown(text, name, source, str(key.value), _place(key, clause))
+            if declared and declared.type == "ref" and isinstance(value, Const) and value.type in ("keyword", TEXT):
+                value = self.ident(text, source, value)
+            if isinstance(value, Lookup) and declared and declared.type != "ref":
+                what = f"a lookup ref denotes an entity, but '{key.value}' holds values of type {declared.type}"
+                raise TypeMismatchError(text.pointed(what, value.span))
+        elif isinstance(value, Lookup):
+            raise text.error("a lookup ref as a value needs an attribute that is a ref", value.span)
+        if not isinstance(key, Const):
+            self.open.add(name)
+        ends: list[Term] = []
+        for term in (entity, value):
+            if not isinstance(term, Lookup):
+                ends.append(term)
+                continue
+            declared = source.attributes.get(term.attribute)
+            if _forward(source, term.attribute) is not None:
+                what = (
+                    f"a lookup ref needs a unique attribute: got '{term.attribute}', which is reversed;"
+                    " write a clause instead"
+                )
+                raise text.error(what, term.span)
+            if declared is None:
+                self.note_unknown(text, name, source, term.attribute, term.span)
+            if declared and not declared.unique:
+                what = (
+                    f"a lookup ref needs a unique attribute: got '{term.attribute}', which is not unique;"
+                    " write a clause instead"
+                )
+                raise text.error(what, term.span)
+            fresh = self.reader.fresh("?entity")
+            attribute = Const(term.attribute, "keyword", term.span)
+            inner: Term = term.value
+            if declared and declared.type == "ref" and isinstance(inner, Const) and inner.type in ("keyword", TEXT):
+                raise text.unsupported(
+                    "an ident within a lookup ref is not supported; write a clause instead", term.span
+                )
+            yield Pattern(name, (fresh, attribute, inner), term.span, is_lookup=True)
+            ends.append(fresh)
+        yield replace(clause, source=name, terms=(ends[0], key, ends[1]))
+
+    def check_reversed(self, text: Text, clause: Pattern, source: Datoms, key: Const, forward: str) -> None:
+        """Raise for a reversed attribute that is not of type ref, or of a single-value function."""
+        declared = source.attributes.get(forward)
+        if declared is not None and declared.type != "ref":
+            what = (
+                f"'{key.value}' reads '{forward}' in reverse, which needs an attribute of type ref, but '{forward}'"
+                f" is of type {declared.type}; write [?x {forward} ?e], or declare it as :db.type/ref"
+            )
+            raise TypeMismatchError(text.pointed(what, _place(key, clause)))
+        if clause.caller:
+            what = (
+                f"'{clause.caller}' reads one value, and any number of entities can refer to one by '{forward}'; write"
+                f" [?x {forward} ?e] for those that do, and [(missing? $ ?e {key.value})] for none"
+            )
+            raise text.unsupported(what, _place(key, clause))
+
+    def note_unknown(self, text: Text, name: str, source: Datoms, attribute: str, place: Span) -> None:
+        """Record an attribute of unknown type; raise or warn if it is not declared.
+
+        Raises
+        ------
+        UnknownAttributeError
+            If the attribute is not declared, and the schema is strict.
+        """
+        self.unknown.add((name, attribute))
+        declared = {*source.attributes, *source.untyped}
+        if attribute in declared:
+            return
+        if source.is_strict:
+            where = text.pointed(f"attribute '{attribute}' is not in the schema, which is strict", place)
+            raise UnknownAttributeError(attribute, declared, where)
+        if declared:  # an empty database has no names to compare with
+            where = text.pointed(f"attribute '{attribute}' occurs neither in a datom nor in the schema", place)
+            hint = "Declare it with Database.define if it gets values later."
+            self.undeclared.setdefault(attribute, f"{where}\n  {hint}{nearest(attribute, declared)}")
+
+    def ident(self, text: Text, source: Datoms, constant: Const) -> Lookup:
+        if IDENT not in source.attributes:
+            what = (
+                f"'{constant}' names an entity by {IDENT}, but no entity of this database has an ident;"
+                " write the entity's number, or a lookup ref [:attribute value]"
+            )
+            raise text.error(what, constant.span)
+        return Lookup(IDENT, Const(constant.value, "keyword", constant.span), constant.span)
+
+
+def _forward(source: Datoms, attribute: str) -> str | None:
+    """Return the attribute read by an undeclared reversed name; None for other names."""
+    is_declared = attribute in source.attributes or attribute in source.untyped
+    return None if is_declared else forward_attribute(attribute)
+
+
+def _place(constant: Const, clause: Pattern) -> Span:
+    return constant.span if constant.span.line else clause.span
+
+
+# Scoping: an evaluation order of clauses, and the variables on which they join.
+#
+# A clause binds its variables (a pattern, a rule), or needs some of them bound (a predicate, a function's arguments,
+# the variables that an ``or`` or ``not`` only tests). The order of clauses in the text does not matter.
+
+
+Vars = frozenset[Var]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An evaluation order of clauses, as far as their variables can be bound.
+
+    Attributes
+    ----------
+    steps
+        The clauses that can be evaluated, in order.
+    bound
+        The variables that are bound after all steps.
+    waiting
+        The other clauses, with their unbound variables.
+    """
+
+    steps: tuple[Clause, ...]
+    bound: Vars
+    waiting: tuple[tuple[Clause, Vars], ...]
+
+
+class Scopes:
+    """Resolver of scopes: orders clauses, and renames local variables.
+
+    Attributes
+    ----------
+    needs
+        Per rule, the arguments that its clauses do not bind and its callers must bind.
+    """
+
+    def __init__(self, rules: Mapping[str, RuleSet], reader: ClauseReader) -> None:
+        self.rules, self.reader = rules, reader
+        self.needs: dict[str, frozenset[int]] = dict.fromkeys(rules, frozenset())
+        self.memo: dict[tuple[int, Vars], tuple[tuple[Clause, ...], _Order]] = {}
+        changed = True
+        orders = itertools.cycle((list(rules.items()), list(rules.items())[::-1]))
+        while changed:
+            changed = False
+            for name, rule in next(orders):
+                unbound = frozenset(place for branch in rule.branches for place in self._unbound_places(branch))
+                if not unbound <= self.needs[name]:
+                    self.needs[name] |= unbound
+                    self.memo.clear()
+                    changed = True
+
+    def resolve(self, text: Text, clauses: tuple[Clause, ...], outer: Vars = frozenset()) -> tuple[Clause, ...]:
+        """Return clauses in evaluation order, recursively within ``or`` and ``not``."""
+        order = self._order(clauses, outer)
+        self._refuse_waiting(text, order)
+        return tuple(self._resolve_clause(text, step, order.bound) for step in order.steps)
+
+    def rule(self, name: str) -> RuleSet:
+        """Return a rule with its clauses in evaluation order."""
+        rule = self.rules[name]
+        branches = []
+        for branch in rule.branches:
+            needed = frozenset(
+                variable
+                for place, variable in enumerate(branch.head)
+                if rule.required[place] or place in self.needs[name]
+            )
+            order = self._order(branch.clauses, needed)
+            self._refuse_waiting(branch.text, order)
+            clauses = tuple(self._resolve_clause(branch.text, step, order.bound) for step in order.steps)
+            branches.append(replace(branch, clauses=clauses))
+        return replace(rule, branches=tuple(branches))
+
+    def bound(self, clauses: tuple[Clause, ...]) -> Vars:
+        """Return the variables that clauses bind."""
+        return self._order(clauses, frozenset()).bound
+
+    def _unbound_places(self, branch: Branch) -> Iterable[int]:
+        """Return the positions in a rule's head that a branch needs bound."""
+        bound: Vars = frozenset()
+        while True:
+            order = self._order(branch.clauses, bound)
+            missing = frozenset(variable for _, each in order.waiting for variable in each) | (
+                set(branch.head) - order.bound
+            )
+            needed = frozenset(branch.head) & missing - bound
+            if not needed:
+                return [place for place, variable in enumerate(branch.head) if variable in bound]
+            bound |= needed - _bindable(order) or needed
+
+    def _order(self, clauses: tuple[Clause, ...], outer: Vars) -> _Order:
+        key = id(clauses), outer
+        if key not in self.memo:
+            preliminary = self._compute_order(clauses, outer, frozenset())
+            self.memo[key] = clauses, self._compute_order(clauses, outer, preliminary.bound)
+        return self.memo[key][1]
+
+    def _compute_order(self, clauses: tuple[Clause, ...], outer: Vars, final: Vars) -> _Order:
+        """Compute the order, given that the variables of `final` will be bound at the end."""
+        bound = set(outer)
+        steps: list[Clause] = []
+        ready: deque[int] = deque()  # calls and ``or`` come last, when their arguments are restricted
+        deferred = deque(position for position, clause in enumerate(clauses) if isinstance(clause, (FunctionCall, Or)))
+        ready.extend(
+            position for position, clause in enumerate(clauses) if not isinstance(clause, (FunctionCall, Or, Not))
+        )
+        missing: dict[int, Vars] = {}
+        asking: dict[Var, list[int]] = {}
+        while ready or deferred:
+            position = ready.popleft() if ready else deferred.popleft()
+            needed, provided = self._links(clauses[position], bound, final)
+            missing[position] = needed - bound
+            if missing[position]:
+                for variable in missing[position]:
+                    asking.setdefault(variable, []).append(position)
+                continue
+            del missing[position]
+            steps.append(clauses[position])
+            for variable in provided - bound:
+                bound.add(variable)
+                for dependent in asking.pop(variable, ()):
+                    queue = deferred if isinstance(clauses[dependent], (FunctionCall, Or)) else ready
+                    if dependent in missing and dependent not in queue:
+                        queue.append(dependent)
+        for position, clause in enumerate(clauses):
+            if isinstance(clause, Not):
+                needed, _ = self._links(clause, bound, final)
+                if needed - bound:
+                    missing[position] = needed - bound
+                else:
+                    steps.append(clause)
+        waiting = tuple((clauses[position], missing[position]) for position in sorted(missing))
+        return _Order(tuple(steps), frozenset(bound), waiting)
+
+    def _links(self, clause: Clause, bound: AbstractSet[Var], final: Vars) -> tuple[Vars, Vars]:
+        """Return the variables that a clause needs, and the variables that it binds."""
+        used = frozenset(variables_of(clause))
+        if isinstance(clause, Predicate):
+            return used, frozenset()
+        if isinstance(clause, Function):
+            arguments = frozenset(term for term in clause.terms if isinstance(term, Var))
+            return arguments, used
+        if isinstance(clause, FunctionCall):
+            unbound_places = self.needs[clause.name]
+            required = self.rules[clause.name].required
+            needed = frozenset(
+                term
+                for place, term in enumerate(clause.terms)
+                if isinstance(term, Var) and (place in unbound_places or required[place])
+            )
+            return needed, used
+        if isinstance(clause, Or):
+            effect = self._or(clause, used & bound)
+            weak = used & final - effect.provided
+            return effect.missing | weak, effect.provided
+        if isinstance(clause, Not):
+            order = self._order(clause.clauses, used & bound)
+            missing = frozenset(variable for _, each in order.waiting for variable in each)
+            if clause.variables is not None or not used & bound:
+                missing |= used
+            return missing, frozenset()
+        return frozenset(), used
+
+    def _or(self, clause: Or, bound: Vars) -> _Or:
+        used = frozenset(variables_of(clause))
+        orders = [self._order(branch, bound) for branch in clause.branches]
+        missing = frozenset(variable for order in orders for _, each in order.waiting for variable in each)
+        ends = [order.bound & used for order in orders]
+        some = frozenset(variable for end in ends for variable in end)
+        every = frozenset(variable for variable in some if all(variable in end for end in ends))
+        missing |= some - every
+        missing |= frozenset(clause.required) - bound
+        if clause.variables is not None:
+            missing |= used - every
+        return _Or(missing, every)
+
+    def _resolve_clause(self, text: Text, clause: Clause, bound: Vars) -> Clause:
+        """Return a clause for a scope that binds `bound`, with its local variables renamed."""
+        if not isinstance(clause, (Not, Or)):
+            return clause
+        used = tuple(dict.fromkeys(variables_of(clause)))
+        joins = tuple(variable for variable in used if variable in bound)
+        scope = next(self.reader.scopes)
+        replacements = {variable: replace(variable, scope=scope) for variable in used if variable not in bound}
+        if isinstance(clause, Not):
+            inner = tuple(substitute(inner_clause, replacements) for inner_clause in clause.clauses)
+            return replace(clause, variables=joins, clauses=self.resolve(text, inner, frozenset(joins)))
+        branches = []
+        joined = frozenset(joins)
+        for branch in clause.branches:
+            inner = tuple(substitute(inner_clause, replacements) for inner_clause in branch)
+            branches.append(self.resolve(text, inner, joined))
+        return replace(clause, variables=joins, branches=tuple(branches))
+
+    def _refuse_waiting(self, text: Text, order: _Order) -> None:
+        for clause, missing in order.waiting:
+            if isinstance(clause, Not) and not missing & frozenset(variables_of(clause)):
+                self._refuse_waiting(text, self._order(clause.clauses, order.bound))
+            elif isinstance(clause, Or) and not missing & frozenset(variables_of(clause)):
+                for branch in clause.branches:
+                    self._refuse_waiting(text, self._order(branch, order.bound))
+            names = list(dict.fromkeys(map(str, sorted(missing - _bindable(order) or missing, key=str))))
+            listing = ", ".join(f"'{name}'" for name in names)
+            what = f"insufficient bindings: {listing} {'is' if len(names) == 1 else 'are'} not bound by another clause"
+            raise text.error(what, clause.span)
+
+
+def _bindable(order: _Order) -> Vars:
+    """Return the variables that the waiting clauses would bind."""
+    variables: set[Var] = set()
+    for clause, missing in order.waiting:
+        if isinstance(clause, Function):
+            variables |= {clause.result} - set(clause.terms) if isinstance(clause.result, Var) else set()
+        elif isinstance(clause, (FunctionCall, Or)):
+            variables |= set(variables_of(clause)) - missing
+    return frozenset(variables)
+
+
+@dataclass(frozen=True)
+class _Or:
+    """The variables that an ``or`` needs, and the variables that it binds."""
+
+    missing: Vars
+    provided: Vars

@@ -6,9 +6,7 @@ variable-length edges; `condition.py` parses ``where``, `cases.py` normalises it
 path expansion.
 """
 
-from gpu_wcoj.query.motif.compiling import compile_motif
-from gpu_wcoj.query.motif.form import CompiledMotif, Element, Graph, Semantics
-from gpu_wcoj.query.motif.parse import parse
-from gpu_wcoj.query.motif.pattern import Motif
+from gpu_wcoj.query.motif.compile import CompiledMotif, Element, Graph, Semantics, compile_motif
+from gpu_wcoj.query.motif.parse import Motif, parse
 
 __all__ = ["CompiledMotif", "Element", "Graph", "Motif", "Semantics", "compile_motif", "parse"]

@@ -2,24 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.ir import Atom, Call, Comparison, Constant, Expression, Variable
-from gpu_wcoj.query.motif.cases import Untrue, conjoin, simplify
-from gpu_wcoj.query.motif.condition import Condition, Field, Null, Truth, Value, fields_of
-from gpu_wcoj.query.motif.expressions import ConditionWriter
-from gpu_wcoj.query.motif.form import ROW, Element, Part
-from gpu_wcoj.query.motif.parse import pointed_lines
-from gpu_wcoj.query.motif.pattern import Edge, Path
-from gpu_wcoj.query.motif.spelled import RuleVariables
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedError, UsageError, listed, nearest
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import (
+    AGGREGATES,
+    FUNCTIONS,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Declaration,
+    Expression,
+    Rule,
+    Rules,
+    Variable,
+)
+from gpu_wcoj.query.motif import condition as conditions
+from gpu_wcoj.query.motif.condition import (
+    Condition,
+    ConditionWriter,
+    Field,
+    Null,
+    Truth,
+    Untrue,
+    Value,
+    conjoin,
+    conjuncts,
+    fields_of,
+    simplify,
+)
+from gpu_wcoj.query.motif.parse import Edge, Motif, Path, pointed_lines
 
-if TYPE_CHECKING:
-    from gpu_wcoj.query.motif.compiling import MotifCompiler
+# Inputs and outputs of the compilation of motifs.
+
+
+Semantics = Literal["homomorphism", "edges-distinct", "nodes-distinct"]
+SEMANTICS: tuple[Semantics, ...] = ("homomorphism", "edges-distinct", "nodes-distinct")
+
+ROW = "_row"
+"""The input column that holds row numbers."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """A column of a head: an element, and the part of it that the column holds.
+
+    Attributes
+    ----------
+    name
+        The element's name, or the name of a term column.
+    what
+        ``id`` of a vertex, ``row`` of a vertex or an edge, ``src`` or ``dst`` of an edge, ``told`` for a term column.
+    """
+
+    name: str
+    what: Literal["id", "row", "src", "dst", "told"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The matches of a path expansion of a motif.
+
+    Attributes
+    ----------
+    relation
+        The head.
+    elements
+        The contents of its columns.
+    constants
+        Term columns with the same value in all matches, such as ``_hop``.
+    patterns
+        Per pattern column stored as a direction, the pattern for ``out`` and for ``in``.
+    """
+
+    relation: str
+    elements: tuple[Element, ...]
+    constants: Mapping[str, int | str] = dataclasses.field(default_factory=dict)
+    patterns: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompiledMotif:
+    """A compiled motif.
+
+    Attributes
+    ----------
+    rules
+        The program, for bag semantics. Its inputs are ``vertices``, ``edges`` and, for a vertex or edge ``a`` that is
+        restricted to a list, ``ids#a``.
+    vertices, edges
+        Columns of these inputs; ``_row`` is the row number. Empty if the input is not read.
+    parts
+        The outputs; each match is a row of one part.
+    """
+
+    motif: Motif
+    rules: Rules
+    vertices: tuple[str, ...]
+    edges: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Schema of the tables of a graph.
+
+    Attributes
+    ----------
+    vertices, edges
+        Names of their columns; None if unknown, or if vertices are only the ends of edges.
+    has_vertices
+        True if there is a table of vertices.
+    id, src, dst
+        Names of the key columns.
+    kinds
+        Families of the known column types (``integer``, ``float64``, ...), by table and name.
+    """
+
+    vertices: Collection[str] | None = None
+    edges: Collection[str] | None = None
+    has_vertices: bool = True
+    id: str = "id"
+    src: str = "src"
+    dst: str = "dst"
+    kinds: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
+
+
+# Variable names that are valid Datalog identifiers.
+
+
+_RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
+
+
+class RuleVariables:
+    """The variables of a rule, by the object that each stands for.
+
+    Examples
+    --------
+    >>> names = RuleVariables()
+    >>> new = names.variable
+    >>> print(new("vertex 1", "a"), new("vertex 2", "a"), new("vertex 1", "a"), new("vertex 3", "1 x"))
+    a a_2 a x_1_x
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[object, Variable] = {}
+        self._used: set[str] = set()
+
+    def variable(self, what: object, name_hint: str) -> Variable:
+        """Return the variable for `what`, named `name_hint` if that is valid and unused."""
+        if what not in self._variables:
+            name = re.sub(r"\W", "_", name_hint)
+            if name in _RESERVED or not name or not name[0].isalpha():
+                name = f"x_{name}"
+            candidate, suffix = name, 1
+            while candidate in self._used:
+                suffix += 1
+                candidate = f"{name}_{suffix}"
+            self._used.add(candidate)
+            self._variables[what] = Variable(candidate)
+        return self._variables[what]
 
 
 def share_ends(left: Edge, right: Edge) -> bool:
@@ -437,3 +586,176 @@ class PathExpansion:
         if self.graph.has_vertices:
             return self.graph.kinds.get(("vertices", field.column))
         return self.graph.kinds.get(("edges", self.graph.src))
+
+
+# Compilation of motifs to rules over vertices and edges, in bag semantics.
+
+
+def compile_motif(
+    motif: Motif,
+    *,
+    where: str | None = None,
+    semantics: Semantics = "homomorphism",
+    elements: Sequence[Element] | None = None,
+    ids: Collection[str] = (),
+    graph: Graph | None = None,
+) -> CompiledMotif:
+    """Compile a motif to rules.
+
+    Each match is a row, whose weight is the number of choices of edges; unnamed edges and vertices count, too. A
+    named vertex is a row of the vertices, if there is such a table. Conditions on a single element are pushed down to
+    its relation; conditions on several elements are part of the join.
+
+    Parameters
+    ----------
+    where
+        See `gpu_wcoj.query.motif.condition.parse`.
+    semantics
+        Elements that must differ: none; edges of different names; or vertices, and edges between the same vertices.
+    elements
+        Columns of the matches; by default the ids of all named vertices and the rows of all named edges.
+    ids
+        Vertices restricted to lists of ids.
+    graph
+        The tables' columns.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.motif import parse
+    >>> print(compile_motif(parse("(a)-[t]->(b); !(b)-[]->(a)"), where="t.amount > 900").rules)
+    .decl vertices(id)
+    .decl edges(_row, src, dst, amount)
+    picked#t(row_t, src, dst) :- edges(row_t, src, dst, t_amount), t_amount > 900.
+    pairs#(src, dst) :- edges(_, src, dst, _).
+    motif(a, row_t, b) :- vertices(a), vertices(b), picked#t(row_t, a, b), !pairs#(b, a).
+    .output motif
+    """
+    if semantics not in SEMANTICS:
+        raise UsageError.unknown_name("semantics", semantics, SEMANTICS)
+    graph = graph or Graph()
+    if elements is None:
+        elements = default_elements(motif)
+    for name in ids:
+        if name not in motif.vertices:
+            raise UsageError(
+                f"ids= names an unknown vertex '{name}': expected one of {listed(motif.vertices)}."
+                f"{nearest(name, motif.vertices)}"
+            )
+    parts = () if where is None else conjuncts(conditions.parse(where, motif))
+    _check_fields(parts, motif, graph, where or "")
+    return MotifCompiler(
+        motif, parts, semantics, tuple(dict.fromkeys(elements)), tuple(ids), graph, where or ""
+    ).compile()
+
+
+def default_elements(motif: Motif) -> tuple[Element, ...]:
+    """Return all named elements of a motif, and the columns of its terms."""
+    term_columns = {name for names in motif.term_columns.values() for name in names.values()}
+    return tuple(
+        Element(name, "told" if name in term_columns else "id" if name in motif.vertices else "row")
+        for name in motif.columns
+    )
+
+
+def _check_fields(condition_list: Sequence[Condition], motif: Motif, graph: Graph, text: str) -> None:
+    for condition in condition_list:
+        for field in fields_of(condition):
+            if not field.element:
+                continue
+            is_vertex = field.element in motif.vertices
+            columns = graph.vertices if is_vertex else graph.edges
+            if is_vertex and not graph.has_vertices:
+                columns = (graph.id,)
+            if columns is not None and field.column not in columns:
+                error = ColumnError("vertices" if is_vertex else "edges", field.column, columns)
+                raise SchemaError(pointed_lines(str(error), text, field.span, "<where>"))
+
+
+@dataclass
+class MotifCompiler:
+    """Compiler of one motif."""
+
+    motif: Motif
+    conjuncts: Sequence[Condition]
+    semantics: Semantics
+    elements: tuple[Element, ...]
+    ids: tuple[str, ...]
+    graph: Graph
+    text: str
+
+    def __post_init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.helpers: dict[tuple[object, ...], str] = {}
+        self.used_names: set[str] = set()
+        self.lists: dict[tuple[Constant, ...], str] = {}
+        self.vertex_columns = dict.fromkeys([self.graph.id])
+        self.edge_columns = dict.fromkeys([self.graph.src, self.graph.dst])
+
+    def compile(self) -> CompiledMotif:
+        """Compile the motif."""
+        expansions = list(product(*(paths or (None,) for paths in self.motif.paths)))
+        self.find_columns(expansions)
+        parts = []
+        outputs: list[Rule] = []
+        for index, expansion in enumerate(expansions, start=1):
+            name = "motif" if len(expansions) == 1 else f"motif#{index}"
+            part, rules = PathExpansion(self, expansion, name).to_rules()
+            parts.append(part)
+            outputs += rules
+        written = (*self.rules, *outputs)
+        read = {atom.relation for rule in written for atom in rule.read}
+        vertices = tuple(self.vertex_columns) if "vertices" in read else ()
+        edges = tuple(self.edge_columns) if "edges" in read else ()
+        declarations = tuple(
+            Declaration(name, columns, (None,) * len(columns))
+            for name, columns in (("vertices", vertices), ("edges", edges))
+            if columns
+        )
+        program = Rules(written, declarations, tuple(part.relation for part in parts))
+        check(program)
+        return CompiledMotif(self.motif, program, vertices, edges, tuple(parts))
+
+    def find_columns(self, expansions: Iterable[Sequence[Path | None]]) -> None:
+        """Determine the input columns: requested or compared columns, and row numbers."""
+        fields = [field for condition in self.conjuncts for field in fields_of(condition) if field.element]
+        rows_of_vertices = any(field.what == "row" and field.name in self.motif.vertices for field in self.elements)
+        rows_of_edges = any(field.what == "row" and field.name in self.motif.edges for field in self.elements)
+        for expansion in expansions:
+            edges = [edge for path in expansion if path is not None for edge in path.edges]
+            if self.semantics != "homomorphism" and len(edges) > 1:
+                rows_of_edges = rows_of_edges or self.semantics == "edges-distinct" or self.are_parallel(edges)
+            keys = [edge.key for edge in edges]
+            rows_of_edges = rows_of_edges or len(set(keys)) < len(keys)
+        if rows_of_vertices:
+            self.vertex_columns = dict.fromkeys([ROW, *self.vertex_columns])
+        if rows_of_edges:
+            self.edge_columns = dict.fromkeys([ROW, *self.edge_columns])
+        for field in fields:
+            if field.element in self.motif.vertices:
+                self.vertex_columns[field.column] = None
+            else:
+                self.edge_columns[field.column] = None
+
+    def are_parallel(self, edges: Sequence[Edge]) -> bool:
+        """Return whether two of the edges can match the same row while all vertices differ."""
+        return any(share_ends(left, right) for left, right in combinations(edges, 2))
+
+    def helper(self, prefix: str, key: tuple[object, ...]) -> tuple[str, bool]:
+        """Return the name of a helper relation, and whether it is new."""
+        if key in self.helpers:
+            return self.helpers[key], False
+        name, suffix = f"{prefix}", 1
+        while name in self.used_names:
+            suffix += 1
+            name = f"{prefix}{suffix}"
+        self.used_names.add(name)
+        self.helpers[key] = name
+        return name, True
+
+    def list_relation(self, values: tuple[Constant, ...]) -> str:
+        """Return the relation that holds the values of a list."""
+        if values not in self.lists:
+            self.lists[values] = f"list#{len(self.lists) + 1}"
+            for value in values:
+                self.rules.append(Rule(Atom(self.lists[values], (value,)), ()))
+        return self.lists[values]

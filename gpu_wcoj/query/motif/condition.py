@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+from typing import Any as Anything
 
-from gpu_wcoj.errors import MotifSyntaxError, TypeMismatchError, UnsupportedError, UnsupportedTypeError, nearest
-from gpu_wcoj.query.ir import Constant, Span
-from gpu_wcoj.query.motif.parse import check_text, parser_of, pointed_lines, span_of, tokens, trees
-from gpu_wcoj.query.motif.pattern import Motif
+from gpu_wcoj.errors import (
+    CalculationError,
+    MotifSyntaxError,
+    TypeMismatchError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    nearest,
+)
+from gpu_wcoj.query.constant_folding import equality_key, negated, simplified_call
+from gpu_wcoj.query.ir import COMPARING, NULL, TRUE, Atom, Call, Comparison, Constant, Expression, Span
+from gpu_wcoj.query.motif.parse import (
+    MOTIF_FUNCTIONS,
+    Motif,
+    check_text,
+    parser_of,
+    pointed_lines,
+    span_of,
+    tokens,
+    trees,
+)
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
+
+if TYPE_CHECKING:
     Node = Tree[Token]
 
 MAX_NESTING = 100
@@ -207,7 +229,7 @@ class _ConditionParser:
         try:
             tree = parser.parse(self.text)
         except UnexpectedInput:
-            from gpu_wcoj.query.motif.expected import where_error
+            from gpu_wcoj.query.motif.parse import where_error
 
             raise where_error(parser, self.text, self.source) from None
         (node,) = trees(tree)
@@ -359,3 +381,360 @@ class _ConditionParser:
 
     def error(self, what: str, span: Span) -> MotifSyntaxError:
         return MotifSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
+
+
+# Normal forms of conditions: conjuncts without negation, and disjoint conjunctions.
+#
+# In SQL's three-valued logic, unknown is not true. After negation is pushed down to the comparisons, a condition is a
+# monotone formula of them. An OR becomes a filter; only an OR whose sides join elements is split, into disjoint cases,
+# so that a bag of matches counts each match once.
+
+
+MAX_CASES = 64
+"""The largest number of conjunctions that the conditions of a motif become."""
+MAX_SPLIT = 8
+"""The largest number of sides of an OR that is split into conjunctions."""
+
+Case = tuple["Condition | Untrue", ...]
+
+
+@dataclass(frozen=True)
+class Untrue:
+    """A negated condition: it is false or unknown."""
+
+    condition: Condition
+
+    def __str__(self) -> str:
+        return f"{self.condition} IS NOT TRUE"
+
+
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_COMPARED: dict[str, Callable[[Anything, Anything], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+    """Return the conjuncts of a condition, without `Not`.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.motif import parse as parse_motif
+    >>> from gpu_wcoj.query.motif.condition import parse
+    >>> condition = parse("NOT (a.x > 1 OR a.y = 'n') AND a.z < 3", parse_motif("(a)"))
+    >>> print(*conjuncts(condition), sep="; ")
+    a.x <= 1; a.y != "n"; a.z < 3
+    """
+    parts: list[Condition] = []
+    waiting = [_push_negation(condition, False)]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, All):
+            waiting = [*part.parts, *waiting]
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+def _push_negation(condition: Condition, is_negated: bool) -> Condition:
+    """Return the condition, or its negation, with negation pushed down to comparisons."""
+    while isinstance(condition, Not):
+        condition, is_negated = condition.part, not is_negated
+    if isinstance(condition, (All, Any)):
+        parts = tuple(_push_negation(part, is_negated) for part in condition.parts)
+        return All(parts) if isinstance(condition, All) != is_negated else Any(parts)
+    if isinstance(condition, IsNull):
+        return _null_test(condition.value, condition.is_negated != is_negated)
+    if isinstance(condition, Among):
+        is_out = condition.is_negated != is_negated
+        if (is_out and condition.has_null) or not (is_out or condition.values):
+            return Truth(False)
+        return replace(condition, is_negated=is_out, has_null=False)
+    if not is_negated:
+        return condition
+    if isinstance(condition, Truth):
+        return Truth(not condition.holds)
+    return replace(condition, op=_OPPOSITE[condition.op])
+
+
+def _null_test(value: Value, is_negated: bool) -> Condition:
+    """Return a null test on the fields of a value; an operation is null if a field is."""
+    if isinstance(value, (Field, Null, Constant)):
+        return IsNull(value, is_negated)
+    parts = tuple(IsNull(field, is_negated) for field in dict.fromkeys(fields_of(value)))
+    if not parts:
+        return Truth(is_negated)
+    return All(parts) if is_negated else Any(parts)
+
+
+def simplify(condition: Condition, values: Callable[[Field], Value]) -> Condition:
+    """Replace fields by their values, and remove the decided parts of a condition."""
+    if isinstance(condition, Truth):
+        return condition
+    if isinstance(condition, (All, Any)):
+        is_all = isinstance(condition, All)
+        parts = [simplify(part, values) for part in condition.parts]
+        if any(isinstance(part, Truth) and part.holds != is_all for part in parts):
+            return Truth(not is_all)
+        undecided = tuple(part for part in parts if not isinstance(part, Truth))
+        if len(undecided) == 1:
+            return undecided[0]
+        return (All(undecided) if is_all else Any(undecided)) if undecided else Truth(is_all)
+    if isinstance(condition, Not):
+        raise AssertionError("negation was not pushed down to the comparisons")
+    if isinstance(condition, IsNull):
+        value = _substitute(condition.value, values)
+        if isinstance(value, Field):
+            return replace(condition, value=value)
+        return Truth(isinstance(value, Null) != condition.is_negated)
+    if isinstance(condition, Among):
+        value = _substitute(condition.value, values)
+        if isinstance(value, Null):
+            return Truth(False)
+        if isinstance(value, Constant):
+            return Truth(any(_compare("=", value, constant) for constant in condition.values) != condition.is_negated)
+        return replace(condition, value=value)
+    left_value, right_value = _substitute(condition.left, values), _substitute(condition.right, values)
+    if isinstance(left_value, Null) or isinstance(right_value, Null):
+        return Truth(False)
+    if isinstance(left_value, Constant) and isinstance(right_value, Constant):
+        return Truth(_compare(condition.op, left_value, right_value))
+    return replace(condition, left=left_value, right=right_value)
+
+
+def _compare(op: str, left: Constant, right: Constant) -> bool:
+    kinds = {
+        "a number" if type(constant.value) in (int, float) else type(constant.value).__name__
+        for constant in (left, right)
+    }
+    if len(kinds) > 1:
+        raise TypeMismatchError(
+            f"'{left} {op} {right}' compares values of different types: expected values of the same type."
+        )
+    return _COMPARED[op](left.value, right.value)
+
+
+def _substitute(value: Value, values: Callable[[Field], Value]) -> Value:
+    if isinstance(value, Field):
+        return values(value)
+    if not isinstance(value, Operation):
+        return value
+    operands = tuple(_substitute(operand, values) for operand in value.operands)
+    if any(isinstance(operand, Null) for operand in operands):
+        return Null()
+    numbers = [operand.value for operand in operands if isinstance(operand, Constant)]
+    if len(numbers) < len(operands) or value.op.isalpha():
+        return replace(value, operands=operands)
+    if any(type(number) not in (int, float) for number in numbers):
+        raise TypeMismatchError(
+            f"'{replace(value, operands=operands)}' has an operand of the wrong type: expected numbers."
+        )
+    return Constant(_calculate(value, [number for number in numbers if isinstance(number, (int, float))]))
+
+
+def _calculate(operation: Operation, numbers: Sequence[int | float]) -> int | float:
+    if len(numbers) == 1:
+        return -numbers[0]
+    left, right = numbers
+    if operation.op in "/%" and right == 0:
+        raise CalculationError(f"'{operation}'", "divides by zero")
+    if operation.op == "%":
+        both_whole = isinstance(left, int) and isinstance(right, int)
+        return int(math.copysign(abs(left) % abs(right), left)) if both_whole else math.fmod(left, right)
+    calculate: dict[str, Callable[[int | float, int | float], int | float]] = {
+        "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    }  # fmt: skip
+    return calculate[operation.op](left, right)
+
+
+def split_cases(condition: Condition) -> list[Case]:
+    """Split a condition into disjoint conjunctions; usually into itself.
+
+    An OR is split where each of its sides compares columns of two elements for equality and thus joins them.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.motif import parse as parse_motif
+    >>> from gpu_wcoj.query.motif.condition import parse
+    >>> for text in ("a.x = 1 OR b.y = 2", "a.x = b.x OR a.y = b.y AND a.z > 1"):
+    ...     for case in split_cases(parse(text, parse_motif("(a); (b)"))):
+    ...         print(*case, sep=" and ")
+    (a.x = 1 OR b.y = 2)
+    a.x = b.x
+    a.y = b.y and a.z > 1 and a.x = b.x IS NOT TRUE
+    """
+    if not isinstance(condition, Any) or len(condition.parts) > MAX_SPLIT or not all(map(_joins, condition.parts)):
+        return [(condition,)]
+    return [
+        (*(part.parts if isinstance(part, All) else (part,)), *map(Untrue, condition.parts[:position]))
+        for position, part in enumerate(condition.parts)
+    ]
+
+
+def _joins(condition: Condition) -> bool:
+    """Return whether a condition compares columns of two elements for equality."""
+    if isinstance(condition, All):
+        return any(map(_joins, condition.parts))
+    if not isinstance(condition, Test) or condition.op != "=":
+        return False
+    left, right = condition.left, condition.right
+    return isinstance(left, Field) and isinstance(right, Field) and left.element != right.element
+
+
+def conjoin(conditions: Sequence[Condition]) -> list[Case]:
+    """Return disjoint conjunctions whose union is the conjunction of all conditions.
+
+    At most `MAX_CASES` are returned: beyond that, an OR is not split.
+    """
+    combinations: list[Case] = [()]
+    for condition in conditions:
+        alternatives = split_cases(condition)
+        alternatives = alternatives if len(combinations) * len(alternatives) <= MAX_CASES else [(condition,)]
+        combinations = [(*case, *alternative) for case, alternative in product(combinations, alternatives)]
+    return combinations
+
+
+# Translation of conditions to comparisons and atoms of rules.
+
+
+MAX_COMPARED = 4
+"""Longest NOT IN list, in values, that becomes comparisons; longer lists become a relation."""
+
+_FLOATS = ("float32", "float64")
+
+
+class Literals(NamedTuple):
+    """A conjunction as parts of a rule."""
+
+    comparisons: tuple[Comparison, ...]
+    atoms: tuple[Atom, ...]
+    negated: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class ConditionWriter:
+    """Translator of conditions to parts of rules.
+
+    Attributes
+    ----------
+    term
+        Returns the term of a field in the rule.
+    kind
+        Returns the family of a field's type (``integer``, ``float64``, ...), or None if unknown.
+    listed
+        Returns the relation that holds the values of a list.
+    """
+
+    term: Callable[[Field], Expression]
+    kind: Callable[[Field], str | None]
+    list_relation: Callable[[tuple[Constant, ...]], str]
+
+    def literals(self, case: Case) -> Literals:
+        """Translate a conjunction."""
+        comparisons: list[Comparison] = []
+        atoms: list[Atom] = []
+        negated: list[Atom] = []
+        for literal in case:
+            if isinstance(literal, (All, Any, Untrue)):
+                comparisons.append(Comparison("=", simplified_call("istrue", self.condition(literal)), TRUE))
+            elif isinstance(literal, IsNull):
+                op = "!=" if literal.is_negated else "="
+                comparisons.append(Comparison(op, self.to_term(literal.value)[0], NULL))
+            elif isinstance(literal, Test):
+                left, right = self.unify_types(self.to_term(literal.left), self.to_term(literal.right))
+                comparisons.append(Comparison(literal.op, left, right))
+            elif not isinstance(literal, Among):
+                raise AssertionError(f"'{literal}' was not simplified")
+            elif len(literal.values) <= (MAX_COMPARED if literal.is_negated else 1):
+                op = "!=" if literal.is_negated else "="
+                value = self.to_term(literal.value)
+                for value_ in literal.values:
+                    left, right = self.unify_types(value, self.to_term(value_))
+                    comparisons.append(Comparison(op, left, right))
+            else:
+                (negated if literal.is_negated else atoms).append(self.among(literal))
+        return Literals(tuple(comparisons), tuple(atoms), tuple(negated))
+
+    def condition(self, condition: Condition | Untrue) -> Expression:
+        """Translate a condition to a null-aware call."""
+        if isinstance(condition, Untrue):
+            return negated(simplified_call("istrue", self.condition(condition.condition)))
+        if isinstance(condition, (All, Any)):
+            return simplified_call(
+                "all" if isinstance(condition, All) else "any", *map(self.condition, condition.parts)
+            )
+        if isinstance(condition, IsNull):
+            test = simplified_call("isnull", self.to_term(condition.value)[0])
+            return negated(test) if condition.is_negated else test
+        if isinstance(condition, Among):
+            test = simplified_call("among", *self.value_and_list(condition))
+            return negated(test) if condition.is_negated else test
+        assert isinstance(condition, Test), f"'{condition}' was not simplified"
+        left, right = self.unify_types(self.to_term(condition.left), self.to_term(condition.right))
+        return simplified_call(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
+
+    def among(self, literal: Among) -> Atom:
+        """Return an atom of the list's relation that tests membership."""
+        value, *values = self.value_and_list(literal)
+        return Atom(self.list_relation(tuple(value_ for value_ in values if isinstance(value_, Constant))), (value,))
+
+    def value_and_list(self, literal: Among) -> tuple[Expression, ...]:
+        """Return a value, and the values of its list converted to its type."""
+        value, kind = self.to_term(literal.value)
+        values = literal.values
+        are_integers = [isinstance(constant.value, int) for constant in values]
+        if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):
+            values = tuple(
+                Constant(float(constant.value)) if type(constant.value) is int else constant for constant in values
+            )
+        elif kind == "integer" and not all(are_integers):
+            value = Call("double", (value,))
+            values = tuple(
+                Constant(float(constant.value)) if type(constant.value) is int else constant for constant in values
+            )
+        distinct = {equality_key(constant, is_double=kind in _FLOATS): constant for constant in values}
+        return (value, *distinct.values())
+
+    def to_term(self, value: Value) -> tuple[Expression, str | None]:
+        """Translate a value; return its term and the family of its type."""
+        if isinstance(value, Field):
+            return self.term(value), self.kind(value)
+        if isinstance(value, Constant):
+            return value, {int: "whole", float: "float64"}.get(type(value.value))
+        assert not isinstance(value, Null), "null values are simplified before"
+        return self.calculation(value)
+
+    def calculation(self, value: Operation) -> tuple[Expression, str | None]:
+        """Translate an operation; return its term and the family of its type."""
+        operands = [self.to_term(operand) for operand in value.operands]
+        if value.op in MOTIF_FUNCTIONS:
+            kind = operands[0][1] if value.op == "abs" else None if value.op in ("lower", "upper") else "integer"
+            return Call(MOTIF_FUNCTIONS[value.op], tuple(operand for operand, _ in operands)), kind
+        if value.op == "like":
+            return Call("like", tuple(operand for operand, _ in operands)), "bool"
+        if value.op == "/":
+            return Call("/", tuple(_double(operand, kind) for operand, kind in operands)), "float64"
+        if len(operands) == 1:
+            return Call("-", (operands[0][0],)), operands[0][1]
+        left, right = self.unify_types(*operands)
+        kinds = [kind for _, kind in operands]
+        family = "float64" if set(kinds) & set(_FLOATS) else next((kind for kind in kinds if kind != "whole"), "whole")
+        return Call(value.op, (left, right)), family
+
+    def unify_types(
+        self, left: tuple[Expression, str | None], right: tuple[Expression, str | None]
+    ) -> tuple[Expression, Expression]:
+        """Return two operands of one type; an integer beside a float becomes a float."""
+        kinds = left[1], right[1]
+        if set(kinds) & set(_FLOATS):
+            first, second = (
+                _double(operand, kind) if kind == "integer" else operand for operand, kind in (left, right)
+            )
+            return first, second
+        return left[0], right[0]
+
+
+def _double(value: Expression, kind: str | None) -> Expression:
+    if isinstance(value, Constant):
+        return Constant(float(value.value)) if isinstance(value.value, int) else value
+    return value if kind in _FLOATS else Call("double", (value,))

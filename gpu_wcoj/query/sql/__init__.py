@@ -1,5 +1,5 @@
-"""Views in SQL, to `gpu_wcoj.query.rules.Rules`."""
+"""Views in SQL, to `gpu_wcoj.query.ir.Rules`."""
 
-from gpu_wcoj.query.sql.parse import parse
+from gpu_wcoj.query.sql.compiler import parse
 
 __all__ = ["parse"]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.query.ir import Atom, Expression
-from gpu_wcoj.query.sql import conditions, expressions, formulas, literals, recursion, select, selection, sets
-from gpu_wcoj.query.sql.alike import unify_pair, unify_rows
-from gpu_wcoj.query.sql.branch import Branch, Values
-from gpu_wcoj.query.sql.context import Case, Context, Derived
-from gpu_wcoj.query.sql.known import check_parts, describe_node
-from gpu_wcoj.query.sql.names import unique
-from gpu_wcoj.query.sql.place import Place
-from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.errors import SqlSyntaxError, UsageError
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import Atom, Declaration, Directive, Expression, Rule, Rules
+from gpu_wcoj.query.sql import conditions, expressions, select
+from gpu_wcoj.query.sql import conditions as formulas
+from gpu_wcoj.query.sql import scope as literals
+from gpu_wcoj.query.sql import select as recursion
+from gpu_wcoj.query.sql import select as selection
+from gpu_wcoj.query.sql import select as sets
+from gpu_wcoj.query.sql.coercion import unify_pair, unify_rows
+from gpu_wcoj.query.sql.scope import Branch, Case, Context, Derived, Scope, Values
 from gpu_wcoj.query.sql.select import GroupedScope, identity
+from gpu_wcoj.query.sql.source import Place, check_parts, describe_node, unique
+from gpu_wcoj.query.sql.source import statements as read
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -33,7 +38,7 @@ class Compiler(Context):
         self.named_here: list[dict[str, Derived]] = []
 
     def query(self, node: Node, scope: Scope | None) -> Derived:
-        """See `gpu_wcoj.query.sql.context.Context.query`."""
+        """See `gpu_wcoj.query.sql.scope.Context.query`."""
         from sqlglot import expressions as exp
 
         if isinstance(node, (exp.Subquery, exp.Paren)):
@@ -82,7 +87,7 @@ class Compiler(Context):
         return replace(derived, columns=unique(names, self.place.names))
 
     def relation(self, node: Node) -> Derived:
-        """See `gpu_wcoj.query.sql.context.Context.relation`."""
+        """See `gpu_wcoj.query.sql.scope.Context.relation`."""
         for part in ("db", "catalog"):
             if node.args.get(part):
                 raise self.place.refused(
@@ -116,25 +121,25 @@ class Compiler(Context):
         return Derived(tuple(columns), ((Branch((Atom(name, terms),)), terms),))
 
     def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-        """See `gpu_wcoj.query.sql.context.Context.truth`."""
+        """See `gpu_wcoj.query.sql.scope.Context.truth`."""
         return self.limited(conditions.truth(self, node, truth_value, scope, branch), node)
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
-        """See `gpu_wcoj.query.sql.context.Context.cases`."""
+        """See `gpu_wcoj.query.sql.scope.Context.cases`."""
         leaf = self.leaf(node, scope, branch)
         return expressions.cases(self, node, scope, branch) if leaf is None else [leaf]
 
     def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """See `gpu_wcoj.query.sql.context.Context.formula`."""
+        """See `gpu_wcoj.query.sql.scope.Context.formula`."""
         return formulas.formula(self, node, scope, branch)
 
     def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """See `gpu_wcoj.query.sql.context.Context.value`."""
+        """See `gpu_wcoj.query.sql.scope.Context.value`."""
         branch, value = formulas.formula(self, node, scope, branch)
         return branch, formulas.nullable(branch, value)
 
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
-        """See `gpu_wcoj.query.sql.context.Context.leaf`."""
+        """See `gpu_wcoj.query.sql.scope.Context.leaf`."""
         from sqlglot import expressions as exp
 
         if isinstance(scope, GroupedScope):
@@ -213,19 +218,199 @@ class Compiler(Context):
         return None
 
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """See `gpu_wcoj.query.sql.context.Context.select_within`."""
+        """See `gpu_wcoj.query.sql.scope.Context.select_within`."""
         return selection.within_row(self, node, scope, branch)
 
     def literal(self, node: Node) -> Expression | None:
-        """See `gpu_wcoj.query.sql.context.Context.literal`."""
+        """See `gpu_wcoj.query.sql.scope.Context.literal`."""
         return literals.literal(node, self.place)
 
     def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-        """See `gpu_wcoj.query.sql.context.Context.unify_pair`."""
+        """See `gpu_wcoj.query.sql.scope.Context.unify_pair`."""
         return unify_pair(self, left, right, node)
 
     def unify_rows(
         self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
     ) -> list[tuple[Branch, Values]]:
-        """See `gpu_wcoj.query.sql.context.Context.unify_rows`."""
+        """See `gpu_wcoj.query.sql.scope.Context.unify_rows`."""
         return unify_rows(self, rows, nodes)
+
+
+# SQL text to `Rules`: statements, and the relations that they define.
+
+
+TEXT_BYTES = 1_000_000
+"""Longest text, in bytes of UTF-8."""
+DIALECTS = (
+    "duckdb", "postgres", "spark", "databricks", "redshift", "snowflake", "bigquery", "trino", "presto", "athena",
+    "materialize", "risingwave",
+)  # fmt: skip
+"""Dialects whose comparisons, nulls and functions agree with those of the engine, except for NaN.
+
+Here NaN equals itself and is larger than all numbers, as in DuckDB, PostgreSQL, Spark and Snowflake; in Trino, Presto,
+Athena and BigQuery no comparison with NaN holds.
+"""
+ANSWER = "answer"
+"""Name of the relation of a SELECT without CREATE VIEW."""
+
+
+def parse(
+    text: str,
+    tables: Mapping[str, Sequence[str] | Mapping[str, str | None]],
+    *,
+    dialect: str = "duckdb",
+    source: str = "<text>",
+) -> Rules:
+    """Compile views in SQL to rules, which are meant for a program with ``bag=True``.
+
+    Parameters
+    ----------
+    text
+        One or several ``CREATE VIEW name AS SELECT ...``, separated by ``;``, or a single SELECT.
+    tables
+        For each table the names of its columns, or their types by name, in Arrow's spelling (None if unknown).
+    dialect
+        One of `DIALECTS`. It determines the syntax, the comparison of names (see `gpu_wcoj.query.sql.source`), the
+        types of ``/`` and AVG, the result of a double divided by 0, the mapping of UPPER and LOWER, and whether a
+        backslash is an escape in LIKE.
+    source
+        The name of the text in messages.
+
+    Raises
+    ------
+    SqlSyntaxError
+        If the text is not valid SQL.
+    UnknownRelationError, ColumnError
+        If it names unknown relations or columns.
+    UnsupportedError
+        For SQL that a maintained view cannot have, with a replacement.
+    TypeMismatchError
+        If types do not fit.
+    BackendUnavailableError
+        If sqlglot is not installed.
+
+    Examples
+    --------
+    >>> print(parse("SELECT e.src a, f.dst b FROM edge e JOIN edge f ON e.dst = f.src", {"edge": ["src", "dst"]}))
+    .decl edge(src, dst)
+    .decl answer(a, b)
+    answer(a, b) :- edge(a, dst), edge(dst, b).
+    .output answer
+    """
+    if not isinstance(text, str):
+        raise UsageError.wrong_type("the query", text, "text (str)")
+    n_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if n_bytes > TEXT_BYTES:
+        raise UsageError.mismatch("the text", "is too long", f"{n_bytes:,} bytes", f"at most {TEXT_BYTES:,} bytes")
+    place = Place(text, source, dialect)
+    if half := re.search("[\\ud800-\\udfff]", text):
+        what = f"the text contains an unpaired surrogate (U+{ord(half[0]):04X})"
+        raise SqlSyntaxError(what, text, *place.span_at(half.start(), 1), source)
+    schemas = {
+        name: dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
+        for name, columns in tables.items()
+    }
+    if dialect not in DIALECTS:
+        raise UsageError.unknown_name("dialect", dialect, DIALECTS)
+    for name in schemas:
+        if "#" in name:
+            problem = f"the table name '{name}' contains '#', which is reserved for helper relations"
+            raise UsageError.with_parts(problem, subject="table", got=name, remedy="Rename it.")
+    compiler = Compiler(place, dialect, schemas)
+    views: dict[str, Derived] = {}
+    try:
+        named: dict[str, None] = {}
+        for node in read(text, dialect, place):
+            place.names.fold(node)
+            named.update(dict.fromkeys(_tables(node, schemas, place)))
+            name, derived = _statement(compiler, node, views)
+            views[name] = derived
+            compiler.views[name] = derived
+            _ = compiler.named(derived, head=name)
+        return _rules(compiler, views, schemas, named, source)
+    except RecursionError:
+        raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, source) from None
+
+
+def _statement(compiler: Compiler, node: Node, views: Mapping[str, Derived]) -> tuple[str, Derived]:
+    from sqlglot import expressions as exp
+
+    place = compiler.place
+    if not isinstance(node, exp.Create):
+        if not isinstance(node, (exp.Query, exp.Subquery, exp.Values)):
+            raise place.refused(
+                f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."
+            )
+        if ANSWER in views:
+            raise place.wrong("there are two queries without a name; write CREATE VIEW name AS for each", node)
+        if place.names.matching(ANSWER, False, compiler.tables, is_table=True):
+            raise place.wrong(
+                f"a query without a name is '{ANSWER}', and so is a table; write CREATE VIEW name AS", node
+            )
+        return ANSWER, compiler.query(node, None)
+    check_parts(node, place, "this", "kind", "expression", "replace", "exists", "with_")
+    if node.args.get("kind") != "VIEW" or node.expression is None:
+        raise place.refused(
+            f"CREATE {node.args.get('kind')} is not supported", node, "Write CREATE VIEW name AS SELECT."
+        )
+    target, names = node.this, []
+    if isinstance(target, exp.Schema):
+        check_parts(target, place, "this", "expressions")
+        names = [identifier.name for identifier in target.expressions]
+        target = target.this
+    check_parts(target, place, "this")
+    name = target.name
+    if "#" in name:
+        raise place.wrong("the name of a view cannot have a '#'", target)
+    is_quoted = bool(target.this.args.get("quoted")) if hasattr(target.this, "args") else False
+    if place.names.matching(name, is_quoted, [*views, *compiler.tables], is_table=True):
+        raise place.wrong(f"there is a relation '{name}' already", target)
+    return name, compiler.with_names(compiler.query(node.expression, None), names, target)
+
+
+def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[str]:
+    """Yield the tables that a statement may name anywhere."""
+    from sqlglot import expressions as exp
+
+    for table in node.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            is_quoted = bool(table.this.args.get("quoted"))
+            yield from place.names.matching(table.name, is_quoted, table_names, is_table=True)
+
+
+def _rules(
+    compiler: Compiler,
+    views: Mapping[str, Derived],
+    schemas: Mapping[str, Mapping[str, str | None]],
+    named: Iterable[str],
+    source: str,
+) -> Rules:
+    rules = _needed(compiler.rules, views)
+    read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in schemas)
+    unread = [name for name in named if name not in read]  # in conditions that never hold or are never evaluated
+    columns = [(name, schemas[name]) for name in (*read, *unread)]
+    inputs = [Declaration(name, tuple(types), tuple(types.values()), is_binding=False) for name, types in columns]
+    outputs = [
+        Declaration(str(name), tuple(map(str, derived.columns)), (None,) * len(derived.columns))
+        for name, derived in views.items()
+    ]
+    made = Rules(
+        tuple(rules), (*inputs, *outputs), tuple(views), directives=tuple(Directive("input", name) for name in unread)
+    )
+    check(made, source=source)
+    return made
+
+
+def _needed(rules: Sequence[Rule], outputs: Iterable[str]) -> list[Rule]:
+    """Return the rules that outputs depend on."""
+    reads: dict[str, set[str]] = {}
+    for rule in rules:
+        reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
+    needed: set[str] = set()
+    waiting = list(outputs)
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += reads.get(name, ())
+    return [rule for rule in rules if rule.head.relation in needed]

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.constant_folding import fold_constants
 from gpu_wcoj.query.ir import NULL, Call, Constant
-from gpu_wcoj.query.sql.branch import Branch
 from gpu_wcoj.query.sql.conditions import FALSE_VALUE, TRUE_VALUE, UNKNOWN, conditions, is_simple
-from gpu_wcoj.query.sql.context import Case, Context
-from gpu_wcoj.query.sql.known import check_parts, has_query
-from gpu_wcoj.query.sql.literals import is_date, literal
-from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.sql.scope import Branch, Case, Context, Scope, is_date, literal
+from gpu_wcoj.query.sql.source import check_parts, has_query
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.query.ir import NULL, Expression
-from gpu_wcoj.query.sql.branch import Branch
-from gpu_wcoj.query.sql.context import Context, Derived
-from gpu_wcoj.query.sql.existence import antijoin
-from gpu_wcoj.query.sql.known import check_parts
-from gpu_wcoj.query.sql.names import unique
-from gpu_wcoj.query.sql.scope import Scope, Source
+from gpu_wcoj.query.sql.conditions import antijoin
+from gpu_wcoj.query.sql.scope import Branch, Context, Derived, Scope, Source
+from gpu_wcoj.query.sql.source import check_parts, unique
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import calendar
+import datetime as dt
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import ColumnError
-from gpu_wcoj.query.sql.place import Place
+from gpu_wcoj.errors import ColumnError, UnsupportedTypeError
+from gpu_wcoj.query.constant_folding import holds, simplified_call
+from gpu_wcoj.query.ir import (
+    AGGREGATES,
+    FALSE,
+    FUNCTIONS,
+    MIRRORED,
+    NEVER,
+    NULL,
+    NULL_AWARE,
+    TRUE,
+    Atom,
+    Call,
+    Comparison,
+    Constant,
+    Expression,
+    Rule,
+    Variable,
+    valued_variables,
+    variables_of,
+)
+from gpu_wcoj.query.sql.source import Place, check_parts, describe_node, has_query
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -128,3 +154,716 @@ class Scope:
         reach = f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as there is no FROM"
         error.args = (f"there is no column '{name}'{reach}.\n{remaining_lines}",)
         return place.marked(error, node)
+
+
+# A guarded conjunction: atoms and conditions of a future rule, and column values.
+#
+# A variable that occurs once may be null. A condition on its value excludes null: a comparison, a second place in an
+# atom, a calculation. Columns that are joined so that null equals null are recorded as `safe`, and get a variable
+# ``x?`` if they may be null in the final rule.
+
+
+Values = tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A conjunction of atoms and conditions, with the values of columns under it.
+
+    Attributes
+    ----------
+    solid
+        Variables that must not be null here.
+    known
+        Variables that cannot be null in any branch.
+    safe
+        Variables whose joins treat null as equal to null.
+    fixed
+        Variables of the outer query, which are never replaced.
+    values
+        The value of each column in scope, by the number of the column.
+    """
+
+    atoms: tuple[Atom, ...] = ()
+    negated: tuple[Atom, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    solid: frozenset[Variable] = frozenset()
+    non_null: frozenset[Variable] = frozenset()
+    safe: frozenset[Variable] = frozenset()
+    fixed: frozenset[Variable] = frozenset()
+    values: Mapping[int, Expression] = field(default_factory=dict)
+
+    def may_be_null(self, value: Expression) -> bool:
+        """Return whether a value can be null here; of calls, only null-aware ones can."""
+        if isinstance(value, Variable):
+            return value not in self.solid and value not in self.non_null
+        if isinstance(value, Call) and value.takes_nulls:
+            return value.op not in ("istrue", "isnull")
+        return value == NULL
+
+    @property
+    def variables(self) -> frozenset[Variable]:
+        """All variables of the atoms and conditions."""
+        terms = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
+        for comparison in self.comparisons:
+            terms += [comparison.left, comparison.right]
+        return frozenset(variables_of(terms))
+
+    def joined(self, right: Branch) -> Branch:
+        """Return the conjunction of both branches."""
+        return Branch(
+            (*self.atoms, *right.atoms),
+            (*self.negated, *right.negated),
+            (*self.comparisons, *right.comparisons),
+            self.solid | right.solid,
+            self.non_null | right.non_null,
+            self.safe | right.safe,
+            self.fixed | right.fixed,
+            {**self.values, **right.values},
+        )
+
+    def never(self) -> Branch:
+        """Return the branch with a condition that never holds."""
+        return replace(self, comparisons=(*self.comparisons, NEVER))
+
+    def with_values(self, values: Mapping[int, Expression]) -> Branch:
+        """Return the branch with more columns."""
+        return replace(self, values={**self.values, **values})
+
+    def replaced(self, names: Mapping[Variable, Expression]) -> Branch:
+        """Return the branch with variables replaced by terms."""
+        return Branch(
+            tuple(_in_atom(atom, names) for atom in self.atoms),
+            tuple(_in_atom(atom, names) for atom in self.negated),
+            tuple(
+                replace(
+                    comparison, left=substituted(comparison.left, names), right=substituted(comparison.right, names)
+                )
+                for comparison in self.comparisons
+            ),
+            _in_set(self.solid, names),
+            _in_set(self.non_null, names),
+            _in_set(self.safe, names),
+            self.fixed,
+            {key: substituted(value, names) for key, value in self.values.items()},
+        )
+
+    def not_null(self, value: Expression) -> Branch | None:
+        """Return the branch restricted to a value that is not null, or None."""
+        if value == NULL:
+            return None
+        if isinstance(value, Call) and value.takes_nulls:
+            return self._tested(value, FALSE)
+        return self.required(variables_of([value]))
+
+    def _tested(self, value: Call, is_null: Constant) -> Branch | None:
+        """Return the branch restricted to a null-aware call that is null, or is not null."""
+        test = simplified_call("isnull", value)
+        if isinstance(test, Constant):
+            return self if test == is_null else None
+        return replace(self, comparisons=(*self.comparisons, Comparison("=", test, is_null)))
+
+    def required(self, variables: Iterable[Variable]) -> Branch:
+        """Return the branch restricted to variables that are not null."""
+        missing = frozenset(variables) - self.solid
+        return replace(self, solid=self.solid | missing) if missing else self
+
+    def null(self, value: Expression) -> Branch | None:
+        """Return the branch restricted to a value that is null, or None."""
+        if not self.may_be_null(value):
+            return None
+        if isinstance(value, Variable):
+            if value not in self.fixed:
+                return self.replaced({value: NULL})
+            return replace(self, comparisons=(*self.comparisons, Comparison("=", value, NULL)))
+        if isinstance(value, Call):
+            return self._tested(value, TRUE)
+        return self
+
+    def compared(self, op: str, left: Expression, right: Expression) -> Branch | None:
+        """Return the branch restricted by a comparison, or None; null never compares."""
+        if NULL in (left, right):
+            return None
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            return self if holds(op, left, right) else None
+        if isinstance(left, Constant):
+            left, right, op = right, left, MIRRORED[op]
+        fixed = self.fixed.intersection(valued_variables([left, right]))  # null has replaced all other null variables
+        if any(Comparison("=", variable, NULL) in self.comparisons for variable in fixed):
+            return None
+        required = self.required(valued_variables([left, right]))
+        if left == right and isinstance(left, Variable):
+            return required if op in ("=", "<=", ">=") else None
+        if op == "=" and isinstance(left, Variable) and isinstance(right, Variable):
+            if right not in self.fixed:
+                return required.replaced({right: left})
+            if left not in self.fixed:
+                return required.replaced({left: right})
+        comparison = Comparison(op, left, right)
+        return (
+            required
+            if comparison in required.comparisons
+            else replace(required, comparisons=(*required.comparisons, comparison))
+        )
+
+    def same(self, left: Expression, right: Expression) -> Iterable[Branch]:
+        """Return the branches in which two values are equal or both null."""
+        if not self.may_be_null(left) or not self.may_be_null(right):
+            equal = self.compared("=", left, right)
+            return () if equal is None else (equal,)
+        pair = [value for value in (left, right) if isinstance(value, Variable)]
+        if len(pair) == 2 and pair[0] == pair[1]:
+            return (self,)
+        if len(pair) == 2 and not all(variable in self.fixed for variable in pair):
+            representative, gone = pair if pair[1] not in self.fixed else pair[::-1]
+            return (replace(self, safe=self.safe | {representative}).replaced({gone: representative}),)
+        branches = [self.compared("=", left, right)]
+        both = self.null(left)
+        branches.append(both and both.null(right if right != left else NULL))
+        return tuple(branch for branch in branches if branch is not None)
+
+
+def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expression:
+    """Return an expression with variables replaced by terms."""
+    if isinstance(value, Variable):
+        return names.get(value, value)
+    if isinstance(value, Call):
+        arguments = tuple(substituted(argument, names) for argument in value.arguments)
+        return simplified_call(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
+    return value
+
+
+def _in_atom(atom: Atom, names: Mapping[Variable, Expression]) -> Atom:
+    return replace(atom, terms=tuple(substituted(term, names) for term in atom.terms))
+
+
+def _in_set(variables: frozenset[Variable], names: Mapping[Variable, Expression]) -> frozenset[Variable]:
+    return frozenset(variables_of(substituted(variable, names) for variable in variables))
+
+
+# Branches to rules: names of variables, and tests for null.
+
+
+_RESERVED = {*AGGREGATES, *FUNCTIONS, "not", "true", "false", "null"}
+
+
+def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ()) -> Rule:
+    """Return the rule that derives `head` from a branch.
+
+    Variables are named after `columns`, if there are any.
+
+    Examples
+    --------
+    >>> x, y, z = Variable("a#1"), Variable("b#1"), Variable("b#2")
+    >>> branch = Branch((Atom("r", (x, y)), Atom("s", (z,))), comparisons=(Comparison("=", y, Constant(3)),))
+    >>> print(rule("h", (x, z), branch.required([z])))
+    h(a, b) :- r(a, 3), s(b), b != null.
+    """
+    atoms, comparisons = _with_constants(branch, values)
+    tested = frozenset(
+        valued_variables(part for comparison in comparisons for part in (comparison.left, comparison.right))
+    )
+    calculated = frozenset(valued_variables(value for value in values if isinstance(value, Call)))
+    standing = Counter(term for atom in atoms for term in atom.terms)
+    negated = {term for atom in branch.negated for term in atom.terms}
+    solid = branch.solid | branch.non_null
+    for variable in sorted(branch.solid - branch.non_null - tested - calculated, key=str):
+        if standing[variable] and (standing[variable] == 1 and variable not in negated):
+            comparisons = (*comparisons, Comparison("!=", variable, NULL))
+    used = {
+        *variables_of([*values, *(part for comparison in comparisons for part in (comparison.left, comparison.right))]),
+        *negated,
+    }
+    preferred_names: dict[Variable, str] = {}
+    for value, name in zip(values, columns, strict=False):
+        if isinstance(value, Variable):
+            _ = preferred_names.setdefault(value, name)
+    names = _names(
+        atoms, {variable for variable in standing if variable in used or standing[variable] > 1}, preferred_names
+    )
+    for variable in branch.safe - solid:
+        if variable in names and not variable.is_wildcard:
+            names[variable] = Variable(f"{names[variable].name}?")
+
+    def renamed(atom: Atom) -> Atom:
+        return replace(atom, terms=tuple(substituted(term, names) for term in atom.terms))
+
+    return Rule(
+        Atom(head, tuple(substituted(value, names) for value in values)),
+        tuple(map(renamed, atoms)),
+        tuple(
+            replace(comparison, left=substituted(comparison.left, names), right=substituted(comparison.right, names))
+            for comparison in comparisons
+        ),
+        tuple(map(renamed, branch.negated)),
+    )
+
+
+def _with_constants(branch: Branch, values: Values) -> tuple[tuple[Atom, ...], tuple[Comparison, ...]]:
+    """Return atoms and comparisons with single-use variables replaced by constants."""
+    places = Counter(term for atom in (*branch.atoms, *branch.negated) for term in atom.terms)
+    for comparison in branch.comparisons:
+        places.update(variables_of([comparison.left, comparison.right]))
+    value_variables = frozenset(variables_of(values))
+    constants: dict[Variable, Constant] = {}
+    comparisons = []
+    for comparison in branch.comparisons:
+        left, right = comparison.left, comparison.right
+        is_alone = isinstance(left, Variable) and places[left] == 2 and left not in value_variables
+        stands = is_alone and any(left in atom.terms for atom in branch.atoms)
+        if (
+            comparison.op == "="
+            and stands
+            and isinstance(left, Variable)
+            and isinstance(right, Constant)
+            and right != NULL
+        ):
+            constants[left] = right
+            continue
+        comparisons.append(comparison)
+    atoms = tuple(
+        replace(
+            atom, terms=tuple(constants.get(term, term) if isinstance(term, Variable) else term for term in atom.terms)
+        )
+        for atom in branch.atoms
+    )
+    return atoms, tuple(comparisons)
+
+
+def _names(
+    atoms: tuple[Atom, ...], used: Collection[Expression], preferred_names: Mapping[Variable, str]
+) -> dict[Variable, Variable]:
+    """Return for each variable a legal and unused name, preferably of its column."""
+    names: dict[Variable, Variable] = {}
+    taken: set[str] = set()
+    n_wildcards = 0
+    standing = variables_of(term for atom in atoms for term in atom.terms)
+    for variable in sorted(standing, key=lambda variable: variable not in preferred_names):
+        if variable not in used:
+            n_wildcards += 1
+            names[variable] = Variable(f"_#{n_wildcards}")
+            continue
+        base = re.sub(r"\W", "_", preferred_names.get(variable) or variable.name.split("#")[0])
+        if not re.match(r"[^\W\d]", base) or base in _RESERVED:
+            base = f"c{base}"
+        suffix, name = 1, base
+        while name in taken:
+            suffix += 1
+            name = f"{base}_{suffix}"
+        taken.add(name)
+        names[variable] = Variable(name)
+    return names
+
+
+# State shared by all parts of the SQL compiler, and the interface between them.
+
+
+MAX_BRANCHES = 128
+"""Most rules of one query."""
+MAX_CASES = 32
+"""Most branches for the values of one row; beyond it, the values become null-aware calls in one branch."""
+MAX_INLINED_ATOMS = 16
+"""Most atoms of a query that is inlined into its reader; a longer one becomes a relation."""
+UNIT = "one#"
+"""Name of a relation of one row."""
+
+DATE = "#date"
+"""Name of the call that holds a date or time literal until it is compared."""
+
+Case = tuple[Branch, Expression]
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """Result of a query: columns, and disjoint branches that produce its rows.
+
+    Attributes
+    ----------
+    head
+        For a recursion, the relation that holds the rows instead of `branches`.
+    kinds
+        The types of the columns of that relation.
+    """
+
+    columns: tuple[str, ...]
+    branches: tuple[tuple[Branch, Values], ...]
+    head: str = ""
+    kinds: tuple[str | None, ...] = ()
+
+
+class Context(ABC):
+    """State of the compiler, and the methods that its parts call of each other.
+
+    Attributes
+    ----------
+    recursing
+        The relations that the recursion being compiled derives, and the node that names it.
+    """
+
+    def __init__(self, place: Place, dialect: str) -> None:
+        self.place = place
+        self.dialect = dialect
+        self.rules: list[Rule] = []
+        self.kinds: dict[Variable, str | None] = {}
+        self.heads: dict[int, tuple[Derived, str]] = {}
+        self.n_fresh = 0
+        self.recursing: dict[str, Node] = {}
+        self.n_helpers = 0
+        self.n_columns = 0
+        self.has_unit = False
+
+    @abstractmethod
+    def query(self, node: Node, scope: Scope | None) -> Derived:
+        """Compile a query; `scope` holds the names of the outer query."""
+
+    @abstractmethod
+    def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return disjoint branches in which a condition has a truth value ``T``, ``F`` or ``U``."""
+
+    @abstractmethod
+    def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
+        """Return disjoint branches with the values of an expression."""
+
+    @abstractmethod
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return an expression as one null-aware call; see `formulas`.
+
+        The expression has no EXISTS and no IN of a query.
+        """
+
+    @abstractmethod
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return an expression as the value of a column, which keeps rows in which it is null."""
+
+    @abstractmethod
+    def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
+        """Return the value of a column, key, aggregate or one-row query, else None."""
+
+    @abstractmethod
+    def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """Return the rows of a query in a condition, joined with a row of the outer query."""
+
+    @abstractmethod
+    def unify_rows(
+        self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
+    ) -> list[tuple[Branch, Values]]:
+        """Convert rows of the same columns to common types.
+
+        `nodes` are the expressions of the columns of a relation.
+        """
+
+    @abstractmethod
+    def relation(self, node: Node) -> Derived:
+        """Return the table, view or common table expression that a name refers to."""
+
+    @abstractmethod
+    def literal(self, node: Node) -> Expression | None:
+        """Return the value of a literal; None for any other node."""
+
+    @abstractmethod
+    def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+        """Convert two non-null values to types that compare."""
+
+    def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """Return disjoint branches with the values of several expressions."""
+        numbers = self.numbered(len(nodes))
+        rows: list[tuple[Branch, Values]] = [(branch, ())]
+        for column, node in zip(numbers, nodes, strict=True):
+            is_rewritten = column != numbers[-1]  # later nodes may replace its variables
+            rows = [
+                (
+                    there.with_values({column: value}) if is_rewritten and not isinstance(value, Constant) else there,
+                    (*values, value),
+                )
+                for where, values in rows
+                for there, value in self.cases(node, scope, where)
+            ]
+            if len(rows) > MAX_CASES and not any(map(has_query, nodes)):
+                return self._calculated_each(nodes, scope, branch)
+            _ = self.limited([there for there, _ in rows], node)
+        return [
+            (there, tuple(there.values.get(column, value) for column, value in zip(numbers, values, strict=True)))
+            for there, values in rows
+        ]
+
+    def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """Return one branch with the values of several expressions, which may be null."""
+        numbers = self.numbered(len(nodes))
+        for column, node in zip(numbers, nodes, strict=True):
+            branch, value = self.value(node, scope, branch)
+            branch = branch.with_values({column: value})
+        return [(branch, tuple(branch.values[column] for column in numbers))]
+
+    def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
+        """Return the branch in which the two values of each pair are equal, if there is one."""
+        numbers = self.numbered(2 * len(pairs))
+        result: Branch | None = branch.with_values(
+            dict(zip(numbers, (value for pair in pairs for value in pair), strict=True))
+        )
+        for left, right in zip(numbers[::2], numbers[1::2], strict=True):
+            result = result and result.compared("=", result.values[left], result.values[right])
+        return [] if result is None else [result]
+
+    def fresh(self, name: str, kind: str | None = None) -> Variable:
+        """Return a new variable, named after `name` in the text of rules."""
+        self.n_fresh += 1
+        made = Variable(f"{name}#{self.n_fresh}")
+        self.kinds[made] = kind
+        return made
+
+    def helper(self, what: str) -> str:
+        """Return the name of a new relation, which no text can spell."""
+        self.n_helpers += 1
+        return f"{what}#{self.n_helpers}"
+
+    def numbered(self, n: int) -> range:
+        """Return the numbers of new columns."""
+        self.n_columns += n
+        return range(self.n_columns - n, self.n_columns)
+
+    def unit(self) -> Branch:
+        """Return a branch of one row and no columns."""
+        if not self.has_unit:
+            self.has_unit = True
+            self.rules.append(Rule(Atom(UNIT, (Constant(0),)), ()))
+        return Branch((Atom(UNIT, (self.fresh("_"),)),))
+
+    def write(self, head: str, branch: Branch, values: Sequence[Expression], columns: Sequence[str] = ()) -> None:
+        """Add the rule that derives `head` of a branch."""
+        if not branch.atoms:
+            branch = branch.joined(self.unit())
+        self.rules.append(rule(head, tuple(values), branch, columns))
+
+    def write_nothing(self, head: str, n_columns: int) -> None:
+        """Add a rule that derives `head` and never has a row."""
+        _ = self.unit()
+        self.rules.append(Rule(Atom(head, (NULL,) * n_columns), (Atom(UNIT, (Constant(1),)),)))
+
+    def named(self, derived: Derived, what: str = "part", head: str = "") -> str:
+        """Return the head that holds a query result; the first call adds its rules."""
+        if derived.head:
+            return derived.head
+        entry = self.heads.get(id(derived))
+        if entry is None:
+            entry = self.heads[id(derived)] = derived, head or self.helper(what)
+            for branch, values in derived.branches:
+                self.write(entry[1], branch, values, derived.columns)
+            if not derived.branches:
+                self.write_nothing(entry[1], len(derived.columns))
+        return entry[1]
+
+    def read(self, derived: Derived) -> tuple[Branch, Values]:
+        """Return a branch that reads a query result, with new variables.
+
+        A single short branch is inlined, any other result becomes a relation.
+        """
+        is_short = len(derived.branches) == 1 and len(derived.branches[0][0].atoms) <= MAX_INLINED_ATOMS
+        if is_short and not derived.head:
+            branch, values = derived.branches[0]
+            names: dict[Variable, Expression] = {
+                variable: self.fresh(variable.name.split("#")[0], self.kinds.get(variable))
+                for variable in (*branch.variables, *variables_of(values))
+                if variable not in branch.fixed
+            }
+            renamed = branch.with_values(dict(enumerate(values))).replaced(names)
+            inlined = tuple(renamed.values[i] for i in range(len(values)))
+            return Branch(
+                renamed.atoms, renamed.negated, renamed.comparisons, renamed.solid, renamed.non_null, renamed.safe
+            ), inlined
+        return self.reading(self.named(derived), derived)
+
+    def reading(self, head: str, derived: Derived) -> tuple[Branch, Values]:
+        """Return a branch of one atom that reads the head of a query result."""
+        if derived.head:
+            made = tuple(map(self.fresh, derived.columns, derived.kinds))
+            return Branch((Atom(head, made),)), made
+        terms = []
+        non_null = []
+        for column, name in enumerate(derived.columns):
+            terms.append(self.fresh(name, self.kind_of_column(values[column] for _, values in derived.branches)))
+            if derived.branches and not any(branch.may_be_null(values[column]) for branch, values in derived.branches):
+                non_null.append(terms[-1])
+        return Branch((Atom(head, tuple(terms)),), non_null=frozenset(non_null)), tuple(terms)
+
+    def kind(self, value: Expression) -> str | None:
+        """Return the type of a value in Arrow's spelling; None if it is unknown."""
+        if isinstance(value, Variable):
+            return self.kinds.get(value)
+        if isinstance(value, Constant):
+            names = {int: "int64", float: "double", bool: "bool", str: "string", Decimal: "decimal"}
+            return names.get(type(value.value))
+        if isinstance(value, Call):
+            return _kind_of_call(value, [self.kind(argument) for argument in value.arguments])
+        return None
+
+    def kind_of_column(self, values: Iterable[Expression]) -> str | None:
+        """Return the type of a column with these values, ignoring nulls."""
+        kinds = {self.kind(value) for value in values if value != NULL}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def limited(self, branches: list[Branch], node: Node) -> list[Branch]:
+        """Return the branches, or raise if there are too many."""
+        if len(branches) > MAX_BRANCHES:
+            raise self.place.refused(
+                f"this splits into more than {MAX_BRANCHES} rules",
+                node,
+                "Write a part of it as a view of its own, or as UNION ALL.",
+            )
+        return branches
+
+
+def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
+    if call.op in ("cat", "substr", "lower", "upper", "downcase", "upcase"):
+        return "string"
+    if call.op in ("strlen", "year", "month", "day"):
+        return "int64"
+    if call.op == "double":
+        return "double"
+    if call.op == "case":
+        values = [*zip(call.arguments[1::2], kinds[1::2], strict=False)]
+        values += [(call.arguments[-1], kinds[-1])] if len(kinds) % 2 else []
+        types = {kind for value, kind in values if not isinstance(value, Constant)} or {
+            k for value, k in values if value != NULL
+        }
+        if len(types) > 1 and None not in types and all("decimal" in str(kind) for kind in types):
+            return "decimal"
+        return types.pop() if len(types) == 1 else None
+    if call.op == "like" or call.op in NULL_AWARE:
+        return "bool"
+    if all(kind is not None and "int" in kind for kind in kinds):
+        return "int64"
+    if "double" in kinds and None not in kinds:
+        return "double"
+    return "decimal" if any(kind is not None and kind.startswith("decimal") for kind in kinds) else None
+
+
+# Literals: numbers, texts, dates, and constant date arithmetic.
+
+
+def literal(node: Node, place: Place) -> Expression | None:
+    """Return the value of a literal; None for any other node."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Null):
+        return NULL
+    if isinstance(node, exp.Boolean):
+        return Constant(bool(node.this))
+    if isinstance(node, exp.Literal):
+        return Constant(node.this) if node.is_string else parse_number(node, place)
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+        return parse_number(node.this, place, "-")
+    moment = _moment(node, place)
+    if moment is None:
+        return None
+    return Call(DATE, (Constant(moment.isoformat(sep=" ") if isinstance(moment, dt.datetime) else moment.isoformat()),))
+
+
+def parse_number(node: Node, place: Place, sign: str = "") -> Constant:
+    """Return the number of a literal: an integer, a decimal, or a double with an exponent."""
+    text = sign + str(node.this)
+    try:
+        if "e" in text.lower():
+            return Constant(float(text))
+        return Constant(Decimal(text) if "." in text else int(text))
+    except (UnsupportedTypeError, ValueError, ArithmeticError) as error:
+        raise place.wrong(str(error).split("\n")[0], node) from None
+
+
+def is_date(value: Expression) -> bool:
+    """Return whether a value is a date or time literal, or a CASE of them."""
+    if not isinstance(value, Call):
+        return False
+    if value.op != "case":
+        return value.op == DATE
+    return any(map(is_date, values_of(value)))
+
+
+def values_of(case: Call) -> tuple[Expression, ...]:
+    """Return the values of a CASE without null."""
+    parts = case.arguments
+    values = (*parts[1::2], parts[-1]) if len(parts) % 2 else parts[1::2]
+    return tuple(value for value in values if value != NULL)
+
+
+def as_text(value: Expression) -> Expression:
+    """Return a date literal as the text constant that it compares as; other values unchanged."""
+    if not isinstance(value, Call) or not is_date(value):
+        return value
+    if value.op == DATE:
+        return value.arguments[0]
+    return replace(value, arguments=tuple(map(as_text, value.arguments)))
+
+
+def _moment(node: Node, place: Place) -> dt.date | None:
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        kind = node.to.this.name if hasattr(node.to.this, "name") else str(node.to.this)
+        if kind in ("DATE", "TIMESTAMP", "DATETIME", "TIMESTAMPNTZ"):
+            check_parts(node, place, "this", "to")
+            return _parse_moment(node.this.this, kind, node, place)
+        return None
+    if isinstance(node, (exp.Date, exp.TsOrDsToDate)) and isinstance(node.this, exp.Literal) and node.this.is_string:
+        check_parts(node, place, "this")
+        return _parse_moment(node.this.this, "DATE", node, place)
+    if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):
+        start = _moment(node.this, place)
+        if start is None:
+            return None
+        sign = 1 if isinstance(node, exp.Add) else -1
+        return _moved(start, sign * _amount(node.expression, place), _unit(node.expression, place), node, place)
+    return None
+
+
+def _parse_moment(text: str, kind: str, node: Node, place: Place) -> dt.date:
+    try:
+        if kind == "DATE":
+            return dt.date.fromisoformat(text.strip())
+        moment = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = "date" if kind == "DATE" else "time"
+        raise place.wrong(
+            f"'{text}' is not a valid {what}; write it as 2026-01-31{'' if kind == 'DATE' else ' 23:59:59'}", node
+        ) from None
+    if moment.tzinfo is not None:
+        raise place.refused("times with a zone are not supported as literals", node)
+    return moment
+
+
+def _amount(interval: Node, place: Place) -> int:
+    from sqlglot import expressions as exp
+
+    value = interval.this
+    sign = 1
+    while isinstance(value, (exp.Neg, exp.Paren)):
+        sign = -sign if isinstance(value, exp.Neg) else sign
+        value = value.this
+    if not isinstance(value, exp.Literal) or not str(value.this).strip().lstrip("-").isdecimal():
+        raise place.refused("only intervals of a whole number are supported", interval, "Write INTERVAL '3' MONTH.")
+    return sign * int(value.this)
+
+
+def _unit(interval: Node, place: Place) -> str:
+    unit = interval.args.get("unit")
+    name = unit.name.upper().removesuffix("S") if unit is not None else ""
+    if name not in ("DAY", "WEEK", "MONTH", "YEAR", "HOUR", "MINUTE", "SECOND"):
+        what = f"the unit '{name.lower()}'" if name else f"this {describe_node(interval).lower()}"
+        raise place.refused(
+            f"{what} is not supported",
+            interval,
+            "Write INTERVAL '3' MONTH; YEAR, WEEK, DAY, HOUR, MINUTE and SECOND are, too.",
+        )
+    return name
+
+
+def _moved(start: dt.date, amount: int, unit: str, node: Node, place: Place) -> dt.date:
+    try:
+        if unit in ("MONTH", "YEAR"):
+            months = start.year * 12 + start.month - 1 + amount * (12 if unit == "YEAR" else 1)
+            year, month = months // 12, months % 12 + 1
+            return start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
+        if unit in ("HOUR", "MINUTE", "SECOND") and not isinstance(start, dt.datetime):
+            start = dt.datetime.combine(start, dt.time())
+        return start + dt.timedelta(**{f"{unit.lower()}s": amount})
+    except (ValueError, OverflowError):
+        raise place.wrong("invalid date: expected a year from 1 to 9999", node) from None

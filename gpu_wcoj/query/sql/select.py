@@ -10,19 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression, Variable
-from gpu_wcoj.query.rules import Rule
-from gpu_wcoj.query.sql.alike import group_of
-from gpu_wcoj.query.sql.branch import Branch, Values
-from gpu_wcoj.query.sql.conditions import TRUE_VALUE
-from gpu_wcoj.query.sql.context import UNIT, Context, Derived
-from gpu_wcoj.query.sql.from_clause import Joined
-from gpu_wcoj.query.sql.known import check_parts, describe_node
-from gpu_wcoj.query.sql.names import unique
-from gpu_wcoj.query.sql.scope import Scope
+from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression, Rule, Variable
+from gpu_wcoj.query.sql.coercion import group_of
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE, antijoin, distinct, semijoin
+from gpu_wcoj.query.sql.from_clause import Joined, from_clause
+from gpu_wcoj.query.sql.scope import UNIT, Branch, Context, Derived, Scope, Values
+from gpu_wcoj.query.sql.source import Place, check_parts, describe_node, unique
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
+
+    from gpu_wcoj.query.sql.compiler import Compiler
+
 
 _ZERO = Constant(0)
 DOUBLE_MEANS = ("spark", "databricks", "bigquery", "trino", "presto", "athena")
@@ -62,8 +61,6 @@ class _Aggregate:
 
 def grouped(context: Context, node: Node, joined: Joined) -> Derived:
     """Compile a SELECT that aggregates."""
-    from gpu_wcoj.query.sql.selection import bare, expanded
-
     items = expanded(context, node, joined.scope)
     keys = _keys(context, node, items, joined.scope)
     having = node.args.get("having")
@@ -394,3 +391,356 @@ class _Groups:
             Rule(Atom(name, (*plain, NULL)), (Atom(sums, (*plain, NULL)),)),
         ]
         return name
+
+
+# SELECT: FROM, WHERE, the selected columns, GROUP BY, DISTINCT.
+
+
+PARTS = (
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "distinct",
+    "with_",
+    "kind",
+    "operation_modifiers",
+)
+
+_NOT_CORRELATED = (
+    "a query with aggregates, UNION or WITH in a condition cannot refer to the outer query\n"
+    "Join with it in FROM instead, by the columns that are compared."
+)
+
+
+def select(context: Context, node: Node, around: Scope | None) -> Derived:
+    """Compile a SELECT."""
+    check_parts(node, context.place, *PARTS)
+    if not node.expressions:
+        raise context.place.wrong("SELECT names no column", node)
+    if node.args.get("kind"):
+        raise context.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
+    joined = filtered(context, node, from_clause(context, node, around))
+    if is_grouped(node):
+        derived = grouped(context, node, joined)
+    else:
+        items = expanded(context, node, joined.scope)
+        rows = [
+            (bare(where), values)
+            for branch in joined.branches
+            for where, values in context.each([item for item, _ in items], joined.scope, branch)
+        ]
+        derived = Derived(
+            unique([name for _, name in items], context.place.names),
+            tuple(context.unify_rows(rows, [item for item, _ in items])),
+        )
+    _ = context.limited([branch for branch, _ in derived.branches], node)
+    if node.args.get("distinct"):
+        check_parts(node.args["distinct"], context.place)
+        return once(context, derived)
+    return derived
+
+
+def filtered(context: Context, node: Node, joined: Joined) -> Joined:
+    """Apply WHERE and the deferred conditions."""
+    where = node.args.get("where")
+    conditions = list(joined.deferred)
+    if where is not None:
+        check_parts(where, context.place, "this")
+        conditions.append(where.this)
+    branches = joined.branches
+    for condition in conditions:
+        branches = [
+            after for branch in branches for after in context.truth(condition, TRUE_VALUE, joined.scope, branch)
+        ]
+    branches = branches or [branch.never() for branch in joined.branches[:1]]  # which gives the columns their types
+    return Joined(joined.scope, context.limited(branches, where or node))
+
+
+def bare(branch: Branch) -> Branch:
+    """Return the branch without column values."""
+    return replace(branch, values={})
+
+
+def once(context: Context, derived: Derived) -> Derived:
+    """Return the rows of a query result, each once."""
+    if not derived.branches:
+        return derived
+    head = context.named(derived, "row")
+    counted = distinct(context, head, len(derived.columns))
+    branch, values = context.reading(head, derived)
+    (atom,) = branch.atoms
+    atom = Atom(counted, (*atom.terms, context.fresh("_")))
+    return Derived(derived.columns, ((replace(branch, atoms=(atom,)), values),))
+
+
+def expanded(context: Context, node: Node, scope: Scope) -> list[tuple[Node, str]]:
+    """Return the selected expressions with their names, and ``*`` expanded."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    result: list[tuple[Node, str]] = []
+    for position, item in enumerate(node.expressions, start=1):
+        star = item.this if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else item
+        if not isinstance(star, exp.Star):
+            result.append((item, item.alias or column_name(item, position, scope, place)))
+            continue
+        check_parts(star, place)
+        columns: Sequence[tuple[str, int]] = scope.visible
+        if star is not item:
+            source = scope.source(item.args["table"], place)
+            if source is None:
+                raise place.unknown(item.args["table"], [source.name for source in scope.sources], "relations in reach")
+            columns = source.columns
+        elif not columns:
+            raise place.wrong("'*' needs a FROM", item)
+        for name, column_number in columns:
+            column = exp.Column(this=exp.Identifier(this=name, quoted=True))
+            column.set("number", column_number)
+            column.parent = item.parent
+            result.append((column, name))
+    return result
+
+
+def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
+    """Return the name of a column without an alias: of the column or function."""
+    from sqlglot import expressions as exp
+
+    if isinstance(item, exp.Paren):
+        return column_name(item.this, position, scope, place)
+    if isinstance(item, exp.Column):
+        column_number = scope.resolve_local(item, place)
+        columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
+        return next((name for name, candidate in columns if candidate == column_number), str(item.name))
+    if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
+        return item.sql_name().lower()
+    return f"column{position}"
+
+
+def within_row(context: Context, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+    """Return the rows of a query in a condition, joined with a row of the outer query."""
+    from sqlglot import expressions as exp
+
+    while isinstance(node, (exp.Subquery, exp.Paren)):
+        check_parts(node, context.place, "this")
+        node = node.this
+    if isinstance(node, exp.Union) and not node.args.get("with_"):
+        check_parts(node, context.place, "this", "expression", "distinct")
+        parts = [within_row(context, operand, scope, branch) for operand in (node.this, node.expression)]
+        if all(parts) and len(parts[0][0][1]) != len(parts[1][0][1]):
+            raise context.place.wrong("the two queries of UNION have other numbers of columns", node)
+        return [pair for part in parts for pair in part]
+    row = replace(branch, fixed=branch.fixed | branch.variables)
+    if not isinstance(node, exp.Select) or is_grouped(node) or node.args.get("with_"):
+        derived = context.query(node, Scope(parent=scope, outer_refused=_NOT_CORRELATED))
+        if not derived.branches and not derived.head:
+            return []
+        read, values = context.read(derived)
+        return [(row.joined(read), values)]
+    check_parts(node, context.place, *PARTS)
+    relations = from_clause(context, node, scope)
+    joined = filtered(context, node, replace(relations, branches=[row.joined(branch) for branch in relations.branches]))
+    items = [item for item, _ in expanded(context, node, joined.scope)]
+    pairs = [pair for branch in joined.branches for pair in context.each(items, joined.scope, branch)]
+    return [(branch, ()) for branch in joined.branches] if isinstance(node.parent, exp.Exists) else pairs
+
+
+# Set operations UNION, EXCEPT, INTERSECT, and VALUES.
+
+
+def combined(context: Context, node: Node, scope: Scope | None) -> Derived:
+    """Compile UNION, UNION ALL, EXCEPT or INTERSECT of queries."""
+    from sqlglot import expressions as exp
+
+    check_parts(node, context.place, "this", "expression", "distinct", "with_")
+    if not isinstance(node, exp.Union) and not node.args.get("distinct"):
+        raise context.place.refused(
+            f"{describe_node(node)} ALL is not supported", node, f"Write {describe_node(node)}."
+        )
+    parts = [node]
+    while type(parts[0]) is type(node) and _goes_on(parts[0], node):
+        check_parts(parts[0], context.place, "this", "expression", "distinct", "with_")
+        parts[:1] = [parts[0].this, parts[0].expression]
+    result = context.query(parts[0], scope)
+    for part in parts[1:]:
+        result = _with(context, node, result, context.query(part, scope), part)
+    if isinstance(node, exp.Union) and node.args.get("distinct"):
+        return once(context, result)
+    return result
+
+
+def _goes_on(node: Node, outer: Node) -> bool:
+    """Return whether a node continues a chain of one operation: ``a UNION b UNION c``."""
+    is_plain = node is outer or not node.args.get("with_")
+    return is_plain and node.args.get("distinct") == outer.args.get("distinct")
+
+
+def _with(context: Context, node: Node, left: Derived, right: Derived, part: Node) -> Derived:
+    from sqlglot import expressions as exp
+
+    if len(left.columns) != len(right.columns):
+        raise context.place.wrong(
+            f"{describe_node(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number",
+            part,
+        )
+    if isinstance(node, exp.Union):
+        rows = [row for side in (left, right) for row in rows_of(context, side)]
+        _ = context.limited([branch for branch, _ in rows], part)
+        return Derived(left.columns, tuple(context.unify_rows(rows)))
+    left, right = _unify_types(context, left, right)
+    first, second = once(context, left), once(context, right)
+    if not first.branches:
+        return first
+    row, values = context.read(first)
+    numbers = context.numbered(2 * len(values))
+    fixed = replace(row, fixed=row.variables)
+    pairs = []
+    for branch, right_values in second.branches:
+        pair = fixed.joined(branch).with_values(dict(zip(numbers, (*values, *right_values), strict=True)))
+        matches = [pair]
+        for a, b in zip(numbers[: len(values)], numbers[len(values) :], strict=True):
+            matches = [match for where in matches for match in where.same(where.values[a], where.values[b])]
+        pairs += matches
+    if isinstance(node, exp.Except):
+        branches = antijoin(context, row, row, pairs)
+    else:
+        branches = semijoin(context, row, row, pairs)
+    return Derived(left.columns, tuple((replace(branch, values={}), values) for branch in branches))
+
+
+def _unify_types(context: Context, left: Derived, right: Derived) -> tuple[Derived, Derived]:
+    """Convert two queries to types that compare."""
+    tagged = [
+        (branch, (*values, Constant(side)))
+        for side, derived in enumerate((left, right))
+        for branch, values in rows_of(context, derived)
+    ]
+    rows = context.unify_rows(tagged)
+    first, second = (
+        tuple((branch, values[:-1]) for branch, values in rows if values[-1] == Constant(side)) for side in (0, 1)
+    )
+    return Derived(left.columns, first), Derived(right.columns, second)
+
+
+def rows_of(context: Context, derived: Derived) -> list[tuple[Branch, Values]]:
+    """Return the branches of a query result."""
+    if derived.head:
+        return [context.read(derived)]
+    return list(derived.branches)
+
+
+def listed(context: Context, node: Node, scope: Scope | None) -> Derived:
+    """Compile VALUES."""
+    check_parts(node, context.place, "expressions", "alias")
+    rows = []
+    for row in node.expressions:
+        items = row.expressions
+        if len(items) != len(node.expressions[0].expressions):
+            raise context.place.wrong("the rows of VALUES have other numbers of columns", row)
+        for branch, values in context.each(items, scope or Scope(), context.unit()):
+            rows.append((replace(branch, values={}), values))
+    names = tuple(f"col{i}" for i in range(len(node.expressions[0].expressions)))
+    return Derived(names, tuple(context.unify_rows(rows, node.expressions[0].expressions)))
+
+
+# WITH RECURSIVE: a relation that reads itself and has each row once.
+
+
+def reads(context: Context, node: Node, name: str) -> bool:
+    """Return whether a query reads a relation of this name."""
+    return next(_places(context, node, name), None) is not None
+
+
+def _places(context: Context, node: Node, name: str) -> Iterator[Node]:
+    """Return the nodes of a query that read a relation of this name."""
+    from sqlglot import expressions as exp
+
+    key = context.place.names.key
+    return (table for table in node.find_all(exp.Table) if key(table.name) == key(name))
+
+
+def recursive(context: Compiler, node: Node, names: Sequence[str]) -> Derived:
+    """Compile a recursive common table expression: the initial and the recursive queries."""
+    from sqlglot import expressions as exp
+
+    place = context.place
+    union, name = node.this, node.alias
+    if not isinstance(union, exp.Union) or not union.args.get("distinct"):
+        raise place.refused(
+            f"the recursion of '{name}' is not a UNION" + (" but UNION ALL" if isinstance(union, exp.Union) else ""),
+            node.args["alias"],
+            "Recursion gives each row once: write WITH RECURSIVE name AS (first UNION next).",
+        )
+    check_parts(union, place, "this", "expression", "distinct")
+    if reads(context, union.this, name):
+        raise place.refused(
+            f"'{name}' is read before its recursion begins",
+            next(_places(context, union.this, name)),
+            "Write what begins it first, and all that reads it behind one UNION: first UNION (next UNION ALL next).",
+        )
+    parts = list(_parts(context, union.expression))
+    start = context.query(union.this, None)
+    columns = context.with_names(start, names, node).columns
+    head = context.helper(name)
+    rows = [values for _, values in rows_of(context, start)]
+    relation = Derived(
+        columns, (), head, tuple(context.kind_of_column(row[column] for row in rows) for column in range(len(columns)))
+    )
+    context.named_here[-1][name] = relation
+    around = context.recursing
+    context.recursing = {**around, head: node.args["alias"]}
+    _write(context, head, relation, start, union.this)
+    for part in parts:
+        if reads(context, part, name):
+            _check_linear(context, part, name)
+        _write(context, head, relation, context.query(part, None), part)
+    context.recursing = around
+    return relation
+
+
+def _parts(context: Context, node: Node) -> Iterator[Node]:
+    """Yield the SELECTs of the query after UNION."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Select):
+        yield node
+    elif isinstance(node, exp.Subquery):
+        check_parts(node, context.place, "this")
+        yield from _parts(context, node.this)
+    elif isinstance(node, exp.Union):
+        check_parts(node, context.place, "this", "expression", "distinct")
+        yield from _parts(context, node.this)
+        yield from _parts(context, node.expression)
+    else:
+        raise context.place.refused(f"{describe_node(node)} is not supported in a recursion", node)
+
+
+def _check_linear(context: Context, node: Node, name: str) -> None:
+    """Refuse recursive queries that need a complete relation, or that databases disagree on."""
+    from sqlglot import expressions as exp
+
+    places = list(_places(context, node, name))
+    if len(places) > 1:
+        raise context.place.refused(
+            f"'{name}' stands twice in a part of its recursion",
+            places[1],
+            "Let one of the two read what the recursion begins with.",
+        )
+    if places[0].find_ancestor(exp.Select) is not node or node.args.get("distinct") or is_grouped(node):
+        raise context.place.refused(
+            f"'{name}' is only read in the FROM of a SELECT without DISTINCT and aggregates in its recursion", places[0]
+        )
+    for join in node.args.get("joins") or ():
+        if join.args.get("side"):
+            raise context.place.refused("outer joins are not supported in a recursion", join)
+
+
+def _write(context: Context, head: str, relation: Derived, derived: Derived, node: Node) -> None:
+    if len(derived.columns) != len(relation.columns):
+        raise context.place.wrong(
+            f"this part has {len(derived.columns)} columns, and the first one {len(relation.columns)}", node
+        )
+    for branch, values in rows_of(context, derived):
+        context.write(head, branch, values, relation.columns)

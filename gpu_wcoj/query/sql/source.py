@@ -4,15 +4,265 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_wcoj.errors import BackendUnavailableError, GpuWcojError, SqlSyntaxError, nearest
-from gpu_wcoj.query.sql.place import Place
+from gpu_wcoj.errors import (
+    BackendUnavailableError,
+    GpuWcojError,
+    SqlSyntaxError,
+    TypeMismatchError,
+    UnknownRelationError,
+    UnsupportedError,
+    nearest,
+    pointed,
+)
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
+
+
+# Comparison of names in the dialects, by the normalization rules of sqlglot.
+#
+# There are three kinds of dialects. PostgreSQL, Materialize and RisingWave fold an unquoted name to lower case,
+# Snowflake to upper case, and a quoted name is exact. All other dialects ignore the case of names, quoted or not,
+# except that BigQuery distinguishes tables by case; Redshift shows every name in lower case.
+#
+# Names of input columns and tables are exact. An unquoted name also matches one that differs in case if no name equals
+# the folded name exactly, because the sources of tables do not fold names.
+
+
+SHOWN_IN_LOWER_CASE = ("redshift",)
+"""Dialects that ignore case and show names in lower case; others that ignore case show names as written."""
+
+
+class Quoted(str):
+    """A quoted name in a dialect whose quotes keep the case."""
+
+    __slots__ = ()
+
+
+class Names:
+    """Rules of a dialect for the comparison of names.
+
+    Examples
+    --------
+    >>> Names("duckdb").matching("SRC", True, ["src", "dst"]), Names("postgres").matching("SRC", True, ["src", "dst"])
+    (['src'], [])
+    >>> [Names(dialect).matching("a", False, ["A", "a"]) for dialect in ("duckdb", "postgres", "snowflake")]
+    [['A', 'a'], ['a'], ['A']]
+    """
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+        self._folded: dict[tuple[str, bool], str] = {}
+
+    @cached_property
+    def _rules(self) -> Any:
+        """The dialect of sqlglot."""
+        from sqlglot.dialects.dialect import Dialect
+
+        return Dialect.get_or_raise(self.dialect)
+
+    @cached_property
+    def has_case(self) -> bool:
+        """Return whether quotes keep the case of a name.
+
+        Unquoted names are folded, and then compared exactly.
+        """
+        from sqlglot.dialects.dialect import NormalizationStrategy
+
+        return self._rules.normalization_strategy in (NormalizationStrategy.LOWERCASE, NormalizationStrategy.UPPERCASE)
+
+    def folded(self, name: str, *, is_table: bool = False) -> str:
+        """Return an unquoted name as the dialect folds it.
+
+        Examples
+        --------
+        >>> [Names(dialect).folded("Src") for dialect in ("postgres", "snowflake", "spark")]
+        ['src', 'SRC', 'src']
+        >>> Names("bigquery").folded("Src", is_table=True)
+        'Src'
+        """
+        folded = self._folded.get((name, is_table))
+        if folded is None:
+            from sqlglot import expressions as exp
+
+            node = exp.Identifier(this=name, quoted=False)
+            if is_table:
+                node.meta["is_table"] = True
+            folded = self._folded[name, is_table] = str(self._rules.normalize_identifier(node).this)
+        return folded
+
+    def key(self, name: str) -> str:
+        """Return a key that equal names of the text share, after `fold`."""
+        return str(name) if self.has_case else self.folded(name)
+
+    def matching(self, name: str, is_quoted: bool, candidates: Iterable[str], *, is_table: bool = False) -> list[str]:
+        """Return the candidates that a name refers to; several if the dialect equates them.
+
+        Parameters
+        ----------
+        is_table
+            Whether the names are tables or views, which BigQuery distinguishes by case.
+        """
+        names = list(candidates)
+        if is_quoted and self.has_case:
+            return [candidate for candidate in names if candidate == name]
+        folded = self.folded(name, is_table=is_table)
+        if not self.has_case:
+            return [candidate for candidate in names if self.folded(candidate, is_table=is_table) == folded]
+        exact = [candidate for candidate in names if candidate == folded]
+        return exact or [
+            candidate for candidate in names if not isinstance(candidate, Quoted) and self.folded(candidate) == folded
+        ]
+
+    def counterparts(self, name: str, columns: Sequence[str]) -> list[str]:
+        """Return the columns that equal a column of another relation, as NATURAL compares them."""
+        exact = [candidate for candidate in columns if candidate == name]
+        if (exact and self.has_case) or isinstance(name, Quoted):
+            return exact
+        return self.matching(name, False, columns)
+
+    def fold(self, root: Node) -> None:
+        """Fold the names of a statement as the dialect does."""
+        from sqlglot import expressions as exp
+
+        if not self.has_case and self.dialect not in SHOWN_IN_LOWER_CASE:
+            return
+        for node in root.find_all(exp.Identifier):
+            if self.has_case and node.args.get("quoted"):
+                node.set("this", Quoted(node.this))
+            else:
+                node.set("this", self.folded(node.this))
+
+
+def unique(names: Sequence[str], rules: Names) -> tuple[str, ...]:
+    """Return names of columns, with numbers appended to repeated ones.
+
+    Examples
+    --------
+    >>> unique(["x", "y", "x", "X"], Names("duckdb")), unique(["x", "x", "X"], Names("postgres"))
+    (('x', 'y', 'x_1', 'X_2'), ('x', 'x_1', 'X'))
+    """
+    result: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        suffix, candidate = 0, name
+        while (key := rules.key(candidate)) in taken:
+            suffix += 1
+            candidate = f"{name}_{suffix}"
+        taken.add(key)
+        result.append(candidate)
+    return tuple(result)
+
+
+# Source positions of the nodes of an SQL text, and errors that point at them.
+
+
+_Error = TypeVar("_Error", bound=GpuWcojError)
+
+
+class Place:
+    r"""An SQL text with its name in messages.
+
+    Examples
+    --------
+    >>> from sqlglot import parse_one
+    >>> text = "SELECT a,\n  b + c FROM r"
+    >>> place = Place(text, "<text>")
+    >>> place.span_of(parse_one(text).expressions[1])
+    (2, 3, 5)
+    """
+
+    def __init__(self, text: str, source: str, dialect: str = "duckdb") -> None:
+        self.text = text
+        self.source = source
+        self.names = Names(dialect)
+
+    def span_of(self, node: Node | None) -> tuple[int, int, int]:
+        """Return line, column and width of a node, or of the nearest ancestor with a token."""
+        while node is not None:
+            spans = [
+                (piece.meta["start"], piece.meta["end"])
+                for piece in node.walk()
+                if "start" in piece.meta and "end" in piece.meta
+            ]
+            if spans:
+                start, end = self._closed(min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1)
+                return self.span_at(start, end - start)
+            node = node.parent
+        return 1, 1, 1
+
+    def _closed(self, start: int, end: int) -> tuple[int, int]:
+        """Extend a piece of text to the parentheses that it opens or closes.
+
+        Nodes do not record the positions of parentheses.
+        """
+        depth = min_depth = 0
+        for char in self.text[start:end]:
+            depth += (char == "(") - (char == ")")
+            min_depth = min(min_depth, depth)
+        for _ in range(depth - min_depth):
+            position = self.text.find(")", end)
+            end = end if position < 0 else position + 1
+        for _ in range(-min_depth):
+            position = self.text.rfind("(", 0, start)
+            start = start if position < 0 else position
+        return start, end
+
+    def span_at(self, start: int, width: int) -> tuple[int, int, int]:
+        """Return line, column and width of a piece of the text, cut at the end of its line."""
+        line = self.text.count("\n", 0, start) + 1
+        column = start - self.text.rfind("\n", 0, start)
+        end = self.text.find("\n", start)
+        return line, column, max(1, min(width, (len(self.text) if end < 0 else end) - start))
+
+    def pointed(self, what: str, node: Node | None) -> str:
+        """Return the message with line, column and the marked text."""
+        return pointed(what, self.text, *self.span_of(node), self.source)
+
+    def word_before(self, node: Node) -> str:
+        """Return the last ``,``, ``JOIN`` or ``FROM`` before a relation of FROM."""
+        line, column, _ = self.span_of(node)
+        start = sum(len(text_line) + 1 for text_line in self.text.split("\n")[: line - 1]) + column - 1
+        words = re.findall(r",|\bjoin\b|\bfrom\b", self.text[:start], re.IGNORECASE)
+        return words[-1].upper() if words else ""
+
+    def refused(self, what: str, node: Node | None, instead: str = "") -> UnsupportedError:
+        """Return the error for an unsupported feature, and its replacement."""
+        message = self.pointed(what, node)
+        return UnsupportedError(f"{message}\n  {instead}" if instead else message)
+
+    def mistyped(self, what: str, node: Node | None) -> TypeMismatchError:
+        """Return the error for types that do not fit."""
+        return TypeMismatchError(self.pointed(what, node))
+
+    def wrong(self, what: str, node: Node | None) -> SqlSyntaxError:
+        """Return the error for invalid SQL."""
+        return SqlSyntaxError(what, self.text, *self.span_of(node), self.source)
+
+    def ambiguous(self, what: str, node: Node, matches: Iterable[str]) -> SqlSyntaxError:
+        """Return the error for a name with several matches that the dialect equates."""
+        names = " and ".join(f"'{name}'" for name in matches)
+        dialect = self.names.dialect
+        instead = "Quote the one that is meant" if self.names.has_case else "Rename one of them"
+        why = f"which the dialect '{dialect}' does not tell apart" if not self.names.has_case else "and is neither"
+        return self.wrong(f"the {what} '{node.name}' stands for {names}, {why}. {instead}", node)
+
+    def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
+        """Return the error for an unknown relation."""
+        names = list(available)
+        return self.marked(UnknownRelationError(node.name, names, what), node)
+
+    def marked(self, error: _Error, node: Node | None) -> _Error:
+        """Return the error with the place in its first line."""
+        first, *lines = str(error).split("\n")
+        error.args = ("\n".join([self.pointed(first, node), *lines]),)
+        return error
+
 
 NESTING = 100
 """Deepest nesting of expressions and queries, in levels."""
@@ -183,3 +433,88 @@ def _unread(place: Place) -> SqlSyntaxError:
 
 def _error_at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError:
     return SqlSyntaxError(what, place.text, *place.span_at(start, width), place.source)
+
+
+# Rejection of SQL syntax that the compiler would otherwise ignore.
+
+
+_NODES = {
+    "ILike": "ILIKE",
+    "RegexpLike": "a regular expression",
+    "GroupConcat": "STRING_AGG",
+    "Star": "*",
+    "Rand": "RANDOM",
+    "Bracket": "'[...]'",
+    "Tuple": "a row of values",
+    "Placeholder": "a parameter",
+    "Parameter": "a parameter",
+    "LogicalAnd": "BOOL_AND",
+    "LogicalOr": "BOOL_OR",
+    "Command": "this statement",
+}
+_WORDS = {
+    "limit": ("LIMIT", "A view keeps all of its rows; take the first ones when you read it."),
+    "offset": ("OFFSET", "A view keeps all of its rows; take some of them when you read it."),
+    "order": ("ORDER BY", "A view has no order; sort what you read from it."),
+    "sort": ("SORT BY", "A view has no order; sort what you read from it."),
+    "cluster": ("CLUSTER BY", "Leave it out."),
+    "distribute": ("DISTRIBUTE BY", "Leave it out."),
+    "qualify": ("QUALIFY", "It filters by window functions, which are not supported."),
+    "windows": ("WINDOW", "Window functions are not supported; aggregate with GROUP BY and join the result."),
+    "sample": ("TABLESAMPLE", "A view of a random part cannot be kept; filter by a column instead."),
+    "laterals": ("LATERAL", "Join with a subquery that does not refer to the relations beside it."),
+    "rollup": ("ROLLUP", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "cube": ("CUBE", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "grouping_sets": ("GROUPING SETS", "Write one GROUP BY for each set of columns, and UNION ALL."),
+    "hint": ("a hint", "Leave it out."),
+    "hints": ("a hint", "Leave it out."),
+    "pivots": ("PIVOT", "Write a CASE for each column."),
+    "into": ("INTO", "Write CREATE VIEW name AS SELECT ..."),
+    "locks": ("FOR UPDATE", "Leave it out."),
+    "by_name": ("BY NAME", "Name the columns of both queries in the same order."),
+    "on": ("DISTINCT ON", "Take the MIN or MAX of the other columns with GROUP BY."),
+    "except_": ("EXCLUDE", "Name the columns to select."),
+    "replace": ("REPLACE", "Name the columns to select."),
+    "properties": ("this kind of view", "Write CREATE VIEW name AS SELECT ...; what is kept is up to the program."),
+    "when": ("a point in time", "Relations are as the last tick has left them."),
+    "version": ("a version of a table", "Relations are as the last tick has left them."),
+}
+
+
+def check_parts(node: Node, place: Place, *allowed: str) -> None:
+    """Raise for a part of `node` that is present but not allowed.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    for name, value in node.args.items():
+        if name in allowed or value is None or value is False or value == []:
+            continue
+        word, instead = _WORDS.get(name, (f"'{name}' of {describe_node(node)}", ""))
+        pieces = value if isinstance(value, list) else [value]
+        where = next((piece for piece in pieces if hasattr(piece, "walk")), node)
+        raise place.refused(f"{word} is not supported", where, instead)
+
+
+def describe_node(node: Node) -> str:
+    """Return the name of a node in messages.
+
+    Examples
+    --------
+    >>> from sqlglot import parse_one
+    >>> describe_node(parse_one("a ILIKE b"))
+    'ILIKE'
+    """
+    name = type(node).__name__
+    return _NODES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper()
+
+
+def has_query(node: Node) -> bool:
+    """Return whether a condition contains EXISTS or IN of a query."""
+    from sqlglot import expressions as exp
+
+    return any(
+        isinstance(predicate, exp.Exists) or predicate.args.get("query") is not None
+        for predicate in node.find_all(exp.Predicate)
+    )

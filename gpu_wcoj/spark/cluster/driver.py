@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
-from gpu_wcoj.checkpoint.definition import Definition
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.checkpoint.state import Definition
+from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.entries import entries_after
-from gpu_wcoj.spark.cells.flow import flow, work_of
-from gpu_wcoj.spark.cells.handing import HandedOn, Handing, Listed, NoFiles, as_listed
-from gpu_wcoj.spark.cells.load import Notes, batch_progress
-from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.spread import require_spread
-from gpu_wcoj.spark.cells.state import CELLS, Tidying, as_json
-from gpu_wcoj.spark.cluster.exchange import Columns, reselect, unite
-from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose
-from gpu_wcoj.spark.cluster.plan import CellPlan
+from gpu_wcoj.spark.cluster.exchange import NOTE, Columns, exchange_rows, reselect, route_rows, unite
+from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose, require_spread
+from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import CHOSEN, StateReader, existing_layout, not_on_cells_error
 from gpu_wcoj.spark.cluster.rebalance import (
     ROLE_ROWS,
@@ -35,13 +28,197 @@ from gpu_wcoj.spark.cluster.rebalance import (
     gather_inputs,
     is_due,
 )
-from gpu_wcoj.spark.cluster.worker import Watch, Work
-from gpu_wcoj.spark.files import json_schema
-from gpu_wcoj.spark.output import ToCallable
+from gpu_wcoj.spark.cluster.worker import (
+    CELLS,
+    Entry,
+    HandedOn,
+    Handing,
+    Listed,
+    NoFiles,
+    Tidying,
+    Watch,
+    Work,
+    add_counts,
+    as_json,
+    as_listed,
+)
+from gpu_wcoj.spark.output import ToCallable, json_schema
+from gpu_wcoj.spark.session import arrow_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+# Progress from the notes of cells: changes, seconds, and the balance of the load.
+
+
+_PARTS = ("load", "tick", "output", "state")
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes of one batch.
+
+    Attributes
+    ----------
+    rows, digest, query
+        Rows of the batch, their checksum, and the id of the batch's query.
+    cells
+        The reports of the cells that had rows, stage by stage.
+    """
+
+    rows: int
+    digest: str
+    query: str
+    cells: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def collect(cls, frame: DataFrame | None) -> Notes:
+        """Run a batch and return its notes; None for a batch without rows."""
+        notes = [] if frame is None else [json.loads(row[0]) for row in frame.collect()]
+        batch_notes = [note for note in notes if "cell" not in note]
+        queries = {note["query"] for note in batch_notes}
+        if len(queries) > 1:
+            raise CheckpointError.with_parts(
+                f"a batch has rows of several queries: got {sorted(queries)}", got=sorted(queries), expected="one query"
+            )
+        digest = sum(note["digest"] for note in batch_notes) % (1 << 64)
+        cells = [note for note in notes if "cell" in note]
+        return cls(sum(note["rows"] for note in batch_notes), f"{digest:016x}", next(iter(queries), ""), cells)
+
+    def counts(self, outputs: Sequence[str], bag: bool) -> dict[str, list[int | None]]:
+        """Return, per output, the inserted and deleted rows and the sum of their weights."""
+        changes: dict[str, list[int | None]] = {name: [None, None, 0] if bag else [0, 0, 0] for name in outputs}
+        for cell in self.cells:
+            for name, counts in cell["counts"].items():
+                changes[name] = add_counts(changes[name], counts)
+        return changes
+
+
+def load_of(plan: CellPlan, notes: Notes) -> dict[str, Any]:
+    """Return the largest and the mean rows of a cell by stage, and the largest of their ratios."""
+    loads = {}
+    for stage in plan.stages:
+        stage_rows = [cell["rows"] for cell in notes.cells if cell["stage"] == stage.index]
+        loads[stage.index] = {"largest": max(stage_rows, default=0), "mean": sum(stage_rows) / plan.chosen.cells}
+    return {
+        "load": loads,
+        "skew": max((load["largest"] / load["mean"] for load in loads.values() if load["mean"]), default=1.0),
+    }
+
+
+def batch_progress(
+    plan: CellPlan, batch: int, notes: Notes, answers: Mapping[str, int], running: float, committing: float
+) -> dict[str, Any]:
+    """Return the progress of a committed batch."""
+    changes = notes.counts(plan.outputs, plan.bag)
+    return {
+        "batch": batch,
+        "rows": notes.rows,
+        "skipped": False,
+        "hint": "",
+        "answers": dict(answers),
+        "changes": {
+            name: {"inserted": came, "deleted": went, "net": net} for name, (came, went, net) in changes.items()
+        },
+        "seconds": {
+            "batch": running + committing,
+            "cells": running,
+            "commit": committing,
+            **{part: max((cell["seconds"][part] for cell in notes.cells), default=0.0) for part in _PARTS},
+        },
+        "state_bytes": sum(cell["bytes"] for cell in notes.cells),
+        "checkpoint_bytes": sum(cell["written"] for cell in notes.cells),
+        "adapted": {},
+        **load_of(plan, notes),
+    }
+
+
+# The entries of the cells' states in the manifest after a batch.
+
+
+def entries_after(
+    last_manifest: Manifest | None, cells: Sequence[Mapping[str, Any]], moved: Moved | None
+) -> tuple[dict[tuple[int, int], Entry], dict[str, Any]]:
+    """Return the entries of all cells after a batch, and the rows by role of each cell.
+
+    Cells that had rows in the batch have new entries.
+
+    Parameters
+    ----------
+    last
+        The manifest before the batch.
+    cells
+        The notes of the cells that had rows.
+    moved
+        The state on which the cells ran, if it is in a new plan.
+
+    Raises
+    ------
+    CheckpointError
+        If a cell ran on another state.
+    """
+    entries: dict[tuple[int, int], Entry] = {}
+    role_rows: dict[str, Any] = {}
+    if moved is not None:
+        entries, role_rows = moved.entries, {f"{note['stage']}/{note['cell']}": note["held"] for note in moved.cells}
+    elif last_manifest is not None:
+        for name, entry in last_manifest.extra[CELLS].items():
+            stage, cell = map(int, name.split("/"))
+            entries[stage, cell] = Entry(*entry)
+        role_rows = dict(last_manifest.extra.get(ROLE_ROWS, {}))
+    fresh: set[tuple[int, int]] = set()
+    for note in cells:
+        key = note["stage"], note["cell"]
+        before = entries.get(key) if key not in fresh else None
+        if key in fresh or note["base"] != (None if before is None else before.file):
+            raise CheckpointError(
+                f"cell {key[1]} of stage {key[0]} has worked on the state '{note['base']}', "
+                f"and the checkpoint holds '{before and before.file}'.\n  The batch is not committed."
+            )
+        fresh.add(key)
+        entries[key] = Entry(*note["entry"])
+        role_rows[f"{key[0]}/{key[1]}"] = note["held"]
+    return entries, role_rows
+
+
+# The DataFrame that runs a plan: routing, exchange and cells, stage by stage.
+
+
+def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
+    """Return a DataFrame with the notes of the cells for these rows.
+
+    The rows have the form that `gpu_wcoj.spark.cluster.exchange.unite` returns.
+
+    Parameters
+    ----------
+    work
+        Work for every stage; its `stage` and `moving` belong to the first one.
+    """
+    moving = arrow_schema(columns.moving)
+    frame = rows
+    for stage in plan.stages:
+        is_last = stage is plan.stages[-1]
+        there = exchange_rows(route_rows(frame, plan, columns, stage.index), plan.chosen.cells)
+        stage_work = replace(work, stage=stage, moving=None if is_last else moving)
+        frame = there.mapInArrow(_named(stage_work), f"{NOTE} string" if is_last else columns.moving)
+    return frame
+
+
+def work_of(plan: CellPlan, columns: Columns, **how: object) -> Work:
+    """Return the work of a plan's cells; `how` holds further fields of `Work`."""
+    cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
+    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, cells=cells, **how)  # type: ignore[arg-type]
+
+
+def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def cell_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return work(batches)
+
+    return cell_step
+
 
 LOAD = -1
 """The batch id of the tables that are loaded before the first batch of a stream."""

@@ -7,19 +7,17 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpu_wcoj.checkpoint.definition import Definition
+from gpu_wcoj.checkpoint.checkpoint import OURS, folder_at, read_again, read_all, read_definition
+from gpu_wcoj.checkpoint.folder import WatchedFolder
 from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.checkpoint.reading import OURS, folder_at, read_again, read_all, read_definition
-from gpu_wcoj.checkpoint.state import load
-from gpu_wcoj.checkpoint.watched import WatchedFolder
+from gpu_wcoj.checkpoint.state import Definition, load
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.state import Entry, cells_folder, read_entry, stage_program
 from gpu_wcoj.spark.cluster.layout import CellLayout
-from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
-from gpu_wcoj.spark.formats import ORDER
+from gpu_wcoj.spark.cluster.plan import CellPlan, Stage, cell_plan
+from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, stage_program
+from gpu_wcoj.spark.sources import ORDER
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

@@ -2,40 +2,445 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.errors import UsageError
-from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cells.counted import apply_derivations, sum_rows
-from gpu_wcoj.spark.cells.files import write_output
-from gpu_wcoj.spark.cells.state import (
-    CellState,
-    Entry,
-    acquire_state,
-    base_of,
-    bytes_since,
-    cache_state,
-    stage_program,
-    write_state,
+from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
+from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
+from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
+from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
+from gpu_wcoj.checkpoint.state import StoredState, load, mark_stored, store
+from gpu_wcoj.data.rows import weight_name
+from gpu_wcoj.engine.compile import stored_columns
+from gpu_wcoj.engine.ingest import read_change
+from gpu_wcoj.errors import (
+    BatchMismatchError,
+    CheckpointDamagedError,
+    CheckpointError,
+    GpuWcojError,
+    OutputFileError,
+    UsageError,
+    WeightOverflowError,
 )
+from gpu_wcoj.files.output import folder_of
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.exchange import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
 from gpu_wcoj.spark.cluster.plan import Result, Stage
-from gpu_wcoj.spark.feed import as_change
-from gpu_wcoj.spark.formats import ORDER, WEIGHT
-from gpu_wcoj.spark.output import with_batch
-from gpu_wcoj.weights import weight_name
+from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
+from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
+
+# The state of a cell: a program, in files that an entry in a manifest lists.
+#
+# All cells of a checkpoint keep their files in its folder ``cells``: runs as in any checkpoint, and for each version
+# one small sealed file that lists them. Files of an attempt count only after a manifest names that file.
+
+
+CELLS = "cells"
+"""The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
+
+_OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
+
+MAX_CHECKPOINTS = 4
+"""Checkpoints whose engines a worker keeps in memory."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The entry of one cell in one stage: the sealed file that lists its runs, and its checksum."""
+
+    file: str
+    sha256: str
+
+    @classmethod
+    def from_manifest(cls, manifest: Manifest | None, stage: int, cell: int) -> Entry | None:
+        """Return the entry in a manifest; None if the cell has no state."""
+        if manifest is None:
+            return None
+        content = manifest.extra.get(CELLS, {}).get(f"{stage}/{cell}")
+        return None if content is None else cls(*content)
+
+
+@dataclass(eq=False)
+class CellState:
+    """A program in the state of an entry."""
+
+    program: Program
+    stored: StoredState | None
+    entry: Entry | None
+
+
+_cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
+"""Engines in this worker's memory, by checkpoint, stage and cell. An engine is removed while it is in use."""
+
+
+def stage_program(stage: Stage, bag: bool, **options: Any) -> Program:
+    """Return the program of a cell in a stage, without state."""
+    rules = parse(stage.program)
+    program = Program(rules, bag=bag or stage.kind == "owner", inputs=rules.inputs, **options)
+    program.subject.ledger.state.types.equate_zeros(stage.equated)
+    return program
+
+
+def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
+    """Return the newest manifest of a checkpoint, and whether it contains the batch.
+
+    Raises
+    ------
+    BatchMismatchError
+        If the batch does not follow it.
+    """
+    newest, _ = read_newest(WatchedFolder(folder_at(root)))
+    if newest.last is not None and batch > newest.batch + 1:
+        raise BatchMismatchError(
+            f"the batch does not follow the checkpoint '{root}': got {batch}, expected {newest.batch + 1}.\n"
+            "  Batches in between are lost. Begin a new checkpoint, or restore both checkpoints from one copy."
+        )
+    return newest, newest.last is not None and batch <= newest.batch
+
+
+def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
+    """Return the program of a cell in the state of an entry, from memory or from its files."""
+    states = _cache.get(root, {})
+    state = states.pop((stage, cell), None)
+    if state is not None and state.entry == entry:
+        return state
+    program = make()
+    if entry is None:
+        return CellState(program, None, None)
+    folder = cells_folder(root)
+    stored = read_entry(folder, entry)
+    load(program.subject, stored, folder, entry.file)
+    return CellState(program, stored, entry)
+
+
+def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
+    """Return the program of a cell in the state of an entry, if in memory; for reading only."""
+    state = _cache.get(root, {}).get((stage, cell))
+    return state.program if state is not None and state.entry == entry else None
+
+
+def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
+    """Keep an engine in memory for the next batch, and drop engines that are out of date."""
+    states = _cache.setdefault(root, {})
+    _cache.move_to_end(root)
+    while len(_cache) > MAX_CHECKPOINTS:
+        _cache.popitem(last=False)
+    for (other_stage, other_cell), cached in list(states.items()):
+        old = Entry.from_manifest(manifest, other_stage, other_cell)
+        if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
+            del states[other_stage, other_cell]
+    states[stage, cell] = state
+
+
+def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
+    """Write the part of a cell's state that is new since its entry, and force it to disk.
+
+    Returns
+    -------
+    The program with its new entry, and the bytes of its runs.
+    """
+    folder = cells_folder(root)
+    folder.prepare()
+    attempt = os.urandom(8).hex()
+    sequence = 0
+
+    def new_name(kind: str = "run", ending: str = "parquet") -> str:
+        nonlocal sequence
+        sequence += 1
+        return f"{kind}-{batch + 1:012}-{stage:03}-{cell:05}-{attempt}-{sequence:06}.{ending}"
+
+    stored = store(state.program.subject, state.stored, folder, new_name)
+    data = sealed({"state": stored.to_json()})
+    name = new_name("state", "json")
+    write_whole(folder.create(name), data)
+    folder.sync()
+    mark_stored(state.program.subject, name)
+    return CellState(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+
+
+def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
+    """Return the bytes of runs that are in `after` and not in `before`."""
+    stored_files = set() if before is None else {run.file for run in before.runs}
+    return 0 if after is None else sum(run.bytes for run in after.runs if run.file not in stored_files)
+
+
+def read_entry(folder: Folder, entry: Entry) -> StoredState:
+    """Return the list of runs of an entry.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If the file is missing or its checksum differs.
+    """
+    path = folder.shown(entry.file)
+    try:
+        data = folder.read(entry.file)
+    except FileNotFoundError:
+        raise CheckpointDamagedError(path, "is missing") from None
+    if checksum(data) != entry.sha256:
+        raise CheckpointDamagedError(path, "does not have the checksum that it was written with")
+    return StoredState.from_json(opened(data, path)["state"])
+
+
+def cells_folder(root: str) -> WatchedFolder:
+    """Return the folder of a checkpoint's cells."""
+    return WatchedFolder(OsFolder(Path(root) / CELLS))
+
+
+class Tidying:
+    """Removal of files of cells that no retained version needs."""
+
+    def __init__(self, root: str) -> None:
+        self._folder = cells_folder(root)
+        self._files: dict[Entry, set[str]] = {}
+
+    def __call__(self, manifests: list[Manifest]) -> None:
+        """Remove files, except those that these manifests need or later batches are writing."""
+        entries = {Entry(*content) for manifest in manifests for content in manifest.extra.get(CELLS, {}).values()}
+        self._files = {entry: self._files.get(entry) or self._files_of(entry) for entry in entries}
+        needed = set().union(*self._files.values()) if self._files else set()
+        newest_batch = manifests[-1].batch
+        with contextlib.suppress(GpuWcojError):
+            for name in self._folder.names():
+                if _OURS.fullmatch(name) and name not in needed and _batch(name) <= newest_batch:
+                    self._folder.remove(name)
+
+    def _files_of(self, entry: Entry) -> set[str]:
+        return {entry.file, *(run.file for run in read_entry(self._folder, entry).runs)}
+
+
+def _batch(name: str) -> int:
+    """Return the batch in which a file was written."""
+    match = _OURS.fullmatch(name)
+    return -1 if match is None else int(match[1]) - 1
+
+
+def as_json(entries: Mapping[tuple[int, int], Entry]) -> dict[str, Any]:
+    """Return entries by stage and cell, in the form of a manifest."""
+    return {f"{stage}/{cell}": [entry.file, entry.sha256] for (stage, cell), entry in sorted(entries.items())}
+
+
+# Derivation counts in owner cells, and the rows that appear or vanish.
+
+
+def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: bool) -> dict[str, ZSet]:
+    """Apply changes of derivation counts and return the rows that appear (1) or vanish (-1).
+
+    In bag semantics, the result is the summed changes. `program` is a program over bags whose rules only rename; its
+    inputs hold the derivation counts.
+    """
+    result = program.step(changes)
+    if is_bag:
+        return result
+    return {name: _crossing(program, name, rows) if len(rows) else rows for name, rows in result.items()}
+
+
+def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
+    """Return the rows whose derivation count becomes positive or ceases to be so."""
+    lowered = program.subject.ledger.lowered
+    assert lowered is not None
+    source = f"in{name.removeprefix('out')}"
+    types = [lowered.kinds[source, column] for column in range(len(rows.columns))]
+    incoming = read_change(source, rows, len(rows.columns), None, types, program.dictionaries)
+    columns = stored_columns(source, incoming, lowered).columns
+    index = lowered.circuit.sources[source]
+    backend = index.backend
+    after = backend.to_host(index.weights_of([backend.asarray(column) for column in columns]))
+    before = after - rows.weights
+    if (after < 0).any():
+        row = int(np.flatnonzero(after < 0)[0])
+        raise CheckpointError(
+            f"row {rows.rows()[row][0]} would have {int(after[row])} derivations: the changes do not fit the state.\n"
+            "  The batch is not committed. Begin a new checkpoint from the inputs, and report this."
+        )
+    sign = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+    return ZSet.from_columns(rows.names, rows.columns, sign)
+
+
+def sum_rows(table: Any, width: int) -> Any:
+    """Sum the weights of equal rows over the first `width` columns of an Arrow table.
+
+    Rows of weight 0 are left out.
+    """
+    import pyarrow.compute as pc
+
+    weight = table.column_names[-1]
+    names = table.column_names[:width]
+    selected = table.select([*names, weight])
+    if not selected.num_rows:
+        return selected
+    weights = selected[weight].to_numpy()
+    if max(int(weights.max()), -int(weights.min())) * len(weights) >= 1 << 63:
+        raise WeightOverflowError("of a cell", "of some derivations", None)
+    total = selected.group_by(names, use_threads=False).aggregate([(weight, "sum")])
+    total = total.select([*names, f"{weight}_sum"]).rename_columns([*names, weight])
+    return total.filter(pc.not_equal(total[weight], 0))
+
+
+# Destinations of the changes that cells write: files that a manifest lists, or a sink.
+#
+# Only the driver knows which files belong to a batch. It lists them after the batch is committed. For a function or
+# another Spark format, it passes their rows on before the commit, as a view with one engine does, and removes the files
+# afterwards.
+
+
+class Handing(Protocol):
+    """A destination of the files that cells write."""
+
+    @property
+    def place(self) -> str:
+        """The folder in which cells write files; empty if they only count."""
+        ...
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the manifest lists the files."""
+        ...
+
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
+        """Prepare to follow a checkpoint."""
+        ...
+
+    def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
+        """Pass on the files of a batch; called before its commit."""
+        ...
+
+    def publish(self, manifest: Manifest) -> None:
+        """Make a batch visible; called after its commit, and again if the batch is repeated."""
+        ...
+
+
+class NoFiles:
+    """Changes that are counted only."""
+
+    place = ""
+    is_listed = False
+
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
+        """See `Handing.open`."""
+
+    def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
+        """See `Handing.hand_on`."""
+
+    def publish(self, manifest: Manifest) -> None:
+        """See `Handing.publish`."""
+
+
+class Listed:
+    """Files that are themselves the output."""
+
+    is_listed = True
+
+    def __init__(self, folder: Path) -> None:
+        self._listing = Listing(folder)
+        self.place = str(folder)
+
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:  # noqa: ARG002  # as `Handing` asks
+        """See `Handing.open`."""
+        self._listing.resume(checkpoint, last_manifest)
+
+    def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
+        """See `Handing.hand_on`."""
+
+    def publish(self, manifest: Manifest) -> None:
+        """See `Handing.publish`."""
+        self._listing.publish(manifest)
+
+
+class HandedOn:
+    """Intermediate files whose rows go to a function or a Spark writer.
+
+    Parameters
+    ----------
+    folder
+        Folder of the files, which contains nothing else.
+    sink
+        Receives the rows. After a crash it may receive the last batch again.
+    heads
+        Per output, its columns.
+    """
+
+    is_listed = False
+
+    def __init__(self, folder: Path, sink: ToCallable, heads: Mapping[str, pa.Schema]) -> None:
+        self._folder = folder
+        self._sink = sink
+        self._heads = heads
+        self.place = str(folder)
+
+    def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
+        """Open the sink and remove files of earlier attempts; see `Handing.open`."""
+        self._sink.open(checkpoint, fence, last_manifest)
+        self._clear()
+
+    def hand_on(self, files: Sequence[OutputFile], batch: int) -> None:
+        """See `Handing.hand_on`."""
+        files_of_head: dict[str, list[Path]] = {name: [] for name in self._heads}
+        for file in files:
+            files_of_head[file.path.split("/", 1)[0]].append(self._folder / file.path)
+        self._sink.deliver_files(
+            files_of_head, {name: change_schema(schema) for name, schema in self._heads.items()}, batch
+        )
+
+    def publish(self, manifest: Manifest) -> None:  # noqa: ARG002  # as `Handing` asks
+        """See `Handing.publish`."""
+        self._clear()
+
+    def _clear(self) -> None:
+        for path in self._folder.glob("*/*.parquet"):
+            path.unlink(missing_ok=True)
+
+
+def change_schema(head: pa.Schema) -> pa.Schema:
+    """Return the columns of a head's changes: its columns and the weight."""
+    return head.append(pa.field(weight_name(head.names), pa.int64()))
+
+
+def as_listed(head: pa.Schema) -> pa.Table:
+    """Return an empty table with the columns of a head's files."""
+    return with_batch(change_schema(head).empty_table(), 0)
+
+
+# Parquet files of changes of one attempt of one cell, in the folder layout of all views.
+
+
+def write_output(place: str, head: str, rows: pa.Table, batch: int, stage: int, cell: int) -> list[Any]:
+    """Write the changes of one head to disk; return path below `place`, rows, bytes, checksum."""
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
+    data = buffer.getvalue()
+    when = "load" if batch < 0 else f"batch-{batch:012}"
+    name = f"{when}-{stage:03}-{cell:05}-{os.urandom(8).hex()}.parquet"
+    folder = OsFolder(folder_of(Path(place), head))
+    try:
+        folder.prepare()
+        write_whole(folder.create(name), data)
+        folder.sync()
+    except OSError as error:
+        raise OutputFileError.with_parts(
+            f"'{folder.shown(name)}' cannot be written: {error.strerror or error}; the batch is not committed",
+            subject=folder.shown(name),
+            remedy="Check the folder and its disk, and start the query again.",
+        ) from None
+    return [f"{head}/{name}", rows.num_rows, len(data), checksum(data)]
+
 
 Watch = Callable[[str, int, int, int], None]
 """A function that is called with a point of a cell's work, stage, cell and batch. Tests use it to make a task fail

@@ -3,27 +3,238 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import UnsupportedTypeError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.aggregated import aggregate_rows
-from gpu_wcoj.streams.aggregator import Aggregator
+from gpu_wcoj.streams.aggregators import (
+    ROWS,
+    Aggregator,
+    CountDistinct,
+    Sum,
+    Words,
+    first_rows,
+    group_sums,
+    words_by_group,
+)
 from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
-from gpu_wcoj.streams.first import first_rows
-from gpu_wcoj.streams.grouped import Groups, grouped, keys_of, refuse_negative
-from gpu_wcoj.streams.layout import ColumnName, Sorting
-from gpu_wcoj.streams.nested import Due, nested_change
-from gpu_wcoj.streams.operator import Operator
-from gpu_wcoj.streams.operators.float_sums import float_change
-from gpu_wcoj.streams.timed import TimedTrace
-from gpu_wcoj.streams.totals import Sum, group_sums
-from gpu_wcoj.streams.trace import Trace
+from gpu_wcoj.streams.operator import Due, Operator, nested_change
+from gpu_wcoj.streams.trace import ColumnName, Groups, Sorting, TimedTrace, Trace, grouped, keys_of, refuse_negative
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
+
+# Distinct: rows of positive weight as a set.
+
+
+class Distinct(Operator):
+    """``out(r) = 1 if in(r) > 0 else 0``. Not linear."""
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the rows of positive weight, each with weight 1."""
+        return distinct(self.place, rows)
+
+
+def distinct(place: Place, rows: ZSet) -> ZSet:
+    """Return the rows of positive weight, each with weight 1."""
+    return place.unit(place.select_rows(rows, rows.stored_weights > 0))
+
+
+# Incremental distinct: the change of the set of rows of positive weight.
+
+
+class IncrementalDistinct(Operator):
+    """``out = d(trace + change) - d(trace)``, d(w) = 1 if w > 0 else 0, per row. Not linear.
+
+    The trace is that of the changes before. O(rows of the change), times a logarithm.
+    """
+
+    def evaluate(self, change: ZSet, before: Trace) -> ZSet:
+        """Return the inserted and deleted rows."""
+        if not len(change):
+            return change
+        place = self.place
+        old = before.weights_of(change)
+        new = old + place.backend.asarray(change.stored_weights)
+        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        (rows,) = positions(place.backend, signs != 0)
+        if not change.columns:
+            return place.made((), (), place.backend.to_host(signs))
+        columns = [place.taken_column(column, rows) for column in change.columns]
+        return place.trusted(change.names, columns, signs[rows])
+
+
+# Distinct of a trace under nested time.
+
+
+class NestedDistinct(Operator):
+    """The change of the set of rows of positive weight, by tick and iteration. Not linear.
+
+    The trace holds this iteration's change, and its key columns are all columns. A row that changes at one iteration
+    is looked at again at every later one at which it has changed in an earlier tick.
+    """
+
+    state: Due = Due()
+
+    def clock_start(self, scope: int) -> None:
+        """Clear the due rows at the start of a tick."""
+        if scope == 0:
+            self.state = Due()
+
+    def evaluate(self, change: ZSet, trace: TimedTrace) -> ZSet:
+        """Return inserted and deleted rows at this iteration against that of the previous tick."""
+        if not len(change) and not self.state:
+            return change
+        place = self.place
+        keys = range(len(trace.names))
+        out, self.state = nested_change(
+            change, trace, keys, self.state, self.time.iteration, lambda rows: distinct(place, rows)
+        )
+        return out if out.columns or len(out) else change if not len(change) else place.taken(change, slice(0))
+
+    @property
+    def settled(self) -> bool:
+        """True if no row is due later."""
+        return not self.state
+
+
+# Incremental counts of distinct values, without reading groups again.
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """State of the counts.
+
+    Attributes
+    ----------
+    values
+        How often each value stands in each group.
+    rows, distinct
+        How many rows, and how many values, each group has.
+    """
+
+    values: Trace
+    rows: Trace
+    distinct: Trace
+
+
+class IncrementalCountDistinct(Operator):
+    """The change of the number of distinct values per group: distinct, then count. Not linear.
+
+    O(rows of the change), times a logarithm.
+    """
+
+    state: _Counts
+
+    def __init__(self, keys: tuple[ColumnName, ...], aggregator: CountDistinct) -> None:
+        self.keys, self.aggregator = keys, aggregator
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to no rows at the start of the operator's clock."""
+        if scope == 0:
+            empty = Trace(self.place, Sorting(None))
+            self.state = _Counts(empty, empty, empty)
+
+    def evaluate(self, change: ZSet, after: Trace) -> ZSet:
+        """Return the change of the counts."""
+        if not len(change):
+            return NOTHING
+        place, state = self.place, self.state
+        refuse_negative(place, change, after.weights_of(change), "aggregate")
+        keys = places_of(change.names, self.keys)
+        counted = places_of(change.names, self.aggregator.columns)
+        both = place.selected(
+            change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))]
+        )
+        old = state.values.weights_of(both)
+        new = old + place.backend.asarray(both.stored_weights)
+        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        for column in both.columns[len(keys) :]:
+            if column.stored_valid is not None:
+                signs = place.xp.where(column.stored_valid, signs, 0)
+        names = [change.names[key] for key in keys]
+        more = place.made(names, both.columns[: len(keys)], signs if keys else place.backend.to_host(signs))
+        self.state = _Counts(
+            state.values.append(both),
+            state.rows.append(place.selected(change, keys)),
+            state.distinct.append(more),
+        )
+        touched = keys_of(place, change, keys)
+        return place.minus(self._counts(touched, self.state), self._counts(touched, state))
+
+    def _counts(self, groups: ZSet, state: _Counts) -> ZSet:
+        """Return the counts of the groups that have rows."""
+        place = self.place
+        (present,) = positions(place.backend, state.rows.weights_of(groups) > 0)
+        distinct: Int64Array = state.distinct.weights_of(groups)[present]
+        columns = [place.taken_column(column, present) for column in groups.columns]
+        ones = place.xp.ones(len(present), np.int64)
+        return place.made([*groups.names, self.aggregator.name], [*columns, Column(INT64, distinct)], ones)
+
+    @property
+    def label(self) -> str:
+        """A short description of the operator."""
+        return f"CountDistinct by {', '.join(map(str, self.keys)) or 'nothing'}"
+
+
+# Incremental sums and means of floats: exact, without reading groups again.
+
+
+def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | None) -> tuple[ZSet, Trace]:
+    """Return the change of the float sums of changed groups, and the new state.
+
+    The rows of `groups` are a change. The state has words as rows and amounts as weights.
+    """
+    keys = tuple(range(len(groups.keys)))
+    before = Trace(place, Sorting(keys)) if state is None else state
+    group, word, amount = aggregator.words(groups)
+    asarray = place.backend.asarray
+    columns = [place.taken_column(head, asarray(group)) for head in groups.heads()]
+    names = [*(groups.rows.names[key] for key in groups.keys), "#word"]
+    after = before.append(place.made(names, [*columns, Column.of_integers(asarray(word))], asarray(amount)))
+    return place.minus(_sums(groups, aggregator, after), _sums(groups, aggregator, before)), after
+
+
+def _sums(groups: Groups, aggregator: Sum, trace: Trace) -> ZSet:
+    """Return the sums of the groups that have rows."""
+    place, heads = groups.place, groups.heads()
+    entries = trace.below(heads, nulls=True, count=len(groups))
+    if entries is None:
+        return NOTHING
+    listed = (
+        place.backend.to_host(each).tolist() for each in (entries.owner, entries.columns[-1].stored, entries.weights)
+    )
+    words: list[Words] = words_by_group(len(groups), *listed)
+    present = np.array([index for index, group_words in enumerate(words) if group_words.get(ROWS, 0) > 0], np.int64)
+    if not len(present):
+        return NOTHING
+    rows = place.backend.asarray(present)
+    columns = [
+        *(place.taken_column(head, rows) for head in heads),
+        aggregator.of_words([words[index] for index in present], place),
+    ]
+    names = [*(groups.rows.names[key] for key in groups.keys), aggregator.name]
+    return place.made(names, columns, place.xp.ones(len(present), np.int64))
+
+
+# Aggregation of a Z-set by groups, shared by all aggregates.
+
+
+def aggregate_rows(place: Place, rows: ZSet, keys: Sequence[ColumnName], aggregator: Aggregator) -> ZSet:
+    """Return the aggregator's rows for all groups of rows that agree in the key columns.
+
+    Raises
+    ------
+    NegativeWeightError
+        If a row has a negative weight.
+    """
+    if not len(rows):
+        return NOTHING
+    refuse_negative(place, rows, rows.stored_weights, "aggregate")
+    return aggregator.of(grouped(place, rows, places_of(rows.names, keys)))
 
 
 class Aggregate(Operator):

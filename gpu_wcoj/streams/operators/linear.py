@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
-from gpu_wcoj.query.declared import declared_type
-from gpu_wcoj.streams.device_context import Place, places_of
-from gpu_wcoj.zset.device import moved, to_host
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
+from gpu_wcoj.query.datalog import declared_type
+from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
+from gpu_wcoj.streams.operator import Operator, Time
+from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
+from gpu_wcoj.zset.zset import ZSet, moved, to_host
+
+if TYPE_CHECKING:
+    from gpu_wcoj.streams.operator import Node
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
@@ -129,3 +135,645 @@ def _described(function: object) -> str:
     if isinstance(function, Callable):  # type: ignore[arg-type]  # mypy takes it for no class
         return f"the function '{getattr(function, '__name__', type(function).__name__)}'"
     return str(function)
+
+
+# Map: every row to another row.
+
+
+class Select(Operator):
+    """``out(r) = sum of in(s) over all s with r = columns of s``. Linear."""
+
+    def __init__(self, columns: Sequence[str | int], names: Sequence[str] | None = None) -> None:
+        self.columns, self.names = tuple(columns), None if names is None else tuple(names)
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the rows with these columns only."""
+        if is_nothing(rows):
+            return rows
+        return self.place.selected(rows, places_of(rows.names, self.columns), self.names)
+
+    @property
+    def label(self) -> str:
+        """A short description of the operator."""
+        return f"map to {', '.join(map(str, self.columns)) or 'no columns'}"
+
+
+class Map(Operator):
+    """``out(r) = sum of in(s) over all s with r = f(s)``: weights of equal rows add. Linear."""
+
+    def __init__(self, function: Callable[..., Any], names: Names | None, columns: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.columns = function, names, columns
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the mapped rows."""
+        if not len(rows):
+            return NOTHING
+        names, columns = self._columns(rows)
+        return self.place.made(names, columns, rows.stored_weights if columns else rows.weights)
+
+    def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
+        returned = self.function(*input_arrays(rows, self.columns))
+        return columns_from(self.place, returned, self.names, len(rows), self.function)
+
+
+class MapRows(Map):
+    """The same with a function of one row, called for each row. Linear."""
+
+    def _columns(self, rows: ZSet) -> tuple[tuple[str, ...], list[Column]]:
+        made = [self.function(row) for row, _ in rows.rows()]
+        return rows_from(self.place, made, self.names, self.function)
+
+
+# Filter: the rows that satisfy a condition.
+
+
+class Filter(Operator):
+    """``out(r) = in(r) if condition(r) else 0``. Linear.
+
+    The condition of the columns returns a mask. A null in it counts as False.
+    """
+
+    def __init__(self, condition: Callable[..., Any], columns: Sequence[str | int] | None) -> None:
+        self.condition, self.columns = condition, columns
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the rows for which the condition holds."""
+        if not len(rows):
+            return rows
+        mask = self._mask(rows)
+        return self.place.select_rows(rows, self.place.backend.asarray(mask) if rows.columns else mask)
+
+    def _mask(self, rows: ZSet) -> BoolArray:
+        made = self.condition(*input_arrays(rows, self.columns))
+        mask = np.ma.filled(made, False) if isinstance(made, np.ma.MaskedArray) else np.asarray(made)
+        if mask.shape != (len(rows),) or mask.dtype != bool:
+            raise UsageError.mismatch(
+                "the filter",
+                "has the wrong shape or type",
+                f"{mask.dtype} of shape {mask.shape}",
+                f"a boolean mask of shape {(len(rows),)}",
+                "Return one boolean per row, or use filter_rows for a function of single rows.",
+            )
+        return mask
+
+
+class FilterRows(Filter):
+    """The same with a function of one row, which returns True or False. Linear."""
+
+    def _mask(self, rows: ZSet) -> BoolArray:
+        answers = [self.condition(row) for row, _ in rows.rows()]
+        for answer in answers:
+            if not isinstance(answer, (bool, np.bool_)):
+                raise UsageError.wrong_type("the result of the condition", answer, "True or False")
+        return np.array(answers, bool)
+
+
+# Flat map: every row to any number of rows.
+
+
+_Made = tuple[Int64Array, tuple[str, ...], list[Column]]
+"""Index of the source row of each new row, names of the new columns, and the new columns."""
+
+
+class FlatMap(Operator):
+    """``out(r) = sum of in(s) · (multiplicity of r in f(s))``. Linear.
+
+    The function of columns returns ``(owner, columns)``: the index of the source row of each new row, and the columns.
+    """
+
+    def __init__(self, function: Callable[..., Any], names: Names | None, columns: Sequence[str | int] | None) -> None:
+        self.function, self.names, self.columns = function, names, columns
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the rows made of all rows."""
+        if not len(rows):
+            return NOTHING
+        owner, names, columns = self._columns(rows)
+        if not len(owner):
+            return NOTHING
+        weights = rows.weights[owner]
+        return self.place.made(names, columns, self.place.backend.asarray(weights) if columns else weights)
+
+    def _columns(self, rows: ZSet) -> _Made:
+        owner, made = self._called(rows)
+        if not len(owner):
+            return owner, (), []
+        names, columns = columns_from(self.place, made, self.names, len(owner), self.function)
+        return owner, names, columns
+
+    def _called(self, rows: ZSet) -> tuple[Any, Any]:
+        returned = self.function(*input_arrays(rows, self.columns))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise UsageError.wrong_type(
+                "the result of the function of flat_map",
+                returned,
+                "(owner, columns)",
+                "Return the index of the source row of each new row as owner, or use flat_map_rows for single rows.",
+            )
+        owner = np.asarray(returned[0])
+        if owner.ndim != 1 or (len(owner) and owner.dtype.kind not in "iu"):
+            raise UsageError.wrong_type("the owner of flat_map", returned[0], "a one-dimensional array of integers")
+        if len(owner) and (int(owner.min()) < 0 or int(owner.max()) >= len(rows)):
+            bounds = f"{int(owner.min())} to {int(owner.max())}"
+            raise UsageError.mismatch(
+                "the owner of flat_map", "is out of range", bounds, f"row indices from 0 to {len(rows) - 1}"
+            )
+        return owner.astype(np.int64), returned[1]
+
+
+class FlatMapRows(FlatMap):
+    """The same with a function of one row, which returns the rows made of it. Linear."""
+
+    def _columns(self, rows: ZSet) -> _Made:
+        lists = [list(self.function(row)) for row, _ in rows.rows()]
+        owner = np.repeat(np.arange(len(lists)), [len(made) for made in lists])
+        made = [row for new_rows in lists for row in new_rows]
+        if not made:
+            return owner, (), []
+        names, columns = rows_from(self.place, made, self.names, self.function)
+        return owner, names, columns
+
+
+# Index: every row under a key.
+
+
+class IndexWith(Operator):
+    """``out(key(r), r) = in(r)``: the key columns come first. Linear.
+
+    A key of columns moves these to the front; a key that a function makes of the columns is put before all of them.
+    """
+
+    def __init__(self, key: Sequence[str | int] | Callable[..., Any], names: Names | None) -> None:
+        self.key, self.names = key, names
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the rows, sorted by their keys."""
+        if is_nothing(rows):
+            return rows
+        if not callable(self.key):
+            keys = places_of(rows.names, self.key)
+            remaining = [position for position in range(len(rows.names)) if position not in keys]
+            return self.place.selected(rows, [*keys, *remaining])
+        if not len(rows):
+            return NOTHING
+        names, columns = columns_from(self.place, self.key(*input_arrays(rows)), self.names, len(rows), self.key)
+        return self.place.made([*names, *rows.names], [*columns, *rows.columns], rows.stored_weights)
+
+
+# Negation of weights.
+
+
+class Negate(Operator):
+    """``out(r) = -in(r)``, at the same time. Linear."""
+
+    def evaluate(self, rows: ZSet | Trace | TimedTrace) -> ZSet | Trace | TimedTrace:
+        """Return the rows with negated weights; entries of a trace keep their times."""
+        if isinstance(rows, TimedTrace):
+            return TimedTrace(self._negated(rows.earlier), self._negated(rows.present))
+        return self._negated(rows) if isinstance(rows, Trace) else self.place.negated(rows)
+
+    def _negated(self, trace: Trace) -> Trace:
+        return Trace(trace.place, trace.sorting).append(self.place.negated(trace.consolidated()))
+
+
+# Sum of two streams.
+
+
+class Plus(Operator):
+    """``out(r) = left(r) + right(r)``, with the names of `left`. Linear in both together."""
+
+    def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
+        """Return the sum."""
+        return self.place.plus(left, self.place.turned(left, right))
+
+
+# Difference of two streams.
+
+
+class Minus(Operator):
+    """``out(r) = left(r) - right(r)``, with the names of `left`. Linear in both together."""
+
+    def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
+        """Return the difference."""
+        return self.place.minus(left, self.place.turned(left, right))
+
+
+# Inspection of the values of a stream.
+
+
+class Inspect(Operator):
+    """``out = in``; a function is called with the value once per tick or iteration. Linear."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+
+    def evaluate(self, value: Any) -> Any:
+        """Return the value itself."""
+        self.function(value)
+        return value
+
+
+# Sources: input from outside, or from a function of time.
+
+
+class Source(Operator):
+    """The input for a name in a tick as a Z-set; empty if there is none."""
+
+    state: tuple[ZSet, tuple[str, ...] | None] = NOTHING, None
+    """An empty Z-set with the known columns, which keep their first names, and the names of the last table or None."""
+
+    def __init__(self, name: str, schema: Mapping[str, str] | None) -> None:
+        self.name, self.schema = name, schema
+        self.data: Any = None
+
+    def clock_start(self, scope: int) -> None:
+        """Set the declared columns before the first tick."""
+        if scope == 0 and self.schema is not None:
+            self.state = self.place.adopted(ZSet.empty(list(self.schema), list(self.schema.values()))), (*self.schema,)
+
+    def evaluate(self) -> ZSet:
+        """Return the rows of this tick."""
+        empty, table_names = self.state
+        if self.data is None:
+            return empty
+        rows = self.place.adopted(as_zset(self.data, self.name, empty, table_names, self.schema is not None))
+        if not rows.columns and not len(rows):
+            return empty
+        names = named_after(rows.names, table_names)
+        if empty.columns:
+            rows = self._in_known_columns(rows, empty, table_names)
+        self.state = (self.place.taken(rows, slice(0)), names) if rows.columns else (NOTHING, None)
+        return rows
+
+    def _in_known_columns(self, rows: ZSet, empty: ZSet, table_names: tuple[str, ...] | None) -> ZSet:
+        """Return the rows in the known columns; a table's columns are already in their order."""
+        if len(rows.columns) != len(empty.names):
+            raise ArityError(arity_message(self.name, len(empty.names), rows.names, table_names))
+        if isinstance(self.data, ZSet):
+            rows = self.place.selected(rows, column_order(self.name, rows.names, table_names, self.schema is not None))
+        columns = rows.columns
+        if self.schema is not None:
+            columns = narrow_columns(self.name, empty.names, columns, [column.type for column in empty.columns])
+        return self.place.plus(empty, self.place.trusted(empty.names, columns, rows.stored_weights))
+
+    @property
+    def label(self) -> str:
+        """A short description of the operator."""
+        return f"source '{self.name}'"
+
+
+class Generate(Operator):
+    """A function of the time."""
+
+    def __init__(self, function: Callable[[Time], Any]) -> None:
+        self.function = function
+
+    def evaluate(self) -> Any:
+        """Return the function's value at the present time."""
+        made = self.function(self.time)
+        return self.place.adopted(as_zset(made, "the generator"))
+
+    @property
+    def settled(self) -> bool:
+        """False: the next value is unknown, so `until` of the subcircuit ends it."""
+        return False
+
+
+def as_zset(
+    data: Any, name: str, like: ZSet = NOTHING, table_names: tuple[str, ...] | None = None, is_declared: bool = False
+) -> ZSet:
+    """Return user data (a Z-set, a table with a column ``weight``, or rows) as a Z-set.
+
+    Parameters
+    ----------
+    like
+        The columns, as far as they are known.
+    table_names, is_declared
+        By what names tables have them; see `column_order`. A Z-set stays as it is.
+    """
+    if isinstance(data, ZSet):
+        return data
+    from gpu_wcoj.arrow import Numbered, as_table
+    from gpu_wcoj.data.rows import as_weights, weight_among
+
+    called: list[str] = []
+
+    def arranged(names: tuple[str, ...]) -> list[int]:
+        """Return the positions of the columns in the known order, then that of the weights."""
+        weight = weight_among(names, None if table_names is None or are_numbered(table_names) else table_names)
+        if weight is not None and names.count(weight) > 1:
+            raise SchemaError.duplicate("column", weight, f"in relation '{name}'", "Rename one of them.")
+        called.extend([weight] if weight is not None else [])
+        columns = [column for column in range(len(names)) if names[column] != weight]
+        if table_names is not None and len(columns) != len(table_names):
+            raise ArityError(arity_message(name, len(table_names), [names[column] for column in columns], table_names))
+        if not isinstance(names, Numbered):
+            column_names = tuple(names[column] for column in columns)
+            columns = [columns[i] for i in column_order(name, column_names, table_names, is_declared)]
+        return columns if weight is None else [*columns, names.index(weight)]
+
+    kinds = [column.type for column in like.columns]
+    names, columns = as_table(data, f"relation '{name}'", null_types=kinds, arrange=arranged)
+    if not names:
+        return NOTHING
+    weights = as_weights(columns.pop(), f"relation '{name}': the weights") if called else None
+    return ZSet.from_columns(names[: len(columns)], columns, weights)
+
+
+# Sinks: outputs of a circuit.
+
+
+class Sink(Operator):
+    """``out = in``; without rows, the columns seen so far. Linear."""
+
+    state: ZSet = NOTHING
+    """The columns, as far as they are known; no rows."""
+
+    def clock_start(self, scope: int) -> None:
+        """Reset at the start of the operator's clock."""
+        if scope == 0:
+            self.state = NOTHING
+
+    def evaluate(self, value: Any) -> Any:
+        """Return the value."""
+        if not isinstance(value, ZSet):
+            return value
+        if is_nothing(value):
+            return self.state
+        if value.columns:
+            self.state = self.place.taken(value, slice(0))
+        return value
+
+
+# Delay: z⁻¹.
+
+
+class Delay(Operator):
+    """``z⁻¹(s)[t] = s[t - 1]``, and 0 before the first tick or iteration. Linear."""
+
+    state: tuple[ZSet, bool] = (NOTHING, True)
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to 0 at the start of the operator's clock."""
+        if scope == 0:
+            self.state = NOTHING, True
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the previous value."""
+        before = self.state[0]
+        self.state = rows, self.place.equal(before, rows)
+        return before
+
+    @property
+    def settled(self) -> bool:
+        """True if the same value came again."""
+        return self.state[1]
+
+
+# Delay of a trace: z⁻¹.
+
+
+class DelayTrace(Operator):
+    """The trace before this tick's, or this iteration's, change. Linear.
+
+    A trace that sums along one clock begins with 0 whenever that clock starts. One that keeps times goes over all
+    ticks, and so does its delay: at iteration 0 it is what the tick before left.
+
+    Attributes
+    ----------
+    timed
+        Whether the trace keeps times.
+    """
+
+    state: tuple[Trace | TimedTrace, bool]
+
+    def __init__(self, timed: bool) -> None:
+        self.timed = timed
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to an empty trace at the start of the trace's clock."""
+        if scope == (self.scope.depth if self.timed else 0):
+            self.state = TimedTrace.empty(self.place) if self.timed else Trace(self.place), True
+
+    def evaluate(self, trace: Trace | TimedTrace) -> Trace | TimedTrace:
+        """Return the trace of the previous call."""
+        before = self.state[0]
+        self.state = trace, before is trace
+        return before
+
+    @property
+    def settled(self) -> bool:
+        """True if the same trace came again."""
+        return self.state[1]
+
+
+# Differentiation: D.
+
+
+class Differentiate(Operator):
+    """``D(s) = s - z⁻¹(s)``: the changes of a stream. Linear; undoes `Integrate`."""
+
+    state: tuple[ZSet, bool] = (NOTHING, True)
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to 0 at the start of the operator's clock."""
+        if scope == 0:
+            self.state = NOTHING, True
+
+    def evaluate(self, rows: ZSet) -> ZSet:
+        """Return the change since the previous value. O(rows)."""
+        change = self.place.minus(rows, self.state[0])
+        self.state = rows, not len(change)
+        return change
+
+    @property
+    def settled(self) -> bool:
+        """True if nothing changed."""
+        return self.state[1]
+
+
+# Imports into a subcircuit: δ0, and constant values.
+
+
+class Introduce(Operator):
+    """``δ0(x)``: a value of the parent circuit at iteration 0, else 0. Linear."""
+
+    state: bool = True
+
+    def clock_start(self, scope: int) -> None:
+        """Reset at the start of a tick."""
+        if scope == 0:
+            self.state = False
+
+    def evaluate(self, value: ZSet) -> ZSet:
+        """Return the value at iteration 0, else no rows."""
+        now = value if self.time.iteration == 0 else NOTHING
+        if self.time.iteration and value.columns:
+            now = self.place.taken(value, slice(0))
+        self.state = not len(now)
+        return now
+
+    @property
+    def settled(self) -> bool:
+        """True if 0 was returned, as it will be from now on."""
+        return self.state
+
+
+class Hold(Operator):
+    """A value of the parent circuit, constant over all iterations. Linear."""
+
+    def evaluate(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
+
+# Feedbacks, which close loops, and streams that are defined later.
+
+
+class Feedback(Operator):
+    """``z⁻¹`` whose input is read after the round, so that it may depend on its output. Linear.
+
+    Attributes
+    ----------
+    source
+        The node that it is given; None as long as it is not connected.
+    """
+
+    state: tuple[ZSet, bool] = (NOTHING, True)
+
+    def __init__(self) -> None:
+        self.source: Node | None = None
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to 0 at the start of the operator's clock."""
+        if scope == 0:
+            self.state = NOTHING, True
+
+    def evaluate(self) -> ZSet:
+        """Return the input of the previous time."""
+        return self.state[0]
+
+    def latch(self, value: ZSet) -> None:
+        """Store the input for the next time."""
+        self.state = value, self.place.equal(self.state[0], value)
+
+    @property
+    def settled(self) -> bool:
+        """True if the input equals the previous input."""
+        return self.state[1]
+
+
+class Forward(Operator):
+    """``out = in``, connected later. Linear."""
+
+    def __init__(self) -> None:
+        self.source: Node | None = None
+
+    def evaluate(self, value: ZSet) -> ZSet:
+        """Return the value."""
+        return value
+
+
+# Append to a trace, with and without time.
+
+
+class Append(Operator):
+    """``out[t] = out[t - 1] + in[t]`` as a trace: the sum along the stream's clock. Linear.
+
+    A tick costs what its change holds, and the logarithm of the whole.
+    """
+
+    state: tuple[Trace, bool]
+
+    def __init__(self, sorting: Sorting = Sorting()) -> None:  # noqa: B008  # it is immutable
+        self.sorting = sorting
+
+    def clock_start(self, scope: int) -> None:
+        """Reset to an empty trace at the start of the operator's clock."""
+        if scope == 0:
+            self.state = Trace(self.place, self.sorting), True
+
+    def evaluate(self, change: ZSet) -> Trace:
+        """Return the trace with the change."""
+        trace = self.state[0].append(change)
+        self.state = trace, not len(change)
+        return trace
+
+    @property
+    def settled(self) -> bool:
+        """True if there was no change."""
+        return self.state[1]
+
+
+class TimedAppend(Operator):
+    """``out = out + in`` as a trace whose entries keep their times, over all ticks. Linear.
+
+    In a subcircuit, an entry keeps its iteration, and this tick's stand apart from those of earlier ticks. Outside,
+    an entry keeps its tick.
+    """
+
+    state: tuple[TimedTrace, bool]
+
+    def __init__(self, sorting: Sorting = Sorting()) -> None:  # noqa: B008  # it is immutable
+        self.sorting = sorting
+
+    def clock_start(self, scope: int) -> None:
+        """Start with an empty trace on the outermost clock.
+
+        At each tick, the present becomes earlier.
+        """
+        if scope == self.scope.depth:
+            self.state = TimedTrace.empty(self.place, self.sorting), True
+        elif scope == 0:
+            self.state = self.state[0].next_tick(), True
+
+    def evaluate(self, change: ZSet) -> TimedTrace:
+        """Return the trace with the change at this time."""
+        time = self.time
+        trace = self.state[0].append(change, time.iteration if self.scope.depth else time.tick)
+        self.state = trace, not len(change)
+        return trace
+
+    @property
+    def settled(self) -> bool:
+        """True if there was no change."""
+        return self.state[1]
+
+
+# Integration: I.
+
+
+class Integrate(Append):
+    """``I(s)[t] = s[0] + ... + s[t]``: the sum along the stream's clock, as a Z-set. Linear.
+
+    In a subcircuit it sums over the iterations of one tick. O(rows of the sum); a sum that is only looked at here and
+    there is cheaper as a trace.
+    """
+
+    def evaluate(self, change: ZSet) -> ZSet:  # type: ignore[override]  # the rows of what it appends to
+        """Return the sum so far."""
+        return super().evaluate(change).consolidated()
+
+
+# Streams out of a subcircuit: ∫.
+
+
+class Eliminate(Append):
+    """``∫(s) = s[0] + s[1] + ...`` over the iterations of one tick. Linear.
+
+    It is a trace within the subcircuit, and a Z-set outside.
+    """
+
+
+# Consolidation of a trace to a Z-set.
+
+
+class Consolidate(Operator):
+    """``out(r) = sum of the weights of all entries of r`` over all times. Linear.
+
+    O(rows of the trace).
+    """
+
+    def evaluate(self, trace: Trace | TimedTrace) -> ZSet:
+        """Return all rows of the trace."""
+        return trace.consolidated()

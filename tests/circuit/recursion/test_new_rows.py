@@ -13,12 +13,11 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.recursion import semi_naive
 from gpu_wcoj.circuit.recursion.semi_naive import StoredRows, find_new_rows
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.execution import Execution
+from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import Shape, normalise
-from gpu_wcoj.planner.single import delta_query
+from gpu_wcoj.planner.lower import delta_query
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.ir import Variable
-from gpu_wcoj.query.rules import Rule
+from gpu_wcoj.query.ir import Rule, Variable
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.helpers.kernel_kinds import Kind, needed

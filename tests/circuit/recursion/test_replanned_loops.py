@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
-from gpu_wcoj import replanning as replanning_module
 from gpu_wcoj.circuit.recursion.loop import LoopHead
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
+from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS
+from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import replan as feedback
-from gpu_wcoj.planner import single
 from gpu_wcoj.planner.ir import Order
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
@@ -90,7 +90,7 @@ def turned(monkeypatch):
             chance.shuffle(names)
             return super().choose(hint or names)
 
-    monkeypatch.setattr(single, "Chooser", AnyOrder)
+    monkeypatch.setattr(lower, "Chooser", AnyOrder)
     monkeypatch.setattr(Compiler, "plan", any_order)
     monkeypatch.setattr(replanning_module, "_cheaper", some)
     monkeypatch.setattr(replanning_module, "mixed", mix)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.spark import normalise
 from gpu_wcoj.spark.cluster.driver import CellRun
-from gpu_wcoj.spark.listing import Listing
+from gpu_wcoj.spark.output import Listing
 from tests.helpers.answers import named
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."

@@ -14,8 +14,8 @@ import gpu_wcoj.spark as gws
 from gpu_wcoj import Program
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.spread import reason_against
-from gpu_wcoj.spark.layouts import resolve_layout
+from gpu_wcoj.spark.cluster.layout import reason_against
+from gpu_wcoj.spark.maintenance import resolve_layout
 
 
 @pytest.mark.parametrize(

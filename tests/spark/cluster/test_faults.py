@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
 from gpu_wcoj.checkpoint.folder import OsFolder
-from gpu_wcoj.spark.cells.state import Entry, read_entry
+from gpu_wcoj.spark.cluster.worker import Entry, read_entry
 from tests.spark.cluster.test_answers import EDGE, Stream, alone, random_ticks, written
 
 DRIVER = Path(__file__).parents[1] / "cluster_driver.py"
@@ -70,7 +70,7 @@ def test_tasks_executors_and_drivers_that_die(spark: Any, tmp_path: Path, layout
 
 def check_files(folder: Path) -> None:
     """No more files are left than the last two versions need, and the outputs that are listed."""
-    from gpu_wcoj.checkpoint.reading import read_all
+    from gpu_wcoj.checkpoint.checkpoint import read_all
 
     manifests = read_all(OsFolder(folder / "state"), OsFolder(folder / "state").names())
     cells = OsFolder(folder / "state" / "cells")

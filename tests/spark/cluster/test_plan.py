@@ -15,11 +15,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 from gpu_wcoj import Program
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cells.keys import cell_keys, spark_hash
-from gpu_wcoj.spark.cells.planning import cell_plan
-from gpu_wcoj.spark.cells.shares import best_shares, shares_of
-from gpu_wcoj.spark.cluster.layout import CellLayout, choose, shares_in
-from gpu_wcoj.spark.cluster.plan import Route
+from gpu_wcoj.spark.cluster.exchange import cell_keys, spark_hash
+from gpu_wcoj.spark.cluster.layout import CellLayout, best_shares, choose, shares_in, shares_of
+from gpu_wcoj.spark.cluster.plan import Route, cell_plan
 from tests.helpers.answers import named
 
 TEXTS = {

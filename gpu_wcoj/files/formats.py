@@ -1,0 +1,332 @@
+"""Text files as blocks of complete lines, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, cast
+
+from gpu_wcoj.errors import InputFileError, UsageError
+from gpu_wcoj.files.spec import InputSpec
+
+BLOCK_BYTES: Final = 8 << 20
+"""Bytes that are read at a time."""
+LINE_BYTES: Final = 64 << 20
+"""Maximum bytes of a line; a file without line ends is not text."""
+
+BOM: Final = b"\xef\xbb\xbf"
+GZIP_MAGIC: Final = b"\x1f\x8b"
+_FOREIGN = {
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"PK\x03\x04": "a zip archive",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+GZIP_ERRORS: Final = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading.
+
+    Raises
+    ------
+    InputFileError
+        If it is missing, a folder or not readable.
+    """
+    try:
+        with ExitStack() as stack:
+            file = stack.enter_context(path.open("rb"))
+            file.peek(1)  # complains now of what cannot be read
+            stack.pop_all()  # all is well: the caller closes it
+    except IsADirectoryError:
+        raise InputFileError(f"'{path}' is a folder, not a file.\n  Name one file.") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputFileError(f"'{path}' cannot be read: {reason}.\n  Check the name and the permissions.") from None
+    return file
+
+
+def damaged_gzip(path: Path, error: BaseException) -> InputFileError:
+    """Return the error for gzip data that cannot be unpacked."""
+    return InputFileError(f"'{path}' is not a whole gzip file: {error}.\n  Copy or pack it again.")
+
+
+def check_gzip(path: Path) -> None:
+    """Unpack a gzip file once to verify its checksum before any row is used."""
+    try:
+        with gzip.open(path) as file:
+            while file.read(BLOCK_BYTES):
+                pass
+    except GZIP_ERRORS as error:
+        raise damaged_gzip(path, error) from None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Complete lines of a file, each with its line end.
+
+    Attributes
+    ----------
+    data
+        The bytes.
+    first
+        The number of the first line in the file, counted from 1.
+    """
+
+    data: bytes
+    first: int
+
+
+class TextFile:
+    """A text file, unpacked if it is gzipped, read in blocks of complete lines."""
+
+    def __init__(self, path: Path, skip: int) -> None:
+        self.path = path
+        self._file = open_bytes(path)
+        self._unpacked = self._file
+        self._is_at_end = False
+        head = self._peek(8)
+        for magic, what in _FOREIGN.items():
+            if head.startswith(magic):
+                self.close()
+                raise InputFileError(f"'{path}' is {what}.\n  Text files may be plain UTF-8 or gzipped.")
+        if head.startswith(GZIP_MAGIC):
+            self._unpacked = cast(IO[bytes], gzip.GzipFile(fileobj=self._file))
+        elif path.suffix == ".gz":
+            self.close()
+            raise InputFileError(f"'{path}' is called .gz but is not a gzip file.\n  Pack it, or rename it.")
+        self._skip = skip
+
+    def _peek(self, size: int) -> bytes:
+        peek = getattr(self._file, "peek")  # noqa: B009  # IO[bytes] does not declare it; open("rb") has it
+        return cast(bytes, peek(size)[:size])
+
+    @property
+    def is_gzip(self) -> bool:
+        """True if the file is unpacked while it is read."""
+        return self._unpacked is not self._file
+
+    @property
+    def is_at_end(self) -> bool:
+        """True if the last lines have been returned."""
+        return self._is_at_end
+
+    def blocks(self) -> Iterator[Lines]:
+        """Yield the file's lines in order, about `BLOCK_BYTES` at a time, without skipped lines."""
+        remainder, line, to_skip = b"", 1, self._skip
+        chunk = self._read().removeprefix(BOM)
+        while chunk:
+            following = self._read()
+            self._is_at_end = not following
+            if not following and not chunk.endswith(b"\n"):
+                chunk += b"\n"
+            data = remainder + chunk if remainder else chunk
+            chunk, end = following, data.rfind(b"\n") + 1
+            data, remainder = data[:end], data[end:]
+            if len(remainder) > LINE_BYTES:
+                raise InputFileError(
+                    f"'{self.path}', line {line + data.count(10)}: longer than {LINE_BYTES >> 20} MiB.\n"
+                    "  Text files have a row on every line."
+                )
+            if to_skip:
+                data, line, to_skip = _without_lines(data, line, to_skip)
+            if data:
+                yield Lines(data, line)
+                line += data.count(b"\n")
+
+    def _read(self) -> bytes:
+        try:
+            return self._unpacked.read(BLOCK_BYTES)
+        except GZIP_ERRORS as error:
+            raise damaged_gzip(self.path, error) from None
+        except OSError as error:
+            raise InputFileError(f"'{self.path}' cannot be read: {error.strerror}.") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._unpacked.close()
+        self._file.close()
+
+
+def _without_lines(data: bytes, line: int, count: int) -> tuple[bytes, int, int]:
+    start = 0
+    while count and start < len(data):
+        start = data.index(b"\n", start) + 1
+        line, count = line + 1, count - 1
+    return data[start:], line, count
+
+
+# Detection of a file's format by its options, its first bytes and its name.
+
+
+SEPARATORS: Final = {"csv": ",", "tsv": "\t", "text": " "}
+"""The forms that are text, and what stands between fields there."""
+
+_ENDINGS: Final = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".facts": "tsv",
+}
+_MAGIC: Final = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow"}
+_JSON: Final = (".json", ".jsonl", ".ndjson")
+
+
+def form_of(spec: InputSpec) -> tuple[str, bool]:
+    """Return the format of a file and a flag for gzip, by options, first bytes and name.
+
+    Raises
+    ------
+    InputFileError
+        If it cannot be read; if it has no bytes, and its form is none that files of no bytes can have.
+    UsageError
+        If it is JSON by its name; if it is a pipe, and not text.
+    """
+    if spec.path.is_fifo():  # its first bytes can be read once only
+        if spec.format in ("parquet", "arrow"):
+            raise UsageError(
+                f"'{spec.path}' is a pipe, and '{spec.format}' is read from files only.\n"
+                "  Name a file; or send text through the pipe."
+            )
+        return spec.format or "text", False
+    with open_bytes(spec.path) as file:
+        head = file.read(8)
+        is_empty = not head
+        is_gzip = head.startswith(GZIP_MAGIC)
+        if is_gzip:
+            file.seek(0)
+            try:
+                head = gzip.GzipFile(fileobj=file).read(8)
+            except GZIP_ERRORS as error:
+                raise damaged_gzip(spec.path, error) from None
+    form = spec.format or next((form for magic, form in _MAGIC.items() if head.startswith(magic)), None)
+    if form is None and spec.separator is None and _plain_name(spec.path).endswith(_JSON):
+        raise UsageError(
+            f"'{spec.path}' is JSON by its name, which is not read.\n"
+            "  Parquet, Arrow IPC, CSV, TSV and whitespace text are: write the rows as one of these,"
+            " or say format=... if it is one."
+        )
+    form = form or form_of_name(spec.path) or "text"
+    if is_empty and (form not in SEPARATORS or spec.path.suffix == ".gz"):
+        raise InputFileError(f"'{spec.path}' is empty.\n  A file of this kind has bytes also where it has no rows.")
+    return form, is_gzip
+
+
+def form_of_name(path: Path) -> str | None:
+    """Return the format of a file name's ending; None for an unknown ending.
+
+    Examples
+    --------
+    >>> form_of_name(Path("g.CSV.gz")), form_of_name(Path("g.parquet")), form_of_name(Path("/dev/stdin"))
+    ('csv', 'parquet', None)
+    """
+    name = _plain_name(path)
+    return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), None)
+
+
+def is_facts(path: Path) -> bool:
+    """Return True for the names of Soufflé's files: tab-separated, without a header line.
+
+    Examples
+    --------
+    >>> is_facts(Path("edge.facts")), is_facts(Path("edge.facts.gz")), is_facts(Path("edge.csv"))
+    (True, True, False)
+    """
+    return _plain_name(path).endswith(".facts")
+
+
+def _plain_name(path: Path) -> str:
+    return path.name.lower().removesuffix(".gz")
+
+
+# Remedies for text files that differ from what was expected.
+#
+# They name options of the command line, or of ``.input``.
+
+
+def unfit(spec: InputSpec, column: int | None) -> str:
+    """Return the reason for a column's type and the remedy for a value that does not have it.
+
+    Parameters
+    ----------
+    column
+        Which of the relation's columns it is; None for weights and ticks.
+    """
+    declared = _kind_of(tuple(kind for _, kind in spec.declared or spec.expected), column)
+    if declared is not None:
+        why = f", and column {column} is declared as '{declared}'"
+        return f"{why}.\n  Mend the line, or declare another type{header_hint(spec)}."
+    if _kind_of(spec.types, column) is not None:
+        return f", as 'types' says of the column.\n  Mend the line, or give another type{header_hint(spec)}."
+    why = ", as the column's values before it are.\n  Mend the line; or "
+    if spec.declared is not None:
+        return f"{why}declare the column as float or symbol if it is not integers."
+    return f"{why}say columns=... with types=float64,... or types=string,... if the column is not integers."
+
+
+def mixed(spec: InputSpec) -> str:
+    """Return the remedy for a column of numbers and texts."""
+    if spec.declared is not None:
+        return f"Mend the line{header_hint(spec)}; or declare the column as symbol if it is text."
+    return (
+        "Mend the line; or say header=yes or skip=N if the first line is not a row, "
+        "or columns=... with types=string,... if the column is text."
+    )
+
+
+def ragged(spec: InputSpec) -> str:
+    """Return the remedy for a line with more or fewer fields than the first."""
+    options = "sep, header or skip" if spec.declared is None else "delimiter or headers of .input"
+    return f"Every line has the same number of fields; mend the line, or set {options}."
+
+
+def too_few(spec: InputSpec) -> str:
+    """Return the remedy for a file with too few columns."""
+    if spec.declared is not None:
+        now = {"\t": "tabs", " ": "blanks"}.get(spec.separator or "\t", f"'{spec.separator}'")
+        return f'They are taken to be separated by {now}; if it is something else, say delimiter="," in .input'
+    if spec.format is None and spec.separator is None and form_of_name(spec.path) is None:
+        return (
+            "Its name does not end as those of CSV or TSV, so it was read as fields between blanks: "
+            f"if it is CSV, say '{spec}?format=csv'; else sep=semicolon, pipe, tab, ..."
+        )
+    return "If the fields are separated by something else, say so with sep=comma, tab, space, ..."
+
+
+def changed(spec: InputSpec, is_guessed: bool) -> str:
+    """Return the remedy for a number whose text says more than its value."""
+    if not is_guessed:
+        return "Mend the line, or give the column another type."
+    if spec.declared is not None:
+        return "Declare the column as symbol if it is text, or as number or float if the value is meant."
+    return "Say columns=... with types=string,... if it is text, or types=int64,... or float64 if the value is meant."
+
+
+def header(spec: InputSpec) -> str:
+    """Return the remedy for a first line that may be names of columns or a row."""
+    if spec.declared is not None:
+        return "Say headers=true or headers=false in .input."
+    return "Say header=yes or header=no."
+
+
+def header_hint(spec: InputSpec) -> str:
+    """Return the further remedy if the first line may have been read as a row."""
+    if spec.header:
+        return ""
+    return f"; or say {'header=yes' if spec.declared is None else 'headers=true'} if the first line is names of columns"
+
+
+def _kind_of(kinds: tuple[str | None, ...] | None, column: int | None) -> str | None:
+    return None if kinds is None or column is None or column >= len(kinds) else kinds[column]
