@@ -2,9 +2,9 @@
 
 ``python view_driver.py FOLDER '{"kill": "manifest", "batch": 3}'``: the stream is ``FOLDER/changes``. Every point is
 between two steps of a batch: ``middle`` (some of the output is written), ``outputs`` (all of it), ``manifest`` (the
-state is committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills at a time
-instead, counted from the start of a batch, before which ``after`` others are done; ``stop`` is a batch before whose
-manifest the process stops itself (SIGSTOP).
+state is committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills
+at a time instead, counted from the start of a batch, before which ``after`` others are done; ``stop`` is a batch
+before whose manifest the process stops itself (SIGSTOP).
 """
 
 from __future__ import annotations
