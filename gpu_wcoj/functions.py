@@ -13,21 +13,123 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
-from gpu_wcoj.join.plan import Calculation, Formula
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
 
 if TYPE_CHECKING:
     from gpu_wcoj.data.column import Dictionary
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A part of a null-aware calculation, on codes and null flags.
+
+    Attributes
+    ----------
+    op
+        A comparison operator, another null-aware function, ``column``, ``constant``, or ``call`` for a calculation that
+        is null if a part is.
+    parts
+        The operands.
+    place, flag
+        Of a column, the positions of its codes and of its null flags among the calculation's arguments (-1: no nulls).
+    code
+        The code of a constant; None for null.
+    codes
+        Of ``among``, the sorted codes of the listed values.
+    has_null
+        Whether such a list contains null.
+    family
+        Of comparisons of text by order, the dictionary; otherwise an empty string.
+    calculation
+        The calculation of ``call``; its arguments are the parts.
+    """
+
+    op: str
+    parts: tuple[Formula, ...] = ()
+    place: int = -1
+    flag: int = -1
+    code: int | None = None
+    codes: tuple[int, ...] = ()
+    has_null: bool = False
+    family: str = ""
+    calculation: Calculation | None = None
+
+    @cached_property
+    def makes_text(self) -> bool:
+        """Return whether texts are calculated."""
+        makes_text = self.calculation is not None and self.calculation.family == "string"
+        return makes_text or any(part.makes_text for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """``variable = op(arguments)`` on codes.
+
+    Attributes
+    ----------
+    arguments
+        Per argument a variable's name or a constant's code.
+    families
+        Types of the arguments: ``integer``, ``float32``, ``float64``, ``decimal``, ``string``, ``date`` and so on.
+    family
+        Type of the result.
+    drops
+        Whether rows whose result is outside int64 are dropped, as the result must equal a value inside.
+    is_inverse
+        Whether it solves another calculation, which is checked later, for an argument; it may wrap around.
+    scales, scale
+        Of decimals, the digits after the point of the arguments and of the result.
+    most
+        Of a decimal result, the largest code.
+    per_day
+        Of a point in time, its units a day.
+    keeps_zero_sign
+        Whether a result of -0.0 is kept; where the result is compared, it becomes 0.0.
+    formula
+        The formula of a null-aware calculation; `op` is ``formula``, or ``flag`` for whether the result is null.
+    shown
+        The text of a null-aware calculation, with the rule's variable names.
+    """
+
+    variable: str
+    op: str
+    arguments: tuple[str | int, ...]
+    families: tuple[str, ...]
+    family: str
+    drops: bool = False
+    is_inverse: bool = False
+    scales: tuple[int, ...] = ()
+    scale: int = 0
+    max_code: int = 0
+    per_day: int = 1
+    keeps_zero_sign: bool = False
+    formula: Formula | None = None
+    text: object = field(default="", compare=False)
+
+    @property
+    def makes_text(self) -> bool:
+        """Return whether texts are calculated."""
+        return self.formula.makes_text if self.formula is not None else self.family == "string"
+
+    def __str__(self) -> str:
+        if self.formula is not None:
+            return f"{self.variable} = {self.text if self.op == 'formula' else f'isnull({self.text})'}"
+        operands = list(map(str, self.arguments))
+        if self.op.isalpha():
+            return f"{self.variable} = {self.op}({', '.join(operands)})"
+        return f"{self.variable} = " + (
+            f" {self.op} ".join(operands) if len(operands) > 1 else f"{self.op}{operands[0]}"
+        )
 
 
 # Years, months and days of dates, in the proleptic Gregorian calendar.

@@ -17,19 +17,9 @@ from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.data.column import floats_of
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError
-from gpu_wcoj.functions import FormulaRun, evaluate_calculation
+from gpu_wcoj.functions import Calculation, Formula, FormulaRun, evaluate_calculation
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.plan import (
-    Absent,
-    AtomUse,
-    Calculation,
-    Check,
-    Condition,
-    DeltaPath,
-    DeltaQuery,
-    Formula,
-    check_variables,
-)
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, check_variables
 from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.seeds import bind_seeds

@@ -33,19 +33,10 @@ from gpu_wcoj.explain.tree import (
     VariantTree,
     Verb,
 )
+from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.delta import MIN_PAIRED_ROWS
 from gpu_wcoj.join.full_join import FULL_COUNT, GIVEN_UP, SAMPLED
-from gpu_wcoj.join.plan import (
-    Absent,
-    AtomUse,
-    Calculation,
-    Check,
-    Continuation,
-    DeltaPath,
-    DeltaQuery,
-    Step,
-    branch_name,
-)
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.join.prefixes import JoinCounts, PathCounts, StepCounts
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, Condition, Step, split_independent
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, Step, split_independent
 from gpu_wcoj.join.prefixes import (
     CHUNK_ROWS,
     Gauge,

@@ -27,7 +27,8 @@ import numpy as np
 
 from gpu_wcoj.data.column import without_zero_signs
 from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
-from gpu_wcoj.join.plan import Calculation, Condition, Formula
+from gpu_wcoj.functions import Calculation, Formula
+from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.types import BOOL, STRING, decimal_kind, result_of
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import (

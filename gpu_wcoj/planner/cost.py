@@ -26,17 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.join.plan import (
-    AtomUse,
-    Branch,
-    Calculation,
-    Check,
-    Condition,
-    DeltaPath,
-    Step,
-    check_variables,
-    split_independent,
-)
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import AtomUse, Branch, Check, Condition, DeltaPath, Step, check_variables, split_independent
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Body, BodyAtom
 from gpu_wcoj.planner.ir import TOO_DEAR, CatalogReader, Expected, Foreseen, Order

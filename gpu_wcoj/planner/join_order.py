@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gpu_wcoj.join.plan import Calculation, Condition, check_variables
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import Condition, check_variables
 from gpu_wcoj.planner.body import Body, inverse_of, standing_for
 from gpu_wcoj.planner.cost import Bits, Estimator, SharedCosts
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, TOO_DEAR, CatalogReader, Draft, Expected, Foreseen, Order, Strategy

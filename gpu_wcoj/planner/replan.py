@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.join.plan import Absent, AtomUse, Calculation, Check, Condition, DeltaPath, DeltaQuery
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import ASKED, Place, Plan

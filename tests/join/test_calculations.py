@@ -12,8 +12,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
-from gpu_wcoj.functions import evaluate_calculation
-from gpu_wcoj.join.plan import Calculation
+from gpu_wcoj.functions import Calculation, evaluate_calculation
 from gpu_wcoj.kernels.protocol import PROPOSALS
 from tests.helpers.answers import named
 from tests.helpers.kernel_kinds import KINDS, needed

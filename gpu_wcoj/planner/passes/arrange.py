@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpu_wcoj.join.plan import (
-    Absent,
-    AtomUse,
-    Calculation,
-    Check,
-    Condition,
-    DeltaPath,
-    Step,
-    check_variables,
-    split_independent,
-)
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, Step, check_variables, split_independent
 from gpu_wcoj.planner.body import Body, BodyAtom, inverse_of
 from gpu_wcoj.planner.cost import in_turn
 from gpu_wcoj.planner.ir import Draft, Order, RuleDraft

@@ -9,11 +9,11 @@ from functools import cache, cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import (
     Absent,
     AtomUse,
     Branch,
-    Calculation,
     Check,
     CommonPrefix,
     Condition,
