@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.engine.options import validate_positive
@@ -12,7 +12,7 @@ from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
 from gpu_wcoj.streams.device_context import Place
-from gpu_wcoj.streams.operator import Kind, Node, Operator, Time, in_order
+from gpu_wcoj.streams.operator import Kind, Node, Operator, OperatorScope, Time, in_order
 from gpu_wcoj.streams.operators.aggregate import (
     Aggregate,
     Distinct,
@@ -27,12 +27,9 @@ from gpu_wcoj.streams.operators.join import (
     Join,
     JoinShape,
     JoinTrace,
+    Pad,
     Semijoin,
     Side,
-    incremental_antijoin,
-    incremental_join,
-    incremental_semijoin,
-    outer_join,
 )
 from gpu_wcoj.streams.operators.linear import (
     Append,
@@ -126,7 +123,7 @@ class Stream:
     @property
     def scope(self) -> Scope:
         """The circuit of the stream."""
-        return self.node.scope
+        return cast("Scope", self.node.scope)  # every node is made by a Scope
 
     @property
     def value(self) -> Any:
@@ -372,7 +369,7 @@ class Stream:
 
     def incremental_join(self, other: Stream, on: On | None = None, select: Sequence[str] | None = None) -> Stream:
         """Return the change of a join from the changes of both sides; `on`, `select` as in `join`."""
-        return incremental_join(self, other, self._shape(other, on, select))
+        return _incremental_join(self, other, self._shape(other, on, select))
 
     def semijoin(self, other: Stream, on: On | None = None) -> Stream:
         """Return the rows that have a match in the other stream."""
@@ -380,7 +377,7 @@ class Stream:
 
     def incremental_semijoin(self, other: Stream, on: On | None = None) -> Stream:
         """Return the change of the rows that have a match."""
-        return incremental_semijoin(self, other, self._shape(other, on))
+        return _incremental_semijoin(self, other, self._shape(other, on))
 
     def antijoin(self, other: Stream, on: On | None = None) -> Stream:
         """Return the rows that have no match in the other stream."""
@@ -388,15 +385,15 @@ class Stream:
 
     def incremental_antijoin(self, other: Stream, on: On | None = None) -> Stream:
         """Return the change of the rows that have no match."""
-        return incremental_antijoin(self, other, self._shape(other, on))
+        return _incremental_antijoin(self, other, self._shape(other, on))
 
     def outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
         """Return the join plus unmatched rows of one side or both, padded with nulls."""
-        return outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
+        return _outer_join(self, other, self._shape(other, on), _side(keep), incremental=False)
 
     def incremental_outer_join(self, other: Stream, on: On | None = None, keep: Side = "left") -> Stream:
         """Return the change of an outer join; `on` as in `join`, `keep` as in `outer_join`."""
-        return outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
+        return _outer_join(self, other, self._shape(other, on), _side(keep), incremental=True)
 
     def _shape(self, other: Stream, on: On | None, select: Sequence[str] | None = None) -> JoinShape:
         if on is None:
@@ -477,7 +474,48 @@ def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> Non
 
 
 @entry_point
-class Scope:
+def _incremental_join(left: Stream, right: Stream, shape: JoinShape) -> Stream:
+    """``dl ⋈ z⁻¹(R) + L ⋈ dr``: two joins with shared traces. Bilinear in dl and dr.
+
+    In a subcircuit the traces keep times, and the result is that under nested time.
+    """
+    scope = left.scope
+    before = right.trace(shape.right).delay()
+    after = left.trace(shape.left)
+    first = scope.add(JoinTrace(shape), left, before)
+    second = scope.add(JoinTrace(shape, change_is_left=False), right, after)
+    return scope.add(Plus(), first, second)
+
+
+def _incremental_semijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
+    """Return the change of a semijoin: an incremental join with the distinct keys of the right."""
+    keys = right.map(shape.right).incremental_distinct()
+    return _incremental_join(left, keys, JoinShape(shape.left, tuple(range(len(shape.right)))))
+
+
+def _incremental_antijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
+    """Return the change of an antijoin."""
+    return left - _incremental_semijoin(left, right, shape)
+
+
+def _outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incremental: bool) -> Stream:
+    """Return the join plus unmatched rows of the left, the right or both sides. Not linear."""
+    scope, mirrored = left.scope, JoinShape(shape.right, shape.left)
+    result = _incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
+    if keep in ("left", "full"):
+        unmatched = (
+            _incremental_antijoin(left, right, shape) if incremental else scope.add(Antijoin(shape), left, right)
+        )
+        result += scope.add(Pad(shape, rows_are_left=True), unmatched, right)
+    if keep in ("right", "full"):
+        unmatched = (
+            _incremental_antijoin(right, left, mirrored) if incremental else scope.add(Antijoin(mirrored), right, left)
+        )
+        result += scope.add(Pad(shape, rows_are_left=False), unmatched, left)
+    return result
+
+
+class Scope(OperatorScope):
     """Nodes that are evaluated together.
 
     Attributes
@@ -492,18 +530,10 @@ class Scope:
         All nodes in insertion order.
     """
 
-    depth: int
-
     def __init__(self, place: Place, path: tuple[int, ...]) -> None:
-        self.place, self.path = place, path
-        self.nodes: list[Node] = []
+        super().__init__(place, path)
         self.shared: dict[object, Stream] = {}
         self._order: tuple[Node, ...] = ()
-
-    @property
-    def time(self) -> Time:
-        """The present time."""
-        raise NotImplementedError
 
     def refuse_change(self) -> None:
         """Raise if nodes can no longer be added."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,32 @@ from gpu_wcoj.streams.trace import TimedTrace, TraceLookup, keys_of, upto
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
 
-if TYPE_CHECKING:
-    from gpu_wcoj.streams.circuit import Scope
+
+class OperatorScope:
+    """The circuit or subcircuit of an operator, as the operator sees it.
+
+    Attributes
+    ----------
+    place
+        The backend and dictionaries.
+    depth
+        0 for a circuit, 1 for a subcircuit.
+    path
+        The local ids from the outermost circuit to this scope.
+    nodes
+        All nodes in insertion order.
+    """
+
+    depth: int
+
+    def __init__(self, place: Place, path: tuple[int, ...]) -> None:
+        self.place, self.path = place, path
+        self.nodes: list[Node] = []
+
+    @property
+    def time(self) -> Time:
+        """The present time."""
+        raise NotImplementedError
 
 
 class Operator:
@@ -47,7 +71,7 @@ class Operator:
     """
 
     state: Any = None
-    scope: Scope
+    scope: OperatorScope
 
     def evaluate(self, *inputs: Any, **_: Any) -> Any:
         """Return the value of the output from the values of the inputs."""
@@ -109,7 +133,7 @@ class Node:
         The present value of its stream.
     """
 
-    scope: Scope
+    scope: OperatorScope
     local_id: int
     kind: Kind
     operator: Operator

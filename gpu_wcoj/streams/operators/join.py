@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,13 +13,8 @@ from gpu_wcoj.errors import UsageError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Later, Operator, split_by_iteration
-from gpu_wcoj.streams.operators.linear import Plus
 from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace
 from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.streams.circuit import Stream
-
 
 # Pairs of rows with equal keys: the common part of all joins of two streams.
 
@@ -218,22 +213,6 @@ class JoinTrace(Operator):
         return f"join with a trace on {self.shape}"
 
 
-# Incremental join: the change of a join of two relations, from their changes.
-
-
-def incremental_join(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """``dl ⋈ z⁻¹(R) + L ⋈ dr``: two joins with shared traces. Bilinear in dl and dr.
-
-    In a subcircuit the traces keep times, and the result is that under nested time.
-    """
-    scope = left.scope
-    before = right.trace(shape.right).delay()
-    after = left.trace(shape.left)
-    first = scope.add(JoinTrace(shape), left, before)
-    second = scope.add(JoinTrace(shape, change_is_left=False), right, after)
-    return scope.add(Plus(), first, second)
-
-
 # Semijoin: the rows of one stream that have a match in another.
 
 
@@ -249,12 +228,6 @@ class Semijoin(Operator):
     def evaluate(self, left: ZSet, right: ZSet) -> ZSet:
         """Return the rows that have a match."""
         return self.place.taken(left, has_match(self.place, self.shape, left, right)) if len(left) else left
-
-
-def incremental_semijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """Return the change of a semijoin: an incremental join with the distinct keys of the right."""
-    keys = right.map(shape.right).incremental_distinct()
-    return incremental_join(left, keys, JoinShape(shape.left, tuple(range(len(shape.right)))))
 
 
 # Antijoin: the rows of one stream that have no match in another.
@@ -273,11 +246,6 @@ class Antijoin(Operator):
         without = self.place.xp.ones(len(left), np.bool_)
         without[has_match(self.place, self.shape, left, right)] = False
         return self.place.select_rows(left, without)
-
-
-def incremental_antijoin(left: Stream, right: Stream, shape: JoinShape) -> Stream:
-    """Return the change of an antijoin."""
-    return left - incremental_semijoin(left, right, shape)
 
 
 # Outer joins: left, right and full.
@@ -306,18 +274,3 @@ class Pad(Operator):
         if other_side.columns:
             self.state = self.place.plus(self.place.taken(other_side, slice(0)), self.state)
         return pad_rows(self.place, self.shape, rows, self.state, self.rows_are_left)
-
-
-def outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incremental: bool) -> Stream:
-    """Return the join plus unmatched rows of the left, the right or both sides. Not linear."""
-    scope, mirrored = left.scope, JoinShape(shape.right, shape.left)
-    result = incremental_join(left, right, shape) if incremental else scope.add(Join(shape), left, right)
-    if keep in ("left", "full"):
-        unmatched = incremental_antijoin(left, right, shape) if incremental else scope.add(Antijoin(shape), left, right)
-        result += scope.add(Pad(shape, rows_are_left=True), unmatched, right)
-    if keep in ("right", "full"):
-        unmatched = (
-            incremental_antijoin(right, left, mirrored) if incremental else scope.add(Antijoin(mirrored), right, left)
-        )
-        result += scope.add(Pad(shape, rows_are_left=False), unmatched, left)
-    return result
