@@ -9,7 +9,7 @@ from bench.tpch.measure import AnswerError, Kept, over_ticks
 from bench.tpch.queries import QUERIES, columns_of
 from bench.tpch.rival import Tables
 from gpu_wcoj.query.desugar import narrow_inputs
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 
 SCALE = 0.004
 
@@ -72,7 +72,7 @@ def test_refreshes_replace_orders_with_all_their_lines(tables):
 def test_joins_read_what_is_cut_down(name):
     """No rule that joins lines reads more columns of them than the query names."""
     columns = columns_of(" ".join(QUERIES.values()))
-    rules = narrow_inputs(compiler(f"CREATE VIEW {name} AS {QUERIES[name]}", columns))
+    rules = narrow_inputs(parse(f"CREATE VIEW {name} AS {QUERIES[name]}", columns))
     wide = [rule for rule in rules.rules if len(rule.atoms) > 1 for atom in rule.atoms if atom.relation == "lineitem"]
     assert all("null" in str(rule) for rule in wide)
     assert any(atom.relation.startswith("lineitem#cut") for rule in rules.rules for atom in rule.atoms)

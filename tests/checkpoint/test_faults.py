@@ -88,7 +88,7 @@ def test_every_call_of_a_commit_fails(reference: Reference, number: int, for_eve
                 assert not left or for_ever
                 checkpoint.commit(n, query="q", rows=len(SCRIPT[n]), digest=str(n))
         checkpoint.versions.manifests = manifests
-        program.subject.ledger.replaced(state)
+        program.subject.ledger.replace_state(state)
         again = new_program()
         reopened = Checkpoint.open(copy, program=again, options=OPTIONS)
         reopened.restore(again)

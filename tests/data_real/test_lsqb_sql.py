@@ -13,7 +13,7 @@ import gpu_wcoj as gw
 from bench.lsqb.data import Rows, in_ticks, relations
 from bench.lsqb.queries import ANSWERS
 from bench.lsqb.sql import COLUMNS, MESSAGES, text
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 
 N_TICKS = 50
 CASES = [
@@ -32,7 +32,7 @@ def lsqb(shared_data: Path) -> Path:
 
 def program(number: int) -> gw.Program:
     """The view ``answer`` of a query."""
-    return gw.Program(compiler(text(number), COLUMNS), bag=True, outputs=["answer"], backend="cpu")
+    return gw.Program(parse(text(number), COLUMNS), bag=True, outputs=["answer"], backend="cpu")
 
 
 def tables(rows: Mapping[str, Rows]) -> dict[str, pa.Table]:

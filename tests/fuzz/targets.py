@@ -9,7 +9,7 @@ from typing import Final
 
 from gpu_wcoj.datoms import Database
 from gpu_wcoj.errors import GpuWcojError
-from gpu_wcoj.query import edn, languages, motif
+from gpu_wcoj.query import edn, languages, motif, translation
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
@@ -72,7 +72,7 @@ ATTRIBUTES = {
 
 def _sql(text: str) -> None:
     dialect = ("duckdb", "duckdb", "postgres", "spark")[len(text) % 4]
-    _printed(languages.read(text, "sql", tables=TABLES, dialect=dialect).rules)
+    _printed(translation.read(text, "sql", tables=TABLES, dialect=dialect).rules)
 
 
 def _edn(text: str) -> None:

@@ -44,9 +44,9 @@ def sums_of_minima(paths, relation, before, after):
         variable_of = dict(zip(path.seed.key.order, path.seed.variables, strict=True))
         prefixes = [{variable_of[column]: value for column, value in enumerate(row)} for row in change]
         prefixes = [prefix for prefix in prefixes if all(holds(one, prefix) for one in path.seed_conditions)]
-        seen = {use.atom: stored if use.atom < path.seed.atom else before for use in path.others}
-        alive = {use.atom: after if use.atom < path.seed.atom else before for use in path.others}
-        for use in path.others:
+        seen = {use.atom: stored if use.atom < path.seed.atom else before for use in path.other_atoms}
+        alive = {use.atom: after if use.atom < path.seed.atom else before for use in path.other_atoms}
+        for use in path.other_atoms:
             if set(use.variables) <= set(path.seed.variables):
                 prefixes = [one for one in prefixes if values_of(use, alive[use.atom], use.variables[-1], one)]
         found[number] = defaultdict(int)
@@ -61,13 +61,13 @@ def sums_of_minima(paths, relation, before, after):
 
 
 def smallest_count(path, step, seen, prefix):
-    atoms = {use.atom: use for use in path.others}
+    atoms = {use.atom: use for use in path.other_atoms}
     return min(len(values_of(atoms[atom], seen[atom], step.variable, prefix)) for atom in step.atoms)
 
 
 def walk(path, prefixes, seen, alive, totals):
     """Add to `totals`, per variable, the smallest counts of what a path meets below these prefixes."""
-    atoms = {use.atom: use for use in path.others}
+    atoms = {use.atom: use for use in path.other_atoms}
     for step in path.steps:
         name, extended = step.variable, []
         for prefix in prefixes:

@@ -13,7 +13,7 @@ import duckdb
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UnsupportedError
 from gpu_wcoj.query.desugar import narrow_inputs
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 from tests.helpers.sql_tables import TYPES, Bag, Row, Script, Table, states
 
 MAX_ROWS = 1000
@@ -133,7 +133,7 @@ def disagreement(case: Case, right: Answers, *, typed: bool = False, **options: 
         known = {
             table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in case.tables
         }
-        rules = compiler(case.text, known if typed else {table.name: table.names for table in case.tables})
+        rules = parse(case.text, known if typed else {table.name: table.names for table in case.tables})
         rules = narrow_inputs(rules) if len(case.text) % 2 else rules
         program = gw.Program(rules, bag=True, **{"backend": "cpu", "threads": 1} | options)
         return _compare(case, program, right)

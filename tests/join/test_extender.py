@@ -136,7 +136,7 @@ def unfused(join, path, phase):
     seed = AtomIndex(path.seed, join.arrangements[path.seed.key]).delta(phase)
     if seed is None:
         return {}
-    extenders = [AtomIndex(use, join.arrangements[use.key]).extender(phase, path.seed.atom) for use in path.others]
+    extenders = [AtomIndex(use, join.arrangements[use.key]).extender(phase, path.seed.atom) for use in path.other_atoms]
     conditions = [*path.seed_conditions, *(condition for step in path.steps for condition in step.conditions)]
     everything = [*extenders, *map(ConditionExtender, conditions)]
     bound = dict(zip(path.seed.variables, seed.columns(), strict=True))

@@ -158,8 +158,8 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
         script = random_script(random.Random(seed), {"r": 2, "s": 2, "u": 1})
         check(text, without_debts(script), bag=bag, clingo=False, backend="cpu")
         first, last = (plan.queries["f"][0] for plan in (made[0], made[-1]))
-        assert first.together
-        assert not last.together
+        assert first.shared_variables
+        assert not last.shared_variables
 
 
 @pytest.mark.parametrize("seed", range(8 if IS_LONG else 4))

@@ -11,7 +11,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.desugar import narrow_inputs
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement
 from tests.helpers.sql_tables import TYPES, Column, Table, random_script
@@ -167,7 +167,7 @@ def test_a_condition_holds_in_sets_too(judge: Judge):
     for seed, case, right in fit_cases(judge, "set"):
         if "COUNT" in case.text:
             continue
-        rules = compiler(
+        rules = parse(
             case.text,
             {table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in case.tables},
         )
@@ -197,7 +197,7 @@ def _unmarked(rows: Counter[tuple[object, ...]]) -> Iterator[tuple[object, ...]]
 
 def test_helpers_of_inputs_take_filters(judge: Judge):
     for seed, case, right in fit_cases(judge, "narrowed"):
-        rules = compiler(case.text, {table.name: table.names for table in case.tables})
+        rules = parse(case.text, {table.name: table.names for table in case.tables})
         program = gw.Program(narrow_inputs(rules), bag=True, backend="cpu", threads=1)
         for tick in case.script:
             tables = {table.name: table for table in case.tables}

@@ -19,7 +19,7 @@ from gpu_wcoj.errors import (
     UnsupportedError,
     UsageError,
 )
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 
 TABLES: Mapping[str, Mapping[str, str | None]] = {
     "r": {"a": "int64", "b": "int64"},
@@ -267,7 +267,7 @@ def marked(error: GpuWcojError) -> str:
 @pytest.mark.parametrize(("text", "mark", "what", "instead"), UNSUPPORTED)
 def test_unsupported(text: str, mark: str | None, what: str, instead: str):
     with pytest.raises((UnsupportedError, UnknownRelationError), match=what) as caught:
-        compiler(text, TABLES)
+        parse(text, TABLES)
     assert instead in str(caught.value)
     assert re.search(r"\(line 1, column \d+\)", str(caught.value))
     assert mark is None or marked(caught.value) == mark
@@ -276,7 +276,7 @@ def test_unsupported(text: str, mark: str | None, what: str, instead: str):
 @pytest.mark.parametrize(("text", "kind", "mark", "what"), WRONG)
 def test_wrong(text: str, kind: type[GpuWcojError], mark: str | None, what: str):
     with pytest.raises(kind, match=what) as caught:
-        compiler(text, TABLES)
+        parse(text, TABLES)
     assert type(caught.value) is kind
     assert re.search(r"\(line 1, column \d+\)", str(caught.value))
     assert mark is None or marked(caught.value) == mark
@@ -284,7 +284,7 @@ def test_wrong(text: str, kind: type[GpuWcojError], mark: str | None, what: str)
 
 def test_place_in_a_file():
     with pytest.raises(ColumnError) as caught:
-        compiler("SELECT a\nFROM r\nWHERE r.c = 1", TABLES, source="views.sql")
+        parse("SELECT a\nFROM r\nWHERE r.c = 1", TABLES, source="views.sql")
     assert str(caught.value) == (
         "relation 'r' has no column 'c' (line 3, column 9 of views.sql)\n"
         "  WHERE r.c = 1\n"
@@ -307,7 +307,7 @@ def test_place_in_a_file():
 )
 def test_what_nests_too_deep(text: str):
     with pytest.raises(SqlSyntaxError, match="deep"):
-        compiler(text, TABLES)
+        parse(text, TABLES)
 
 
 def test_queries_that_double_stay_small():
@@ -315,14 +315,14 @@ def test_queries_that_double_stay_small():
         f"v{i} AS (SELECT x.a, y.b FROM {f'v{i - 1}' if i else 'r'} x JOIN {f'v{i - 1}' if i else 'r'} y ON x.b = y.a)"
         for i in range(30)
     )
-    rules = compiler(f"WITH {views} SELECT * FROM v29", TABLES)
+    rules = parse(f"WITH {views} SELECT * FROM v29", TABLES)
     assert sum(len(rule.atoms) for rule in rules.rules) < 300
 
 
 def test_long_lists_are_relations():
     numbers = ", ".join(map(str, range(1000)))
     for negation in ("", "NOT "):
-        rules = compiler(f"SELECT a FROM r WHERE a {negation}IN ({numbers})", TABLES)
+        rules = parse(f"SELECT a FROM r WHERE a {negation}IN ({numbers})", TABLES)
         assert len(rules.rules) == 1001
 
 
@@ -336,14 +336,14 @@ def test_long_lists_are_relations():
 )
 def test_usage(text, options: dict[str, str], what: str):
     with pytest.raises(UsageError, match=what):
-        compiler(text, TABLES, **options)
+        parse(text, TABLES, **options)
 
 
 def test_names_of_tables():
     with pytest.raises(UsageError, match="contains '#'"):
-        compiler("SELECT 1", {"a#1": ["x"]})
+        parse("SELECT 1", {"a#1": ["x"]})
     with pytest.raises(SqlSyntaxError, match="a query without a name is 'answer', and so is a table"):
-        compiler("SELECT x FROM answer", {"answer": ["x"]})
+        parse("SELECT x FROM answer", {"answer": ["x"]})
 
 
 @pytest.mark.parametrize(
@@ -357,13 +357,13 @@ def test_names_of_tables():
 )
 def test_what_dialects_leave_open(dialect: str, text: str, what: str):
     with pytest.raises(UnsupportedError, match=what):
-        compiler(text, TABLES, dialect=dialect)
+        parse(text, TABLES, dialect=dialect)
 
 
 def test_without_sqlglot(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(BackendUnavailableError, match=r"pip install 'gpu_wcoj\[sql\]'"):
-        compiler("SELECT a FROM r", TABLES)
+        parse("SELECT a FROM r", TABLES)
 
 
 @pytest.mark.parametrize(
@@ -371,6 +371,6 @@ def test_without_sqlglot(monkeypatch: pytest.MonkeyPatch):
     ["SELECT n + 1 AS x FROM t", "SELECT n FROM t WHERE n = 1", "SELECT SUM(n) FROM t"],
 )
 def test_types_that_are_not_given_are_found_with_the_rows(text: str):
-    program = gw.Program(compiler(text, {"t": ["n"]}), bag=True, backend="cpu")
+    program = gw.Program(parse(text, {"t": ["n"]}), bag=True, backend="cpu")
     with pytest.raises(TypeMismatchError):
         program.step({"t": [("x",)]})

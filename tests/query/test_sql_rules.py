@@ -18,7 +18,7 @@ from gpu_wcoj.planner.passes import arrange
 from gpu_wcoj.query.datalog import parse as parse_datalog
 from gpu_wcoj.query.ir import Rule
 from gpu_wcoj.query.printer import as_datalog
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 
 TABLES = {"edge": ["src", "dst"], "person": {"id": "int64", "name": "string", "born": "date32[day]"}, "r": ["a", "b"]}
 
@@ -168,14 +168,14 @@ GOLDEN = {
 @pytest.mark.parametrize("name", GOLDEN)
 def test_rules(name: str):
     text, expected = GOLDEN[name]
-    rules = compiler(text, TABLES)
+    rules = parse(text, TABLES)
     assert "\n".join(map(str, rules.rules)) == cleandoc(expected)
     assert parse_datalog(as_datalog(rules, bag=True)).heads
 
 
 def test_inputs_and_outputs_have_the_names_that_are_given():
     tables = {"My Table": ["First Name", "id"], "other": ["id"]}
-    rules = compiler('CREATE VIEW "A View"(one, "and two") AS SELECT "First Name", ID FROM "My Table"', tables)
+    rules = parse('CREATE VIEW "A View"(one, "and two") AS SELECT "First Name", ID FROM "My Table"', tables)
     assert rules.inputs == ("My Table",)
     assert rules.outputs == ("A View",)
     assert {declaration.relation: declaration.columns for declaration in rules.declarations} == {
@@ -234,7 +234,7 @@ def test_columns_of_no_rows_have_their_types(text: str, types: list[str]):
 
 
 def test_types_are_declared():
-    rules = compiler("SELECT id FROM person", TABLES)
+    rules = parse("SELECT id FROM person", TABLES)
     assert rules.declarations[0].types == ("int64", "string", "date32[day]")
 
 
@@ -256,14 +256,14 @@ def test_types_are_declared():
     ],
 )
 def test_what_dialects_mean(dialect: str, text: str, expected: str):
-    assert expected in str(compiler(text, TABLES, dialect=dialect))
+    assert expected in str(parse(text, TABLES, dialect=dialect))
 
 
 def test_stars_stand_where_the_dialect_puts_them():
     tables = {"x": ["p", "k"], "y": ["k", "q"]}
 
     def columns(dialect: str) -> tuple[str, ...]:
-        return compiler("SELECT * FROM x JOIN y USING (k)", tables, dialect=dialect).declarations[-1].columns
+        return parse("SELECT * FROM x JOIN y USING (k)", tables, dialect=dialect).declarations[-1].columns
 
     assert columns("duckdb") == ("p", "k", "q")
     assert columns("postgres") == ("k", "p", "q")
@@ -299,7 +299,7 @@ def test_long_conditions_are_few_rules_which_are_not_spelled(
 ):
     spelled: list[Rule] = []
     monkeypatch.setattr(Rule, "__str__", lambda rule: spelled.append(rule) or "a rule")
-    rules = compiler(text, COLUMNS)
+    rules = parse(text, COLUMNS)
     assert len(rules.rules) <= most_rules
     program = gw.Program(rules, bag=True, backend="cpu")
     row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
@@ -333,7 +333,7 @@ def test_types_and_places_are_worked_out_a_few_times_a_term(
     counted(results, "result_of")
     counted(body, "result_of")
     counted(arrange, "names_of")
-    program = gw.Program(compiler(text, COLUMNS), bag=True, backend="cpu")
+    program = gw.Program(parse(text, COLUMNS), bag=True, backend="cpu")
     row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
     _ = program.step({"t": row})
     assert 0 < counts["result_of"] <= 100 * most_types

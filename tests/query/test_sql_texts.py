@@ -14,7 +14,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, disagreement
 from tests.helpers.sql_tables import Column, Script, Table
@@ -115,7 +115,7 @@ def test_others_are_refused():
 
 def check(one: Case) -> None:
     """The first rows."""
-    program = gw.Program(compiler(one.text, {table.name: table.names for table in TABLES}), bag=True, backend="cpu")
+    program = gw.Program(parse(one.text, {table.name: table.names for table in TABLES}), bag=True, backend="cpu")
     for tick in SCRIPT:
         program.step(
             {

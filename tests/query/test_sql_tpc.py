@@ -20,7 +20,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.desugar import narrow_inputs
-from gpu_wcoj.query.sql import compiler
+from gpu_wcoj.query.sql import parse
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 ZIPS = ("85669", "86197", "88274", "83405", "86475", "85392", "85460", "80348", "81792")
@@ -244,7 +244,7 @@ def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
     known = {
         table: {column: str(kind) for column, (kind, _) in columns.items()} for table, (_, columns) in TABLES.items()
     }
-    rules = compiler(sql, known)
+    rules = parse(sql, known)
     program = gw.Program(narrow_inputs(rules), bag=True, backend="cpu", threads=1)
     read = [name for name in TABLES if name in program.inputs]
     state = {table: [drawn(table, at, chance) for at in range(TABLES[table][0])] for table in read}
