@@ -1341,7 +1341,7 @@ class CommonJoin:
         self._pieces = {}
 
     def pieces(self, member: SharedJoin, phase: int) -> list[Piece]:
-        """Return the pieces of a phase, with the columns `DeltaQuery.together`."""
+        """Return the pieces of a phase, with the columns `DeltaQuery.shared_variables`."""
         entry = self._pieces.pop(phase, None) or member.enumerate_pieces(phase)
         self.waiting[phase] -= 1
         if self.waiting[phase]:

@@ -202,7 +202,7 @@ def _assign_seeds(paths: Sequence[DeltaPath], seeds: Seeds, joins: Sequence[Gene
     chosen = backend.kernels.narrowest(choices)
     ours = [chosen == variant if alive is None else (chosen == variant) & alive for variant in range(len(paths))]
     variant_rows = positions(backend, *ours)
-    return [prefixes.take(rows, backend.xp) for prefixes, rows in zip(bound, variant_rows, strict=True)]
+    return [prefixes.gather(rows, backend.xp) for prefixes, rows in zip(bound, variant_rows, strict=True)]
 
 
 def _bind_single_seed(

@@ -110,7 +110,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 class CatalogReader(Protocol):
-    """Statistics that passes read; see `gpu_wcoj.planner.catalog.Known`."""
+    """Statistics that passes read; see `gpu_wcoj.planner.catalog.Catalog`."""
 
     def rows(self, relation: str) -> float | None:
         """Return the rows of a relation, or None."""

@@ -423,7 +423,7 @@ def _share_prefixes(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: CatalogReader
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
-    from gpu_wcoj.planner.passes.share_prefixes import with_shared_prefixes  # not needed to import the package
+    from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes  # not needed to import the package
 
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
     shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, catalog))

@@ -104,7 +104,7 @@ def test_sums_that_leave_int64_are_told_by_what_they_are_for(text: str, says: st
     ("text", "says"),
     [
         ("h(k) :- r(k, _), k = mean f : { r(_, f) }.", "the mean for 'h' is of type 'double', and joins relation 'r'"),
-        ("h(k) :- r(k, _), 1.0 = mean v : { r(v, _) }.", "the mean for 'h' is of values of type 'string'"),
+        ("h(k) :- r(k, _), 1.0 = mean v : { r(v, _) }.", "the mean for 'h' aggregates values of type 'string'"),
     ],
 )
 def test_types_that_do_not_join_are_told_by_what_they_are_for(text: str, says: str):

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj.cli import run as progress
+from gpu_wcoj.cli import run as runner
 from gpu_wcoj.cli.main import main
-from gpu_wcoj.cli.main import run as runner
 from gpu_wcoj.cli.run import LateBar
 from gpu_wcoj.files import formats
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, TRIANGLE

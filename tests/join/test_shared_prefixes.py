@@ -11,9 +11,8 @@ from gpu_wcoj.errors import CalculationError, WeightOverflowError
 from gpu_wcoj.join import delta, seeds
 from gpu_wcoj.join.delta import CommonPrefixes, SharedPrefix
 from gpu_wcoj.kernels.protocol import PROPOSALS
-from gpu_wcoj.planner.passes import PASSES
-from gpu_wcoj.planner.passes import share_prefixes as beginnings
-from gpu_wcoj.planner.passes.share_prefixes import share_prefixes
+from gpu_wcoj.planner.passes import PASSES, shared_prefixes
+from gpu_wcoj.planner.passes.shared_prefixes import share_prefixes
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script
 from tests.helpers.long_tests import IS_LONG
@@ -33,7 +32,7 @@ RULES = {
 def from_one_row(monkeypatch):
     """Few rows that change are shared as well, and whatever costs say."""
     monkeypatch.setattr(delta, "MIN_CHANGED_ROWS", 1)
-    monkeypatch.setattr(beginnings, "_listing", lambda *_: (1e9, 0.0))
+    monkeypatch.setattr(shared_prefixes, "_listing", lambda *_: (1e9, 0.0))
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def sparse(n: int, seed: int) -> list[tuple[int, int]]:
 
 
 def shared_of(program: gw.Program) -> CommonPrefixes:
-    found = program._ledger.state.sides.ahead.circuit.beginnings
+    found = program._ledger.state.sides.ahead.circuit.shared_prefixes
     assert found is not None
     return found
 
@@ -262,4 +261,4 @@ def test_the_pass_can_be_left_out(monkeypatch):
     with_passes(monkeypatch, [one for one in PASSES if one is not share_prefixes])
     program = gw.Program(RULES["triangle"] + RULES["diamond"])
     program.step({"e": edges(600)})
-    assert program._ledger.state.sides.ahead.circuit.beginnings is None
+    assert program._ledger.state.sides.ahead.circuit.shared_prefixes is None

@@ -192,7 +192,7 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
         return found
 
     monkeypatch.setattr(Compiler, "plan", any_order)
-    monkeypatch.setattr(replanning_module, "mixed", mix)
+    monkeypatch.setattr(replanning_module, "mix_plans", mix)
     every_tick(monkeypatch, some)
     names = [name for name in sorted(PATTERNS) if PATTERNS[name].count(",") > 5]
     for name in names if IS_LONG else chance.sample(names, 10):

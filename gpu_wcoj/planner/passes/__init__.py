@@ -13,8 +13,8 @@ from gpu_wcoj.planner.passes.arrange import (
     reuse_arrangements,
     sort_seeds,
 )
-from gpu_wcoj.planner.passes.share_joins import make_bushy, materialize_joins, share_joins, use_symmetry
-from gpu_wcoj.planner.passes.share_prefixes import share_prefixes
+from gpu_wcoj.planner.passes.shared_joins import make_bushy, materialize_joins, share_joins, use_symmetry
+from gpu_wcoj.planner.passes.shared_prefixes import share_prefixes
 from gpu_wcoj.planner.passes.simplify import (
     drop_redundant_atoms,
     normalise_rules,

@@ -93,7 +93,7 @@ def turned(monkeypatch):
     monkeypatch.setattr(lower, "Chooser", AnyOrder)
     monkeypatch.setattr(Compiler, "plan", any_order)
     monkeypatch.setattr(replanning_module, "_cheaper", some)
-    monkeypatch.setattr(replanning_module, "mixed", mix)
+    monkeypatch.setattr(replanning_module, "mix_plans", mix)
     monkeypatch.setattr(replanning_module, "SORTING", 0.0)
     monkeypatch.setattr(replanning_module, "CLEARLY", 0.0)
     monkeypatch.setattr(feedback.Feedback, "observe", hurry)

@@ -27,7 +27,7 @@ from gpu_wcoj.planner.cost import Estimator, copying
 from gpu_wcoj.planner.ir import CatalogReader, Draft
 from gpu_wcoj.planner.join_order import MAX_ATOMS
 from gpu_wcoj.planner.passes.arrange import with_sorting
-from gpu_wcoj.planner.passes.share_joins import nonrecursive_heads, query_of
+from gpu_wcoj.planner.passes.shared_joins import nonrecursive_heads, query_of
 from gpu_wcoj.query.ir import MIRRORED
 
 # Name-independent signatures of delta paths, to find common prefixes.
