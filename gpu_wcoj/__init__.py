@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.one_shot import query
-from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from gpu_wcoj import datoms as datoms
     from gpu_wcoj import spark as spark
     from gpu_wcoj import streams as streams
+    from gpu_wcoj.program import ChangeCount as ChangeCount
+    from gpu_wcoj.program import Program as Program
+    from gpu_wcoj.program import TickReport as TickReport
     from gpu_wcoj.streams.circuit import Circuit as Circuit
     from gpu_wcoj.views import Matcher as Matcher
     from gpu_wcoj.views import Matches as Matches
@@ -41,9 +43,12 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
+    "ChangeCount": "program",
     "Circuit": "streams",
     "Matcher": "views",
     "Matches": "views",
+    "Program": "program",
+    "TickReport": "program",
     "View": "views.view",
     "find": "views",
     "view": "views.view",

@@ -66,17 +66,17 @@ def cpu_backend(compiled: bool | None = None) -> Backend:
 @functools.cache
 def _choose_automatically() -> BackendName:
     """Return ``"cuda"`` if it works here, else ``"cpu"``; log the choice and the reason."""
-    from gpu_wcoj.kernels.cuda import device as finding
+    from gpu_wcoj.kernels.cuda import detect
 
-    if finding.count_driver_devices() == 0:
+    if detect.count_driver_devices() == 0:
         _LOGGER.info("backend auto: the CPU, as there is no NVIDIA GPU")
         return "cpu"
     try:
-        cupy = finding.import_cupy()
+        cupy = detect.import_cupy()
     except BackendUnavailableError as error:
         _LOGGER.warning("backend auto: the CPU, although there is an NVIDIA GPU. %s", " ".join(str(error).split()))
         return "cpu"
-    _LOGGER.info("backend auto: the GPU, %s", finding.describe_device(cupy))
+    _LOGGER.info("backend auto: the GPU, %s", detect.describe_device(cupy))
     return "cuda"
 
 
@@ -86,7 +86,7 @@ _cuda_backends: dict[int, Backend] = {}
 
 def _cuda_backend(gpu_memory: float | str | None) -> Backend:
     """Return the backend of CuPy's current device; all programs of the process share it."""
-    from gpu_wcoj.kernels.cuda.device import import_cupy
+    from gpu_wcoj.kernels.cuda.detect import import_cupy
 
     cupy = import_cupy()
     from gpu_wcoj.kernels.cuda.device import CupyDevice, limit_in_bytes, make_pool

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
-from gpu_wcoj.program import Program
-from gpu_wcoj.query.check import check_required
-from gpu_wcoj.query.datalog import declared_type
-from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj.program import Program
+    from gpu_wcoj.query.ir import Rules
     from gpu_wcoj.query.languages import Language
 
 
@@ -129,7 +127,10 @@ def prepare_query(
     GpuWcojError
         Also every error of the language's parser and of `Program`.
     """
-    from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
+    from gpu_wcoj.engine.ingest import read_change
+    from gpu_wcoj.program import Program
+    from gpu_wcoj.query.check import check_required
+    from gpu_wcoj.query.ir import Rules
     from gpu_wcoj.query.translation import read
 
     resolved_language: Language | None = None
@@ -199,6 +200,7 @@ def _tables(
     A schema overrides the types of the data.
     """
     from gpu_wcoj.arrow.table import columns_by_name, type_names
+    from gpu_wcoj.query.datalog import declared_type
 
     tables: dict[str, dict[str, str | None]] = {}
     columns: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.kernels.cuda import device
+from gpu_wcoj.kernels.cuda import detect
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -115,7 +115,7 @@ def test_python_snippets(page: Path):
 def test_gpu_snippets():
     chosen = [snippet for snippet in snippets() if snippet.comment == "needs a GPU"]
     assert chosen
-    if device.count_driver_devices() == 0 or not device.has_cupy():
+    if detect.count_driver_devices() == 0 or not detect.has_cupy():
         pytest.skip("these snippets need an NVIDIA GPU and CuPy")
     namespace: dict[str, object] = {"__name__": "page"}
     for snippet in chosen:

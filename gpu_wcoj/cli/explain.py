@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from gpu_wcoj.checkpoint.state import Definition
+from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.run import Job, feed_job
 from gpu_wcoj.cli.source import (
     DIALECT,
     FILES,
-    FLAG,
     LANGUAGE,
     TEXT,
     Motif,

@@ -12,9 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, CycloptsError
 
 from gpu_wcoj import __version__
-from gpu_wcoj.cli.explain import explain
-from gpu_wcoj.cli.run import run
-from gpu_wcoj.cli.source import FLAG
+from gpu_wcoj.cli import FLAG
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
 # The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines.
@@ -228,8 +226,8 @@ app = App(
     result_action="return_value",
 )
 
-app.command(run)
-app.command(explain)
+app.command("gpu_wcoj.cli.run:run", name="run")
+app.command("gpu_wcoj.cli.explain:explain", name="explain")
 app.command(calibrate)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
 
 from cyclopts import Parameter
 
+from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.source import (
     DIALECT,
     FILES,
-    FLAG,
     LANGUAGE,
     TEXT,
     Motif,

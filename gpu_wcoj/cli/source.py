@@ -561,7 +561,6 @@ def _with_facts(reading: Reading) -> Rules:
 TEXT: Final = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file.")
 DIALECT: Final = Parameter(help="The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ...")
-FLAG: Final = Parameter(negative="")
 FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
 
 

@@ -26,6 +26,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from gpu_wcoj.errors import UsageError, listed, nearest
+from gpu_wcoj.planner.statistics import KEPT
 from gpu_wcoj.query.ir import MIRRORED, Comparison, Constant, Rule, Variable
 
 # Join graph of a body: tables, equal columns, filters, and expected rows of a lookup.
@@ -43,9 +44,6 @@ ASSUMED_ROWS = 1000.0
 
 MOST = 1e300
 """Upper bound on amounts, near the largest float."""
-
-KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
-"""Assumed share of rows that a filter keeps, by operator."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.circuit.aggregate import GroupingPlan
 from gpu_wcoj.circuit.circuit import AnyHead, Circuit
 from gpu_wcoj.circuit.head import Head
-from gpu_wcoj.circuit.recursion.loop import Loop, LoopHead, loop_heads
-from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
-from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
@@ -30,6 +26,10 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
+    from gpu_wcoj.circuit.aggregate import GroupingPlan
+    from gpu_wcoj.circuit.recursion.loop import LoopHead
+    from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan
+    from gpu_wcoj.circuit.recursion.relation import RankedIndex
     from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes
     from gpu_wcoj.planner.ir import Auxiliary
 
@@ -142,6 +142,7 @@ def plan(
     auxiliaries
         Existing auxiliary relations; None to use none.
     """
+    from gpu_wcoj.circuit.recursion.plan import Best
     from gpu_wcoj.planner.passes import run_passes  # not needed to import the package
 
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
@@ -276,6 +277,8 @@ def lower(
     policy: MergePolicy | None,
 ) -> Circuit:
     """Return the circuit of a plan, with an empty state."""
+    from gpu_wcoj.circuit.recursion.relation import RankedIndex
+
     backend, threads = execution.backend, execution.threads
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     inputs = (*rules.inputs, *rules.demands.values())
@@ -306,7 +309,6 @@ def lower(
         if name not in loop_of:
             relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
             continue
-        from gpu_wcoj.circuit.recursion.relation import RankedIndex  # only for programs with recursion
 
         if name in best:
             relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
@@ -403,6 +405,8 @@ def grouping_plan(
     >>> print(grouping_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS).source)
     paid[0, 1, 2 | 3 = 0]
     """
+    from gpu_wcoj.circuit.aggregate import GroupingPlan
+
     source, head = shapes[grouping.source], shapes[grouping.relation]
     keys = range(grouping.keys)
     value = None if grouping.op == "count" else grouping.keys
@@ -521,6 +525,8 @@ def loop_plan(
     best
         The heads that keep best values.
     """
+    from gpu_wcoj.circuit.recursion.plan import LoopPlan, LoopRule
+
     existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
     rules = []
     for head, head_rules in bodies.items():
@@ -541,6 +547,9 @@ def lower_loop(
 
     `histories` are the indices of heads that keep best values.
     """
+    from gpu_wcoj.circuit.recursion.loop import Loop, loop_heads
+    from gpu_wcoj.circuit.recursion.relation import RankedIndex
+
     ranked: dict[str, RankedIndex] = {}
     best: dict[str, RelationIndex] = {}
     for name in planned.widths:

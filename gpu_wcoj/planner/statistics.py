@@ -21,10 +21,12 @@ import numpy.typing as npt
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
-from gpu_wcoj.planner.delta_lookups import KEPT
 from gpu_wcoj.trace.arrangement import COMPARE, Arrangement
 from gpu_wcoj.zset.arrays import BoolArray, exact_sum, is_host, numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
+
+KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
+"""Assumed share of rows that a filter keeps, by operator."""
 
 HEAVIEST = 16
 """Maximum number of heavy hitters, in prefixes per level."""

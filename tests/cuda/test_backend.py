@@ -11,10 +11,10 @@ import pytest
 from gpu_wcoj import backend
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
-from gpu_wcoj.kernels.cuda import device
+from gpu_wcoj.kernels.cuda import detect
 from tests.helpers.device_process import run, with_cupy
 
-HAS_DEVICE = device.count_driver_devices() > 0
+HAS_DEVICE = detect.count_driver_devices() > 0
 without_device = pytest.mark.skipif(HAS_DEVICE, reason="there is a GPU here")
 
 
@@ -98,8 +98,8 @@ class TestFinding:
     def found(self, monkeypatch):
         def find(**properties):
             monkeypatch.setitem(sys.modules, "cupy", fake_cupy(**properties))
-            monkeypatch.setattr(device, "has_cupy", lambda: True)
-            return device.import_cupy()
+            monkeypatch.setattr(detect, "has_cupy", lambda: True)
+            return detect.import_cupy()
 
         return find
 
@@ -133,8 +133,8 @@ class TestFinding:
             found(count=CudaError("cudaErrorNoDevice: none"))
 
     def test_auto_warns_where_a_gpu_lies_idle(self, monkeypatch, caplog):
-        monkeypatch.setattr(device, "count_driver_devices", lambda: 1)
-        monkeypatch.setattr(device, "has_cupy", lambda: False)
+        monkeypatch.setattr(detect, "count_driver_devices", lambda: 1)
+        monkeypatch.setattr(detect, "has_cupy", lambda: False)
         backend._choose_automatically.cache_clear()
         try:
             with caplog.at_level(logging.INFO, "gpu_wcoj"):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpu_wcoj.kernels.cuda import device
+from gpu_wcoj.kernels.cuda import detect
 
 ROOT = Path(__file__).parents[2]
 
-with_cupy = pytest.mark.skipif(not device.has_cupy(), reason="CuPy is not installed")
+with_cupy = pytest.mark.skipif(not detect.has_cupy(), reason="CuPy is not installed")
 
 
 def run(code: str, **environment: str) -> str:
