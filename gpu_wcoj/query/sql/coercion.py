@@ -1,4 +1,4 @@
-"""Arithmetic and functions of SQL: their names and argument types in the core."""
+"""Types of values that are compared or share a column, arithmetic and functions of SQL."""
 
 from __future__ import annotations
 
@@ -10,31 +10,11 @@ from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, Call, Constant, Expression
-from gpu_wcoj.query.sql.scope import Branch, Context, Values, as_text, is_date
+from gpu_wcoj.query.sql.scope import Branch, RuleWriter, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
-
-
-# Type coercion of values that are compared or share a column, as in SQL.
-
-
-def unify_pair(context: Context, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-    """Convert two non-null values to types that compare.
-
-    Numbers become decimals or doubles if they differ in type, dates become texts.
-    """
-    if is_date(left) and is_date(right):
-        return as_text(left), as_text(right)
-    for side, opposite in ((left, right), (right, left)):
-        kind = context.kind(opposite)
-        if is_date(side) and kind is not None and not kind.startswith(("date", "timestamp")):
-            raise context.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
-    left, right = as_text(left), as_text(right)
-    _check_groups(context, left, right, node)
-    target = _common({_family(context, value) for value in (left, right)})
-    return _converted(context, left, target), _converted(context, right, target)
 
 
 def _common(families: set[str]) -> str:
@@ -42,18 +22,6 @@ def _common(families: set[str]) -> str:
     if len(families & {"integer", "decimal", "float", "double"}) < 2:
         return ""
     return "decimal" if families <= {"integer", "decimal", "constant"} else "double"
-
-
-def _converted(context: Context, value: Expression, target: str, scale: int = 0) -> Expression:
-    """Convert a non-null value to a double or a decimal; constants stay as they are."""
-    family = _family(context, value)
-    if not target or family in (target, "constant") or family not in ("integer", "decimal", "float"):
-        return value
-    return (
-        Call("double", (value,))
-        if target == "double"
-        else Call("*", (value, Constant(Decimal(1).quantize(Decimal(1).scaleb(-scale)))))
-    )
 
 
 def group_of(kind: str) -> str:
@@ -67,94 +35,6 @@ def group_of(kind: str) -> str:
     if kind.startswith(("int", "uint", "decimal", "double", "float")):
         return "number"
     return "time" if kind.startswith(("date", "timestamp")) else "text" if "string" in kind else kind
-
-
-def _check_groups(context: Context, left: Expression, right: Expression, node: Node) -> None:
-    kinds = [context.kind(value) for value in (left, right)]
-    groups = {group_of(kind) for kind in kinds if kind is not None}
-    is_text = any(map(is_spelled, (left, right)))
-    if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
-        raise context.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
-    if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
-        what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
-        raise context.place.mistyped(what, node)
-
-
-def _family(context: Context, value: Expression) -> str:
-    if isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal)):
-        return "constant"
-    kind = context.kind(value) or ""
-    return "integer" if kind.lstrip("u").startswith("int") else kind.split("(")[0].rstrip("0123456789")
-
-
-def unify_rows(
-    context: Context, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
-) -> list[tuple[Branch, Values]]:
-    """Convert the columns of rows: integers to decimals, numbers to doubles, as needed.
-
-    A date literal is a date if other rows have dates in its column. A column of date literals only is refused if
-    `nodes`, the expressions of the columns of a relation, are given.
-    """
-    result = list(rows)
-    for column in range(len(rows[0][1]) if rows else 0):
-        families = {_family(context, values[column]) for _, values in result}
-        constants = [value.value for value in (values[column] for _, values in result) if isinstance(value, Constant)]
-        scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
-        families |= {"double" for constant in constants if isinstance(constant, float)} | {"decimal" for _ in scales}
-        target = _common(families)
-        if target:
-            scale = max([0, *scales])
-            result = [
-                row for branch, values in result for row in _column_as(context, branch, values, column, target, scale)
-            ]
-        if any(is_date(values[column]) for _, values in result):
-            kinds = [context.kind(values[column]) or "" for _, values in result]
-            if any(kind.startswith(("date", "timestamp")) for kind in kinds):
-                result = [
-                    (branch, (*values[:column], as_text(values[column]), *values[column + 1 :]))
-                    for branch, values in result
-                ]
-            elif nodes:
-                what = "a date literal can only be compared; it cannot be the value of a column"
-                raise context.place.refused(what, nodes[column], "Compare a column with it.")
-    return result
-
-
-def unify_values(context: Context, values: Sequence[Expression], node: Node) -> list[Expression]:
-    """Convert the values of one column, as `unify_rows` does; null stays null."""
-    families = {_family(context, value) for value in values}
-    constants = [value.value for value in values if isinstance(value, Constant)]
-    scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
-    families |= {"double" for constant in constants if isinstance(constant, float)} | {"decimal" for _ in scales}
-    target = _common(families)
-    converted = [_converted(context, value, target, max([0, *scales])) for value in values] if target else list(values)
-    if any(map(is_date, converted)) and not all(is_date(value) or value == NULL for value in converted):
-        for kind in (context.kind(value) for value in converted if not is_date(value) and value != NULL):
-            if kind is not None and not kind.startswith(("date", "timestamp")):
-                raise context.place.mistyped(f"a date cannot be combined with a value of type '{kind}'", node)
-        converted = [as_text(value) for value in converted]
-    return converted
-
-
-def _column_as(
-    context: Context, branch: Branch, values: Values, position: int, target: str, scale: int
-) -> Iterator[tuple[Branch, Values]]:
-    """Yield a row with one of its columns as a double or a decimal, or null."""
-    if _converted(context, values[position], target) == values[position]:
-        yield branch, values
-        return
-    value = values[position]
-    if isinstance(value, Call) and value.takes_nulls:
-        yield branch, (*values[:position], _converted(context, value, target, scale), *values[position + 1 :])
-        return
-    numbers = context.numbered(len(values))
-    branch = branch.with_values(dict(zip(numbers, values, strict=True)))
-    empty, full = branch.null(values[position]), branch.not_null(values[position])
-    for case_branch in (empty, full):
-        if case_branch is not None:
-            made = [case_branch.values[column] for column in numbers]
-            made[position] = NULL if case_branch is empty else _converted(context, made[position], target, scale)
-            yield case_branch, tuple(made)
 
 
 DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
@@ -191,187 +71,296 @@ INSTEAD = {
 Make = Callable[[Sequence[Expression]], Expression]
 
 
-def function(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """Return the argument nodes of a calculation, and a function from their values to its value.
-
-    The function gets non-null values.
-
-    Raises
-    ------
-    UnsupportedError
-        If the core has no such function, or the function differs there.
-    """
-    from sqlglot import expressions as exp
-
-    place = context.place
-    plain: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-    if type(node) in plain:
-        check_parts(node, place, "this", "expression")
-        op = next(op for kind, op in plain.items() if isinstance(node, kind))
-        return [node.this, node.expression], lambda values: Call(op, _numbers(context, values, node))
-    if isinstance(node, exp.Mod):
-        check_parts(node, place, "this", "expression")
-        return [node.this, node.expression], lambda values: _divided(context, "%", _numbers(context, values, node))
-    if isinstance(node, exp.Neg):
-        check_parts(node, place, "this")
-        return [node.this], lambda values: Call("-", _numbers(context, values, node))
-    if isinstance(node, exp.Div):
-        return _division(context, node)
-    if isinstance(node, exp.IntDiv):
-        check_parts(node, place, "this", "expression")
-        return [node.this, node.expression], lambda values: Call("/", _integers(context, values, node))
-    if isinstance(node, exp.DPipe):
-        check_parts(node, place, "this", "expression", "safe")
-        return [node.this, node.expression], lambda values: Call("cat", _texts(context, values, node))
-    single: dict[type, str] = {
-        exp.Abs: "abs",
-        exp.Lower: "downcase" if context.dialect in BY_CHARACTER else "lower",
-        exp.Upper: "upcase" if context.dialect in BY_CHARACTER else "upper",
-        exp.Year: "year",
-        exp.Month: "month",
-        exp.Day: "day",
-    }
-    if type(node) in single:
-        check_parts(node, place, "this")
-        operand = node.this
-        if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(operand, exp.TsOrDsToDate):
-            check_parts(operand, place, "this")  # Spark's, which takes texts too
-            operand = operand.this
-        return [operand], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
-    if isinstance(node, exp.Length):
-        check_parts(node, place, "this", "binary")  # counts bytes of binary values only, which are not texts
-        return [node.this], _call("strlen")
-    if isinstance(node, exp.Extract):
-        check_parts(node, place, "this", "expression")
-        part = node.this.name.lower()
-        if part not in ("year", "month", "day"):
-            raise place.refused(f"EXTRACT of '{part}' is not supported", node, "YEAR, MONTH and DAY are.")
-        return [node.expression], _call(part)
-    if isinstance(node, exp.Substring):
-        return _substring(context, node)
-    if isinstance(node, exp.Cast):
-        return _cast(context, node)
-    if isinstance(node, exp.Anonymous):
-        what = f"there is no function '{node.name}' here"
-        raise place.refused(
-            f"{what}.{nearest(node.name.upper(), FUNCTION_NAMES)}", node, f"There are {', '.join(FUNCTION_NAMES)}."
-        )
-    raise place.refused(f"{describe_node(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
-
-
 def _call(op: str) -> Make:
     return lambda values: Call(op, tuple(values))
 
 
-def _texts(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    for value in values:
-        kind = context.kind(value)
-        if kind is not None and group_of(kind) != "text":
-            raise context.place.mistyped(f"'||' needs texts: got a value of type '{kind}'", node)
-    return tuple(values)
+class Coercion(RuleWriter):
+    """Conversion of values to common types, and the calculations on values."""
 
+    def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
+        """Convert two non-null values to types that compare.
 
-def _numbers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    """Return numbers as they are, or all as doubles if one is a double."""
-    kinds = [context.kind(value) for value in values]
-    for kind in kinds:
-        if kind is not None and group_of(kind) != "number":
-            raise context.place.mistyped(f"this calculates with a value of type '{kind}'", node)
-    if "double" not in kinds or None in kinds:
-        return tuple(values)
-    return tuple(_double(context, value) for value in values)
+        Numbers become decimals or doubles if they differ in type, dates become texts.
+        """
+        if is_date(left) and is_date(right):
+            return as_text(left), as_text(right)
+        for side, opposite in ((left, right), (right, left)):
+            kind = self.kind(opposite)
+            if is_date(side) and kind is not None and not kind.startswith(("date", "timestamp")):
+                raise self.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
+        left, right = as_text(left), as_text(right)
+        self._check_groups(left, right, node)
+        target = _common({self._family(value) for value in (left, right)})
+        return self._converted(left, target), self._converted(right, target)
 
-
-def _integers(context: Context, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
-    for value in values:
-        kind = context.kind(value)
-        if kind is None or "int" not in kind:
-            raise context.place.refused(
-                f"'//' is supported for integers only: got {kind or 'an unknown type'}",
-                node,
-                "Declare the types of columns.",
-            )
-    return tuple(values)
-
-
-def _division(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """Return ``/`` of the dialect: of doubles, or of integers with truncation."""
-    place = context.place
-    check_parts(node, place, "this", "expression", "typed", "safe")
-    is_typed = bool(node.args.get("typed"))
-
-    def made(values: Sequence[Expression]) -> Expression:
-        kinds = [context.kind(value) for value in values]
-        are_integers = all(kind is not None and "int" in kind for kind in kinds)
-        if not is_typed and (context.dialect == "duckdb" or (context.dialect in DOUBLE_QUOTIENTS and are_integers)):
-            return _divided(context, "/", tuple(_double(context, value) for value in values))
-        if (are_integers and is_typed) or all(kind == "double" for kind in kinds):
-            return _divided(context, "/", tuple(values))
-        raise place.refused(
-            f"'/' in the dialect '{context.dialect}' is not supported for operands of these types"
-            f" ({', '.join(kind or 'not known' for kind in kinds)})",
-            node,
-            "Declare the types of columns, or cast both sides to DOUBLE.",
+    def _converted(self, value: Expression, target: str, scale: int = 0) -> Expression:
+        """Convert a non-null value to a double or a decimal; constants stay as they are."""
+        family = self._family(value)
+        if not target or family in (target, "constant") or family not in ("integer", "decimal", "float"):
+            return value
+        return (
+            Call("double", (value,))
+            if target == "double"
+            else Call("*", (value, Constant(Decimal(1).quantize(Decimal(1).scaleb(-scale)))))
         )
 
-    return [node.this, node.expression], made
+    def _check_groups(self, left: Expression, right: Expression, node: Node) -> None:
+        kinds = [self.kind(value) for value in (left, right)]
+        groups = {group_of(kind) for kind in kinds if kind is not None}
+        is_text = any(map(is_spelled, (left, right)))
+        if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
+            raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
+        if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
+            what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
+            raise self.place.mistyped(what, node)
 
+    def _family(self, value: Expression) -> str:
+        if isinstance(value, Constant) and isinstance(value.value, (int, float, Decimal)):
+            return "constant"
+        kind = self.kind(value) or ""
+        return "integer" if kind.lstrip("u").startswith("int") else kind.split("(")[0].rstrip("0123456789")
 
-def _divided(context: Context, op: str, values: tuple[Expression, ...]) -> Call:
-    """Return ``/`` or ``%``, as a checked function if division by 0 must be an error."""
-    is_safe = isinstance(values[1], Constant) and values[1].value != 0
-    are_exact = all((context.kind(value) or "").lstrip("u").startswith(("int", "decimal")) for value in values)
-    if is_safe or are_exact or context.dialect in INFINITE:
-        return Call(op, values)
-    return Call(next(name for name, plain in CHECKED.items() if plain == op), values)
+    def unify_rows(
+        self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
+    ) -> list[tuple[Branch, Values]]:
+        """Convert the columns of rows: integers to decimals, numbers to doubles, as needed.
 
+        A date literal is a date if other rows have dates in its column. A column of date literals only is refused if
+        `nodes`, the expressions of the columns of a relation, are given.
+        """
+        result = list(rows)
+        for column in range(len(rows[0][1]) if rows else 0):
+            families = {self._family(values[column]) for _, values in result}
+            constants = [
+                value.value for value in (values[column] for _, values in result) if isinstance(value, Constant)
+            ]
+            scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
+            families |= {"double" for constant in constants if isinstance(constant, float)} | {
+                "decimal" for _ in scales
+            }
+            target = _common(families)
+            if target:
+                scale = max([0, *scales])
+                result = [
+                    row for branch, values in result for row in self._column_as(branch, values, column, target, scale)
+                ]
+            if any(is_date(values[column]) for _, values in result):
+                kinds = [self.kind(values[column]) or "" for _, values in result]
+                if any(kind.startswith(("date", "timestamp")) for kind in kinds):
+                    result = [
+                        (branch, (*values[:column], as_text(values[column]), *values[column + 1 :]))
+                        for branch, values in result
+                    ]
+                elif nodes:
+                    what = "a date literal can only be compared; it cannot be the value of a column"
+                    raise self.place.refused(what, nodes[column], "Compare a column with it.")
+        return result
 
-def _double(context: Context, value: Expression) -> Expression:
-    if isinstance(value, Constant) and not isinstance(value.value, (bool, str)):
-        return Constant(float(value.value))  # type: ignore[arg-type]  # null is excluded by the callers
-    return value if context.kind(value) == "double" else Call("double", (value,))
+    def unify_values(self, values: Sequence[Expression], node: Node) -> list[Expression]:
+        """Convert the values of one column, as `unify_rows` does; null stays null."""
+        families = {self._family(value) for value in values}
+        constants = [value.value for value in values if isinstance(value, Constant)]
+        scales = [-int(constant.as_tuple().exponent) for constant in constants if isinstance(constant, Decimal)]
+        families |= {"double" for constant in constants if isinstance(constant, float)} | {"decimal" for _ in scales}
+        target = _common(families)
+        converted = [self._converted(value, target, max([0, *scales])) for value in values] if target else list(values)
+        if any(map(is_date, converted)) and not all(is_date(value) or value == NULL for value in converted):
+            for kind in (self.kind(value) for value in converted if not is_date(value) and value != NULL):
+                if kind is not None and not kind.startswith(("date", "timestamp")):
+                    raise self.place.mistyped(f"a date cannot be combined with a value of type '{kind}'", node)
+            converted = [as_text(value) for value in converted]
+        return converted
 
+    def _column_as(
+        self, branch: Branch, values: Values, position: int, target: str, scale: int
+    ) -> Iterator[tuple[Branch, Values]]:
+        """Yield a row with one of its columns as a double or a decimal, or null."""
+        if self._converted(values[position], target) == values[position]:
+            yield branch, values
+            return
+        value = values[position]
+        if isinstance(value, Call) and value.takes_nulls:
+            yield branch, (*values[:position], self._converted(value, target, scale), *values[position + 1 :])
+            return
+        numbers = self.numbered(len(values))
+        branch = branch.with_values(dict(zip(numbers, values, strict=True)))
+        empty, full = branch.null(values[position]), branch.not_null(values[position])
+        for case_branch in (empty, full):
+            if case_branch is not None:
+                made = [case_branch.values[column] for column in numbers]
+                made[position] = NULL if case_branch is empty else self._converted(made[position], target, scale)
+                yield case_branch, tuple(made)
 
-def _substring(context: Context, node: Node) -> tuple[list[Node], Make]:
-    place = context.place
-    check_parts(node, place, "this", "start", "length", "zero_start")
-    numbers = [
-        context.literal(node.args[argument_name]) if node.args.get(argument_name) is not None else None
-        for argument_name in ("start", "length")
-    ]
-    start, length = (literal.value if isinstance(literal, Constant) else None for literal in numbers)
-    if type(start) is not int or start < 1 or type(length) is not int or length < 0:
-        raise place.refused(
-            "SUBSTRING is supported with a constant start, from 1 on, and a constant length", node,
-            "Write SUBSTRING(text, 1, 2).",
-        )  # fmt: skip
-    first, many = start, length
-    return [node.this], lambda values: Call("substr", (values[0], Constant(first - 1), Constant(many)))
+    def function(self, node: Node) -> tuple[list[Node], Make]:
+        """Return the argument nodes of a calculation, and a function from their values to its value.
 
+        The function gets non-null values.
 
-def _cast(context: Context, node: Node) -> tuple[list[Node], Make]:
-    """Return a cast that keeps every value, so that TRY_CAST means the same."""
-    place = context.place
-    check_parts(node, place, "this", "to", "safe")
-    target = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
+        Raises
+        ------
+        UnsupportedError
+            If the core has no such function, or the function differs there.
+        """
+        from sqlglot import expressions as exp
 
-    def made(values: Sequence[Expression]) -> Expression:
-        (value,) = values
-        kind = context.kind(value)
-        if target == "DOUBLE":
-            if kind == "double":
+        place = self.place
+        plain: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+        if type(node) in plain:
+            check_parts(node, place, "this", "expression")
+            op = next(op for kind, op in plain.items() if isinstance(node, kind))
+            return [node.this, node.expression], lambda values: Call(op, self._numbers(values, node))
+        if isinstance(node, exp.Mod):
+            check_parts(node, place, "this", "expression")
+            return [node.this, node.expression], lambda values: self._divided("%", self._numbers(values, node))
+        if isinstance(node, exp.Neg):
+            check_parts(node, place, "this")
+            return [node.this], lambda values: Call("-", self._numbers(values, node))
+        if isinstance(node, exp.Div):
+            return self._division(node)
+        if isinstance(node, exp.IntDiv):
+            check_parts(node, place, "this", "expression")
+            return [node.this, node.expression], lambda values: Call("/", self._integers(values, node))
+        if isinstance(node, exp.DPipe):
+            check_parts(node, place, "this", "expression", "safe")
+            return [node.this, node.expression], lambda values: Call("cat", self._texts(values, node))
+        single: dict[type, str] = {
+            exp.Abs: "abs",
+            exp.Lower: "downcase" if self.dialect in BY_CHARACTER else "lower",
+            exp.Upper: "upcase" if self.dialect in BY_CHARACTER else "upper",
+            exp.Year: "year",
+            exp.Month: "month",
+            exp.Day: "day",
+        }
+        if type(node) in single:
+            check_parts(node, place, "this")
+            operand = node.this
+            if isinstance(node, (exp.Year, exp.Month, exp.Day)) and isinstance(operand, exp.TsOrDsToDate):
+                check_parts(operand, place, "this")  # Spark's, which takes texts too
+                operand = operand.this
+            return [operand], _call(next(op for kind, op in single.items() if isinstance(node, kind)))
+        if isinstance(node, exp.Length):
+            check_parts(node, place, "this", "binary")  # counts bytes of binary values only, which are not texts
+            return [node.this], _call("strlen")
+        if isinstance(node, exp.Extract):
+            check_parts(node, place, "this", "expression")
+            part = node.this.name.lower()
+            if part not in ("year", "month", "day"):
+                raise place.refused(f"EXTRACT of '{part}' is not supported", node, "YEAR, MONTH and DAY are.")
+            return [node.expression], _call(part)
+        if isinstance(node, exp.Substring):
+            return self._substring(node)
+        if isinstance(node, exp.Cast):
+            return self._cast(node)
+        if isinstance(node, exp.Anonymous):
+            what = f"there is no function '{node.name}' here"
+            raise place.refused(
+                f"{what}.{nearest(node.name.upper(), FUNCTION_NAMES)}", node, f"There are {', '.join(FUNCTION_NAMES)}."
+            )
+        raise place.refused(f"{describe_node(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
+
+    def _texts(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
+        for value in values:
+            kind = self.kind(value)
+            if kind is not None and group_of(kind) != "text":
+                raise self.place.mistyped(f"'||' needs texts: got a value of type '{kind}'", node)
+        return tuple(values)
+
+    def _numbers(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
+        """Return numbers as they are, or all as doubles if one is a double."""
+        kinds = [self.kind(value) for value in values]
+        for kind in kinds:
+            if kind is not None and group_of(kind) != "number":
+                raise self.place.mistyped(f"this calculates with a value of type '{kind}'", node)
+        if "double" not in kinds or None in kinds:
+            return tuple(values)
+        return tuple(self._double(value) for value in values)
+
+    def _integers(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
+        for value in values:
+            kind = self.kind(value)
+            if kind is None or "int" not in kind:
+                raise self.place.refused(
+                    f"'//' is supported for integers only: got {kind or 'an unknown type'}",
+                    node,
+                    "Declare the types of columns.",
+                )
+        return tuple(values)
+
+    def _division(self, node: Node) -> tuple[list[Node], Make]:
+        """Return ``/`` of the dialect: of doubles, or of integers with truncation."""
+        place = self.place
+        check_parts(node, place, "this", "expression", "typed", "safe")
+        is_typed = bool(node.args.get("typed"))
+
+        def made(values: Sequence[Expression]) -> Expression:
+            kinds = [self.kind(value) for value in values]
+            are_integers = all(kind is not None and "int" in kind for kind in kinds)
+            if not is_typed and (self.dialect == "duckdb" or (self.dialect in DOUBLE_QUOTIENTS and are_integers)):
+                return self._divided("/", tuple(self._double(value) for value in values))
+            if (are_integers and is_typed) or all(kind == "double" for kind in kinds):
+                return self._divided("/", tuple(values))
+            raise place.refused(
+                f"'/' in the dialect '{self.dialect}' is not supported for operands of these types"
+                f" ({', '.join(kind or 'not known' for kind in kinds)})",
+                node,
+                "Declare the types of columns, or cast both sides to DOUBLE.",
+            )
+
+        return [node.this, node.expression], made
+
+    def _divided(self, op: str, values: tuple[Expression, ...]) -> Call:
+        """Return ``/`` or ``%``, as a checked function if division by 0 must be an error."""
+        is_safe = isinstance(values[1], Constant) and values[1].value != 0
+        are_exact = all((self.kind(value) or "").lstrip("u").startswith(("int", "decimal")) for value in values)
+        if is_safe or are_exact or self.dialect in INFINITE:
+            return Call(op, values)
+        return Call(next(name for name, plain in CHECKED.items() if plain == op), values)
+
+    def _double(self, value: Expression) -> Expression:
+        if isinstance(value, Constant) and not isinstance(value.value, (bool, str)):
+            return Constant(float(value.value))  # type: ignore[arg-type]  # null is excluded by the callers
+        return value if self.kind(value) == "double" else Call("double", (value,))
+
+    def _substring(self, node: Node) -> tuple[list[Node], Make]:
+        place = self.place
+        check_parts(node, place, "this", "start", "length", "zero_start")
+        numbers = [
+            literal(node.args[argument_name], self.place) if node.args.get(argument_name) is not None else None
+            for argument_name in ("start", "length")
+        ]
+        start, length = (number.value if isinstance(number, Constant) else None for number in numbers)
+        if type(start) is not int or start < 1 or type(length) is not int or length < 0:
+            raise place.refused(
+                "SUBSTRING is supported with a constant start, from 1 on, and a constant length", node,
+                "Write SUBSTRING(text, 1, 2).",
+            )  # fmt: skip
+        first, many = start, length
+        return [node.this], lambda values: Call("substr", (values[0], Constant(first - 1), Constant(many)))
+
+    def _cast(self, node: Node) -> tuple[list[Node], Make]:
+        """Return a cast that keeps every value, so that TRY_CAST means the same."""
+        place = self.place
+        check_parts(node, place, "this", "to", "safe")
+        target = node.args["to"].this.name if hasattr(node.args["to"].this, "name") else ""
+
+        def made(values: Sequence[Expression]) -> Expression:
+            (value,) = values
+            kind = self.kind(value)
+            if target == "DOUBLE":
+                if kind == "double":
+                    return value
+                if kind is None or "int" in kind or kind.startswith(("decimal", "float")):
+                    return self._double(value)
+            widths = {"BIGINT": 64, "INT": 32, "SMALLINT": 16, "TINYINT": 8}
+            if target in widths and kind is not None and kind.startswith("int") and int(kind[3:]) <= widths[target]:
                 return value
-            if kind is None or "int" in kind or kind.startswith(("decimal", "float")):
-                return _double(context, value)
-        widths = {"BIGINT": 64, "INT": 32, "SMALLINT": 16, "TINYINT": 8}
-        if target in widths and kind is not None and kind.startswith("int") and int(kind[3:]) <= widths[target]:
-            return value
-        same = {"VARCHAR": "string", "TEXT": "string", "BOOLEAN": "bool", "DATE": "date32[day]"}
-        if kind is not None and same.get(target) == kind:
-            return value
-        raise place.refused(
-            f"a cast of {kind or 'an unknown type'} to {target or 'this type'} is not supported", node,
-            "DOUBLE of numbers, and wider integers of integers whose type is declared, are.",
-        )  # fmt: skip
+            same = {"VARCHAR": "string", "TEXT": "string", "BOOLEAN": "bool", "DATE": "date32[day]"}
+            if kind is not None and same.get(target) == kind:
+                return value
+            raise place.refused(
+                f"a cast of {kind or 'an unknown type'} to {target or 'this type'} is not supported", node,
+                "DOUBLE of numbers, and wider integers of integers whose type is declared, are.",
+            )  # fmt: skip
 
-    return [node.this], made
+        return [node.this], made

@@ -24,84 +24,15 @@ from gpu_wcoj.query.ir import (
     valued_variables,
     variables_of,
 )
-from gpu_wcoj.query.sql.coercion import function, unify_values
-from gpu_wcoj.query.sql.scope import Branch, Context, Scope, as_text, is_date
+from gpu_wcoj.query.sql.coercion import Coercion
+from gpu_wcoj.query.sql.scope import MAX_CASES, Branch, Case, Scope, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, has_query
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
 
-# Semijoins and antijoins: rows with or without a match.
-
-
 _ZERO = Constant(0)
-
-
-def antijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
-    """Return the branch of rows of `row` that match none of `pairs`.
-
-    `pairs` are branches that join `base`, an earlier state of `row`, with other relations.
-    """
-    if not pairs:
-        return [row]
-    head, keys, _ = _keys(context, base, pairs)
-    negated = Atom(head, keys or (_ZERO,))
-    return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
-
-
-def semijoin(context: Context, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
-    """Return the branch of rows of `row` that match one of `pairs`, with their weights."""
-    if not pairs:
-        return []
-    head, keys, solid = _keys(context, base, pairs)
-    if head in context.recursing:  # a set, as all relations of a recursion are
-        atom = Atom(head, keys or (context.fresh("_"),))
-    else:
-        once = distinct(context, head, len(keys) or 1)
-        atom = Atom(once, (*(keys or (context.fresh("_"),)), context.fresh("_")))
-    result = row.required(solid)
-    return [replace(result, atoms=(*result.atoms, atom), safe=result.safe | frozenset(keys))]
-
-
-def distinct(context: Context, head: str, n_columns: int) -> str:
-    """Add a relation of the rows of a head, each once with its weight; return its name."""
-    name = context.helper("once")
-    terms = tuple(Variable(f"c{i}") for i in range(n_columns))
-    context.rules.append(Rule(Atom(name, (*terms, Call("count", ()))), (Atom(head, terms),)))
-    return name
-
-
-def _keys(
-    context: Context, row: Branch, pairs: Sequence[Branch]
-) -> tuple[str, tuple[Variable, ...], frozenset[Variable]]:
-    """Return the relation of the keys by which `pairs` match a row.
-
-    The result is its name, the variables of the row, and those of them that are never null.
-
-    The rule of a pair has only the atoms that the row lacks if they bind these variables, else also those of the row.
-    """
-    row_variables = row.variables
-    added = [_added(row, pair) for pair in pairs]
-    shared = {
-        variable
-        for pair in added
-        for variable in (*pair.variables, *(pair.solid - row.solid - row.non_null))
-        if variable in row_variables
-    }
-    keys = tuple(sorted(shared, key=_creation_order))
-    head = context.helper("keys")
-    for pair, full_pair in zip(added, pairs, strict=True):
-        bound = {term for atom in pair.atoms for term in atom.terms}
-        is_free = all(key in bound for key in keys) and all(
-            variable in bound for variable in pair.variables if variable in row_variables
-        )
-        branch = pair if is_free else replace(full_pair, negated=pair.negated)
-        for name in (atom.relation for atom in branch.atoms if atom.relation in context.recursing):
-            context.recursing[head] = context.recursing[name]
-        context.write(head, replace(branch, values={}), keys or (_ZERO,))
-    solid = frozenset(key for key in keys if all(key in pair.solid for pair in pairs))
-    return head, keys, solid
 
 
 def _added(row: Branch, pair: Branch) -> Branch:
@@ -130,19 +61,6 @@ BACKSLASH = ("postgres", "redshift", "spark", "databricks", "bigquery", "materia
 """Dialects in which a backslash is an escape in LIKE by default."""
 _OPERATORS = {op: name for name, op in COMPARING.items()}
 
-Valued = tuple[Branch, Expression]
-"""A branch, to which one-row subqueries may have been joined, and the value of an expression in it."""
-
-
-def formula(context: Context, node: Node, scope: Scope, branch: Branch) -> Valued:
-    """Return the value of an expression without subqueries for every row of a branch.
-
-    Subqueries here are EXISTS and IN of a query; the value may be null.
-    """
-    formulas = _Formulas(context, scope, branch)
-    value = formulas.value(node)
-    return formulas.branch, value
-
 
 def nullable(branch: Branch, value: Expression) -> Expression:
     """Return the value of an expression as a call that keeps rows in which it is null."""
@@ -159,22 +77,22 @@ def nullable(branch: Branch, value: Expression) -> Expression:
 class _Formulas:
     """Converter of one expression to a null-aware call."""
 
-    def __init__(self, context: Context, scope: Scope, branch: Branch) -> None:
-        self.context = context
+    def __init__(self, compiler: Conditions, scope: Scope, branch: Branch) -> None:
+        self.compiler = compiler
         self.scope = scope
         self.branch = branch
 
     def value(self, node: Node) -> Expression:
         from sqlglot import expressions as exp
 
-        context, place = self.context, self.context.place
-        constant = context.literal(node)
+        compiler, place = self.compiler, self.compiler.place
+        constant = literal(node, place)
         if constant is not None:
             return constant
         if isinstance(node, (exp.Paren, exp.Alias)):
             check_parts(node, place, "this", "alias")
             return self.value(node.this)
-        leaf = context.leaf(node, self.scope, self.branch)
+        leaf = compiler.leaf(node, self.scope, self.branch)
         if leaf is not None:
             self.branch, leaf_value = leaf
             return leaf_value
@@ -210,9 +128,7 @@ class _Formulas:
             return self.case(node)
         if isinstance(node, exp.Coalesce):
             check_parts(node, place, "this", "expressions")
-            values = unify_values(
-                self.context, [self.value(operand) for operand in (node.this, *node.expressions)], node
-            )
+            values = compiler.unify_values([self.value(operand) for operand in (node.this, *node.expressions)], node)
             pairs = [
                 part
                 for value in values[:-1]
@@ -228,9 +144,9 @@ class _Formulas:
     def condition(self, node: Node) -> Expression:
         """Return an expression that is true, false or unknown."""
         value = self.value(node)
-        kind = self.context.kind(value)
+        kind = self.compiler.kind(value)
         if value != NULL and kind not in (None, "bool"):
-            raise self.context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
+            raise self.compiler.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
         return value
 
     def compared(self, op: str, left: Node, right: Node, node: Node) -> Expression:
@@ -239,12 +155,12 @@ class _Formulas:
         if not isinstance(left, exp.Tuple) and not isinstance(right, exp.Tuple):
             return self.pair(op, self.value(left), self.value(right), node)
         if op not in ("=", "!="):
-            raise self.context.place.refused("rows are only compared by = and <>", node)
+            raise self.compiler.place.refused("rows are only compared by = and <>", node)
         sides = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
         if len(sides[0]) != len(sides[1]):
             what = f"a row of {len(sides[0])} is compared with one of {len(sides[1])}"
-            raise self.context.place.wrong(what, node)
-        equal = self.same if self.context.dialect == "duckdb" else self.equal
+            raise self.compiler.place.wrong(what, node)
+        equal = self.same if self.compiler.dialect == "duckdb" else self.equal
         result = simplified_call(
             "all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True))
         )
@@ -254,7 +170,7 @@ class _Formulas:
         """Return the comparison of two values, converted to types that compare."""
         if NULL in (left, right):
             return NULL
-        left, right = self.context.unify_pair(left, right, node)
+        left, right = self.compiler.unify_pair(left, right, node)
         if isinstance(left, Constant) and not isinstance(right, Constant):
             return self.pair(MIRRORED[op], right, left, node)
         return simplified_call(_OPERATORS[op], left, right)
@@ -273,22 +189,22 @@ class _Formulas:
         """Return IS NULL, IS TRUE or IS FALSE."""
         from sqlglot import expressions as exp
 
-        check_parts(node, self.context.place, "this", "expression")
+        check_parts(node, self.compiler.place, "this", "expression")
         right = node.expression
         if isinstance(right, exp.Boolean):
             condition = self.condition(node.this)
             return simplified_call("istrue", condition if right.this else negated(condition))
         if not isinstance(right, exp.Null):
-            raise self.context.place.refused("IS is supported with NULL, TRUE and FALSE", node)
+            raise self.compiler.place.refused("IS is supported with NULL, TRUE and FALSE", node)
         return simplified_call("isnull", as_text(self.value(node.this)))
 
     def listed(self, node: Node) -> Expression:
         """Return IN with a list."""
         from sqlglot import expressions as exp
 
-        check_parts(node, self.context.place, "this", "expressions")
+        check_parts(node, self.compiler.place, "this", "expressions")
         if not node.expressions:
-            raise self.context.place.wrong("the list of IN is empty", node)
+            raise self.compiler.place.wrong("the list of IN is empty", node)
         if isinstance(node.this, exp.Tuple):
             return simplified_call("any", *(self.compared("=", node.this, row, node) for row in node.expressions))
         value = self.value(node.this)
@@ -296,8 +212,7 @@ class _Formulas:
         return simplified_call("any", *equal)
 
     def like(self, node: Node) -> Expression:
-        context = self.context
-        text, pattern, is_negated = like_parts(context, node)
+        text, pattern, is_negated = self.compiler.like_parts(node)
         value = self.value(text)
         if value == NULL:
             return NULL
@@ -308,7 +223,7 @@ class _Formulas:
         """Return CASE: conditions and values in turn, and the value of ELSE."""
         from sqlglot import expressions as exp
 
-        check_parts(node, self.context.place, "this", "ifs", "default", "true", "false")
+        check_parts(node, self.compiler.place, "this", "ifs", "default", "true", "false")
         conditions: list[Expression] = []
         values: list[Expression] = []
         if isinstance(node, exp.If):
@@ -316,7 +231,7 @@ class _Formulas:
             values.append(self.value(node.args["true"]))
         subject = node.this if isinstance(node, exp.Case) else None
         for arm in node.args.get("ifs") or ():
-            check_parts(arm, self.context.place, "this", "true")
+            check_parts(arm, self.compiler.place, "this", "true")
             if subject is None:
                 conditions.append(self.condition(arm.this))
             else:
@@ -324,68 +239,21 @@ class _Formulas:
             values.append(self.value(arm.args["true"]))
         default = node.args.get("default") or node.args.get("false")
         values.append(NULL if default is None else self.value(default))
-        values = unify_values(self.context, values, node)
+        values = self.compiler.unify_values(values, node)
         pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
         return simplified_call("case", *pairs, values[-1])
 
     def calculated(self, node: Node) -> Expression:
         """Return arithmetic or a function call, which is null if an argument is null."""
-        arguments, make = function(self.context, node)
+        arguments, make = self.compiler.function(node)
         values = [self.value(argument) for argument in arguments]
         if NULL in values:
             return NULL
         for value in values:
             if is_date(value):
                 what = "a date literal can only be compared, or moved by an interval"
-                raise self.context.place.refused(what, node)
+                raise self.compiler.place.refused(what, node)
         return fold_constants(make(values))
-
-
-def like_parts(context: Context, node: Node) -> tuple[Node, tuple[Expression, ...], bool]:
-    """Return the text of a LIKE, its pattern and escape, and whether it is NOT LIKE."""
-    from sqlglot import expressions as exp
-
-    place = context.place
-    escape: tuple[Expression, ...] = (Constant("\\"),) if context.dialect in BACKSLASH else ()
-    like = node
-    if isinstance(node, exp.Escape):
-        check_parts(node, place, "this", "expression")
-        like = node.this
-        char = context.literal(node.expression)
-        is_char = isinstance(char, Constant) and isinstance(char.value, str) and len(char.value) == 1
-        if not isinstance(like, exp.Like) or char is None or not is_char:
-            raise place.refused("ESCAPE is supported behind LIKE, with a character", node)
-        escape = (char,)
-    check_parts(like, place, "this", "expression", "negate")
-    pattern = context.literal(like.expression)
-    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-        raise place.refused("LIKE is supported with a constant pattern", like)
-    return like.this, (pattern, *escape), bool(like.args.get("negate"))
-
-
-def where_true(context: Context, branch: Branch, condition: Expression) -> list[Branch]:
-    """Return the branches where a condition is true: mostly one."""
-    if isinstance(condition, Constant):
-        return [branch] if condition == TRUE else []
-    if isinstance(condition, Variable):
-        return _as_list(branch.compared("=", condition, TRUE))
-    assert isinstance(condition, Call)
-    op, arguments = condition.op, condition.arguments
-    if op == "all":
-        return _conjunction(context, branch, arguments)
-    if op == "any":
-        return _any(context, branch, condition)
-    if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
-        return _as_list(branch.compared(COMPARING[op], *arguments))
-    if op == "among" and isinstance(arguments[0], Variable):
-        is_double = context.kind(arguments[0]) == "double"
-        distinct = {
-            equality_key(argument, is_double=is_double): argument for argument in arguments[1:] if argument != NULL
-        }
-        return listed(context, branch, arguments[:1], [(constant,) for constant in distinct.values()])
-    if op not in NULL_AWARE and not condition.takes_nulls:
-        return _as_list(branch.compared("=", condition, TRUE))
-    return _as_list(filtered(branch, condition))
 
 
 def _as_list(branch: Branch | None) -> list[Branch]:
@@ -439,72 +307,6 @@ def _needed(value: Call) -> frozenset[Variable]:
     )
 
 
-def filtered_each(context: Context, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
-    """Return the branches where all conditions are true.
-
-    Conditions on the same variables become one filter.
-    """
-    groups: dict[frozenset[Variable], list[Expression]] = {}
-    for part in parts:
-        groups.setdefault(frozenset(variables_of([part])), []).append(part)
-    branches: list[Branch] = [branch]
-    for conditions in groups.values():
-        if len(conditions) == 1:
-            branches = [after for before in branches for after in where_true(context, before, conditions[0])]
-        else:
-            branches = [
-                after
-                for before in branches
-                if (after := filtered(before, simplified_call("all", *conditions))) is not None
-            ]
-    return branches
-
-
-def _conjunction(context: Context, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
-    """Return the branches where all conditions are true; those that may split come last."""
-    ordered = sorted(parts, key=lambda part: isinstance(part, Call) and part.op == "any")
-    numbers = context.numbered(len(ordered))
-    branches = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
-    for column in numbers:
-        branches = [after for before in branches for after in where_true(context, before, before.values[column])]
-    return [
-        replace(candidate, values={key: value for key, value in candidate.values.items() if key not in numbers})
-        for candidate in branches
-    ]
-
-
-def listed(
-    context: Context, branch: Branch, values: Sequence[Expression], rows: Sequence[tuple[Expression, ...]],
-    is_negated: bool = False,
-) -> list[Branch]:  # fmt: skip
-    """Return the branches where values are a row of a list, stored as a relation."""
-    if not rows:
-        return [branch] if is_negated else []
-    name = context.helper("in")
-    context.rules += [Rule(Atom(name, row), ()) for row in rows]
-    if is_negated:
-        return [replace(branch, negated=(*branch.negated, Atom(name, tuple(values))))]
-    terms = tuple(context.fresh("value", context.kind(value)) for value in values)
-    joined = branch.joined(Branch((Atom(name, terms),), non_null=frozenset(terms)))
-    return context.equated(joined, list(zip(values, terms, strict=True)))
-
-
-def _any(context: Context, branch: Branch, condition: Call) -> list[Branch]:
-    """Return the branches where at least one condition is true."""
-    sides = [_conjuncts(argument) for argument in condition.arguments]
-    common = [conjunct for conjunct in sides[0] if all(conjunct in side for side in sides[1:])]
-    if common:
-        remainders = [
-            simplified_call("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides
-        ]
-        return _conjunction(context, branch, [*common, simplified_call("any", *remainders)])
-    if len(sides) <= MAX_SPLIT and all(any(_joins(branch, conjunct) for conjunct in side) for side in sides):
-        return _split(context, branch, condition.arguments)
-    for implied in _implied(branch, sides):
-        branch = filtered(branch, implied) or branch.never()
-    return _as_list(filtered(branch, condition))
-
-
 def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
     return condition.arguments if isinstance(condition, Call) and condition.op == "all" else (condition,)
 
@@ -524,24 +326,6 @@ def _joins(branch: Branch, condition: Expression) -> bool:
             return right not in reached
         waiting = [atom_variables for atom_variables in waiting if atom_variables not in joined]
         reached.update(*joined)
-
-
-def _split(context: Context, branch: Branch, sides: Sequence[Expression]) -> list[Branch]:
-    """Return disjoint branches, one for each side of an OR.
-
-    In a branch its side is true and no earlier one is, so that a bag has each row once.
-    """
-    numbers = context.numbered(len(sides))
-    branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
-    branches = []
-    for position, column in enumerate(numbers):
-        for side_branch in where_true(context, branch, branch.values[column]):
-            before = [negated(simplified_call("istrue", side_branch.values[earlier])) for earlier in numbers[:position]]
-            branches += _conjunction(context, side_branch, before)
-    return [
-        replace(result, values={key: value for key, value in result.values.items() if key not in numbers})
-        for result in branches
-    ]
 
 
 def _implied(branch: Branch, sides: Sequence[Sequence[Expression]]) -> Iterator[Expression]:
@@ -590,159 +374,10 @@ def conditions() -> tuple[type, ...]:
     )  # fmt: skip
 
 
-def truth(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches of `branch` in which a condition has a truth value."""
-    from sqlglot import expressions as exp
-
-    operators: dict[type, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-    place = context.place
-    if isinstance(node, exp.Paren):
-        check_parts(node, place, "this")
-        return truth(context, node.this, truth_value, scope, branch)
-    if isinstance(node, exp.Not):
-        check_parts(node, place, "this")
-        return truth(context, node.this, _OPPOSITE[truth_value], scope, branch)
-    if isinstance(node, (exp.And, exp.Or)):
-        check_parts(node, place, "this", "expression")
-        is_or = isinstance(node, exp.Or)
-        if truth_value == (FALSE_VALUE if is_or else TRUE_VALUE):
-            parts = sorted(node.flatten(), key=lambda part: _may_split(part, truth_value))
-            likes = [part for part in parts if _is_like(part)]
-            if len(likes) > 1:
-                other_parts = [part for part in parts if not _is_like(part)]
-                branches = _all(
-                    context,
-                    other_parts,
-                    _OPPOSITE[truth_value] if is_or else truth_value,
-                    scope,
-                    branch,
-                    node,
-                    negated=is_or,
-                )
-                return [after for there in branches for after in _likes(context, likes, truth_value, scope, there)]
-        elif not has_query(node):
-            return _as_filter(context, node, truth_value, scope, branch)
-        else:
-            parts = _grouped(list(node.flatten()), node)
-            if truth_value != UNKNOWN:
-                return _one_of(context, parts, truth_value, scope, branch, node)
-        return _all(
-            context, parts, _OPPOSITE[truth_value] if is_or else truth_value, scope, branch, node, negated=is_or
-        )
-    if ((truth_value == UNKNOWN and not is_simple(node)) or _has_choice(node)) and not has_query(node):
-        return _as_filter(context, node, truth_value, scope, branch)
-    if type(node) in operators:
-        check_parts(node, place, "this", "expression")
-        return _compared(context, operators[type(node)], node.this, node.expression, node, truth_value, scope, branch)
-    if isinstance(node, exp.Between):
-        check_parts(node, place, "this", "low", "high")
-        low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
-        high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
-        both = exp.And(this=low, expression=high)
-        both.parent = node.parent
-        return truth(context, both, truth_value, scope, branch)
-    if isinstance(node, exp.Is):
-        return _is(context, node, truth_value, scope, branch)
-    if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
-        check_parts(node, place, "this", "expression")
-        return _same(
-            context, node, (truth_value == TRUE_VALUE) == isinstance(node, exp.NullSafeEQ), truth_value, scope, branch
-        )
-    if isinstance(node, exp.In):
-        return _in(context, node, truth_value, scope, branch)
-    if isinstance(node, exp.Exists):
-        check_parts(node, place, "this")
-        return exists(context, node.this, truth_value, scope, branch)
-    if isinstance(node, (exp.Like, exp.Escape)):
-        return _like(context, node, truth_value, scope, branch)
-    return _of_value(context, node, truth_value, scope, branch)
-
-
-def _all(
-    context: Context,
-    parts: Sequence[Node],
-    truth_value: str,
-    scope: Scope,
-    branch: Branch,
-    node: Node,
-    negated: bool = False,
-) -> list[Branch]:
-    """Return AND of `parts`, or of their opposites if `negated`."""
-
-    def branches_of(part: Node, value: str, where: Branch) -> list[Branch]:
-        return truth(context, part, _OPPOSITE[value] if negated else value, scope, where)
-
-    true: list[Branch] = [branch]
-    unknown: list[Branch] = []
-    false: list[Branch] = []
-    for part in parts:
-        if truth_value == FALSE_VALUE:
-            false += [after for where in (*true, *unknown) for after in branches_of(part, FALSE_VALUE, where)]
-        if truth_value != TRUE_VALUE:
-            more = [after for where in true for after in branches_of(part, UNKNOWN, where)]
-            unknown = [
-                f for where in unknown for value in (TRUE_VALUE, UNKNOWN) for f in branches_of(part, value, where)
-            ] + more
-        true = [after for where in true for after in branches_of(part, TRUE_VALUE, where)]
-        context.limited([*true, *unknown, *false], node)
-    return {TRUE_VALUE: true, FALSE_VALUE: false, UNKNOWN: unknown}[truth_value]
-
-
 def _is_like(node: Node) -> bool:
     from sqlglot import expressions as exp
 
     return isinstance(node.unnest() if not isinstance(node, exp.Not) else node.this.unnest(), (exp.Like, exp.Escape))
-
-
-def _likes(context: Context, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches in which all LIKEs of a conjunction have a truth value."""
-    numbers = context.numbered(len(parts))
-    values: dict[int, Expression] = {}
-    for column, part in zip(numbers, parts, strict=True):
-        branch, value = context.formula(part, scope, branch.with_values(values))
-        values = {column: value if truth_value == TRUE_VALUE else negated(value)}
-    branch = branch.with_values(values)
-    return filtered_each(context, branch, [branch.values[column] for column in numbers])
-
-
-def _one_of(
-    context: Context, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch, node: Node
-) -> list[Branch]:
-    """Return the branches in which a part has a truth value and no earlier part has it.
-
-    That makes an OR true, or an AND false.
-    """
-    result: list[Branch] = []
-    remaining = [branch]
-    for part in parts:
-        result += [after for there in remaining for after in truth(context, part, truth_value, scope, there)]
-        remaining = [after for there in remaining for after in _without(context, part, truth_value, scope, there)]
-        _ = context.limited([*result, *remaining], node)
-    return result
-
-
-def _without(context: Context, node: Node, unwanted: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches in which a condition has not the truth value `unwanted`."""
-    if has_query(node):
-        other_values = [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != unwanted]
-        return [after for value in other_values for after in truth(context, node, value, scope, branch)]
-    joined, condition = context.formula(node, scope, branch)
-    condition = condition if unwanted == TRUE_VALUE else negated(condition)
-    return where_true(context, joined, negated(simplified_call("istrue", condition)))
-
-
-def _as_filter(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches in which a condition without queries has a truth value.
-
-    The condition becomes a filter instead of being split into its parts.
-    """
-    joined, condition = context.formula(node, scope, branch)
-    kind = context.kind(condition)
-    if condition != NULL and kind not in (None, "bool"):
-        raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
-    if truth_value == UNKNOWN:
-        return where_true(context, joined, simplified_call("isnull", condition))
-    return where_true(context, joined, condition if truth_value == TRUE_VALUE else negated(condition))
 
 
 def is_simple(node: Node) -> bool:
@@ -793,267 +428,670 @@ def _grouped(parts: list[Node], node: Node) -> list[Node]:
     return [both, *(part for part in parts if has_query(part))]
 
 
-def compared(
-    context: Context, op: str, left: Expression, right: Expression, node: Node, truth_value: str, branch: Branch
-) -> list[Branch]:
-    """Return the branches in which a comparison of two values has a truth value."""
-    if truth_value == UNKNOWN:
-        branches = [branch.null(left)]
-        not_null = branch.not_null(left)
-        branches.append(not_null and not_null.null(right))
-    elif NULL in (left, right):
-        branches = []
-    else:
-        op = op if truth_value == TRUE_VALUE else NEGATED[op]
-        left, right = context.unify_pair(left, right, node)
-        if any(isinstance(value, Call) and value.takes_nulls for value in (left, right)):
-            name = next(name for name, operator in COMPARING.items() if operator == op)
-            return where_true(context, branch, simplified_call(name, left, right))
-        branches = [branch.compared(op, left, right)]
-    return [branch for branch in branches if branch is not None]
+class Conditions(Coercion):
+    """Conditions, as branches or as one null-aware call."""
 
+    # Semijoins and antijoins: rows with or without a match.
 
-def _compared(
-    context: Context, op: str, left: Node, right: Node, node: Node, truth_value: str, scope: Scope, branch: Branch
-) -> list[Branch]:
-    from sqlglot import expressions as exp
+    def antijoin(self, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+        """Return the branch of rows of `row` that match none of `pairs`.
 
-    if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
-        pairs = _pairs(context, left, right, node)
-        if op not in ("=", "!="):
-            raise context.place.refused("rows are only compared by = and <>", node)
-        parts: list[Node] = [equality(context)(this=a.copy(), expression=b.copy()) for a, b in pairs]
-        for part in parts:
-            part.parent = node
-        return _all(context, parts, truth_value if op == "=" else _OPPOSITE[truth_value], scope, branch, node)
-    branches = []
-    for where, (a, b) in context.each([left, right], scope, branch):
-        branches += compared(context, op, a, b, node, truth_value, where)
-    return context.limited(branches, node)
+        `pairs` are branches that join `base`, an earlier state of `row`, with other relations.
+        """
+        if not pairs:
+            return [row]
+        head, keys, _ = self._match_keys(base, pairs)
+        negated = Atom(head, keys or (_ZERO,))
+        return [replace(row, negated=(*row.negated, negated), safe=row.safe | frozenset(variables_of(keys)))]
 
-
-def equality(context: Context) -> type[Node]:
-    """Return the comparison for columns of rows; DuckDB treats two nulls in them as equal."""
-    from sqlglot import expressions as exp
-
-    return exp.NullSafeEQ if context.dialect == "duckdb" else exp.EQ
-
-
-def _pairs(context: Context, left: Node, right: Node, node: Node) -> list[tuple[Node, Node]]:
-    from sqlglot import expressions as exp
-
-    sides = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
-    if len(sides[0]) != len(sides[1]):
-        raise context.place.wrong(f"a row of {len(sides[0])} is compared with one of {len(sides[1])}", node)
-    return list(zip(*sides, strict=True))
-
-
-def _is(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    from sqlglot import expressions as exp
-
-    check_parts(node, context.place, "this", "expression")
-    right = node.expression
-    if isinstance(right, exp.Boolean):
-        tested = TRUE_VALUE if right.this else FALSE_VALUE
-        if truth_value == FALSE_VALUE and not has_query(node):
-            return _as_filter(context, node, truth_value, scope, branch)
-        values = (
-            [tested]
-            if truth_value == TRUE_VALUE
-            else [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != tested]
-        )
-        return (
-            []
-            if truth_value == UNKNOWN
-            else [f for value in values for f in truth(context, node.this, value, scope, branch)]
-        )
-    if not isinstance(right, exp.Null):
-        raise context.place.refused("IS is supported with NULL, TRUE and FALSE", node)
-    if truth_value == UNKNOWN:
-        return []
-    branches = [
-        where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
-        for where, value in context.cases(node.this, scope, branch)
-    ]
-    return [result for result in branches if result is not None]
-
-
-def _same(context: Context, node: Node, is_same: bool, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    if truth_value == UNKNOWN:
-        return []
-    branches: list[Branch] = []
-    for where, (a, b) in context.each([node.this, node.expression], scope, branch):
-        unified = (a, b) if NULL in (a, b) else context.unify_pair(a, b, node)
-        if is_same and unified == (a, b):
-            branches += where.same(a, b)
-            continue
-        pair = [] if NULL in (a, b) else [where.compared("=" if is_same else "!=", *unified)]
-        if is_same:
-            empty = where.null(a)
-            pair.append(empty and empty.null(b))
+    def semijoin(self, row: Branch, base: Branch, pairs: Sequence[Branch]) -> list[Branch]:
+        """Return the branch of rows of `row` that match one of `pairs`, with their weights."""
+        if not pairs:
+            return []
+        head, keys, solid = self._match_keys(base, pairs)
+        if head in self.recursing:  # a set, as all relations of a recursion are
+            atom = Atom(head, keys or (self.fresh("_"),))
         else:
-            pair += [
-                present and present.null(empty) for empty, present in ((a, where.not_null(b)), (b, where.not_null(a)))
-            ]
-        branches += [result for result in pair if result is not None]
-    return branches
+            once = self.distinct(head, len(keys) or 1)
+            atom = Atom(once, (*(keys or (self.fresh("_"),)), self.fresh("_")))
+        result = row.required(solid)
+        return [replace(result, atoms=(*result.atoms, atom), safe=result.safe | frozenset(keys))]
 
+    def distinct(self, head: str, n_columns: int) -> str:
+        """Add a relation of the rows of a head, each once with its weight; return its name."""
+        name = self.helper("once")
+        terms = tuple(Variable(f"c{i}") for i in range(n_columns))
+        self.rules.append(Rule(Atom(name, (*terms, Call("count", ()))), (Atom(head, terms),)))
+        return name
 
-def _in(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    from sqlglot import expressions as exp
+    def _match_keys(
+        self, row: Branch, pairs: Sequence[Branch]
+    ) -> tuple[str, tuple[Variable, ...], frozenset[Variable]]:
+        """Return the relation of the keys by which `pairs` match a row.
 
-    place = context.place
-    check_parts(node, place, "this", "expressions", "query")
-    if node.args.get("query") is not None:
-        return _in_query(context, node, truth_value, scope, branch)
-    if not node.expressions:
-        raise place.wrong("the list of IN is empty", node)
-    parts: list[Node] = []
-    rows = [_constants(context, element) for element in node.expressions]
-    columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    plain = [row for row in rows if row is not None]
-    has_null = any(NULL in row for row in plain)
-    if len(plain) == len(rows) and len(rows) > 1 and not (has_null and len(columns) > 1):
-        if truth_value == TRUE_VALUE:
-            return _in_list(context, node, columns, plain, scope, branch)
-        if truth_value == FALSE_VALUE and len(rows) > MAX_INEQUALITIES and len(columns) == 1:
-            return [] if has_null else _in_list(context, node, columns, plain, scope, branch, negated=True)
-    if truth_value == TRUE_VALUE and len(rows) > 1:
-        return _as_filter(context, node, truth_value, scope, branch)
-    for element in node.expressions:
-        equal = exp.EQ(this=node.this.copy(), expression=element.copy())
-        equal.parent = node
-        parts.append(equal)
-    return _all(context, parts, _OPPOSITE[truth_value], scope, branch, node, negated=True)
+        The result is its name, the variables of the row, and those of them that are never null.
 
-
-def _constants(context: Context, node: Node) -> tuple[Expression, ...] | None:
-    from sqlglot import expressions as exp
-
-    values = [context.literal(element) for element in (node.expressions if isinstance(node, exp.Tuple) else [node])]
-    return None if None in values else tuple(value for value in values if value is not None)
-
-
-def _in_list(
-    context: Context, node: Node, columns: Sequence[Node], rows: Sequence[tuple[Expression, ...]], scope: Scope,
-    branch: Branch, negated: bool = False,
-) -> list[Branch]:  # fmt: skip
-    """Return the branches for IN with a list of constants, stored as a relation."""
-    for row_node, row in zip(node.expressions, rows, strict=True):
-        if len(row) != len(columns):
-            raise context.place.wrong(f"a row of {len(columns)} is compared with one of {len(row)}", row_node)
-    for column in range(len(columns)):
-        kinds = {context.kind(as_text(row[column])) for row in rows if row[column] != NULL}
-        if "string" in kinds and len(kinds) > 1:
-            raise context.place.mistyped("the values of IN are of different types", node)
-    result: list[Branch] = []
-    for here, values in context.each(columns, scope, branch):
-        solid = [here]
-        for value in values:
-            solid = [result for result in (each.not_null(value) for each in solid) if result is not None]
-        for there in solid:
-            fitted = [
-                tuple(context.unify_pair(a, b, node)[1] for a, b in zip(values, row, strict=True)) for row in rows
-            ]
-            lefts = [context.unify_pair(a, b, node)[0] for a, b in zip(values, rows[0], strict=True)]
-            distinct_rows = {_row_key(context, row, lefts): row for row in fitted if NULL not in row}
-            if all(isinstance(operand, Constant) for operand in lefts):
-                result += [there] if (_row_key(context, lefts, lefts) in distinct_rows) != negated else []
-                continue
-            result += listed(context, there, lefts, list(distinct_rows.values()), negated)
-    return result
-
-
-def _row_key(context: Context, row: Sequence[Expression], compared: Sequence[Expression]) -> tuple[object, ...]:
-    """Return a key that rows of constants share if they equal the same compared values."""
-    are_doubles = [context.kind(value) == "double" for value in compared]
-    return tuple(equality_key(value, is_double=is_double) for value, is_double in zip(row, are_doubles, strict=True))
-
-
-def _in_query(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches in which ``x IN (SELECT ...)`` has a truth value.
-
-    It is true if a row is equal; it is unknown if no row is equal and a row or x is null.
-    """
-    from sqlglot import expressions as exp
-
-    query = node.args["query"]
-    query = query.this if isinstance(query, exp.Subquery) else query
-    columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-    branches: list[Branch] = []
-    if truth_value != TRUE_VALUE and len(columns) > 1:
-        raise context.place.refused(
-            "NOT IN of rows and a query is not supported", node, "Write NOT EXISTS with the equalities in its WHERE."
-        )
-    for where, operands in context.each(columns, scope, branch):
-        rows = context.select_within(query, scope, where)
-        if any(len(row) != len(operands) for _, row in rows):
-            raise context.place.wrong(f"{len(operands)} columns are compared with a query of {len(rows[0][1])}", node)
-        equal = [
-            match
-            for pair, row in rows
-            for match in context.equated(
-                pair, [context.unify_pair(a, b, node) for a, b in zip(operands, row, strict=True)]
+        The rule of a pair has only the atoms that the row lacks if they bind these variables, else also those of the
+        row.
+        """
+        row_variables = row.variables
+        added = [_added(row, pair) for pair in pairs]
+        shared = {
+            variable
+            for pair in added
+            for variable in (*pair.variables, *(pair.solid - row.solid - row.non_null))
+            if variable in row_variables
+        }
+        keys = tuple(sorted(shared, key=_creation_order))
+        head = self.helper("keys")
+        for pair, full_pair in zip(added, pairs, strict=True):
+            bound = {term for atom in pair.atoms for term in atom.terms}
+            is_free = all(key in bound for key in keys) and all(
+                variable in bound for variable in pair.variables if variable in row_variables
             )
+            branch = pair if is_free else replace(full_pair, negated=pair.negated)
+            for name in (atom.relation for atom in branch.atoms if atom.relation in self.recursing):
+                self.recursing[head] = self.recursing[name]
+            self.write(head, replace(branch, values={}), keys or (_ZERO,))
+        solid = frozenset(key for key in keys if all(key in pair.solid for pair in pairs))
+        return head, keys, solid
+
+    # Null-aware calls: one value for every row.
+
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return the value of an expression without subqueries for every row of a branch.
+
+        Subqueries here are EXISTS and IN of a query; the value may be null. One-row queries are joined to the branch.
+        """
+        formulas = _Formulas(self, scope, branch)
+        value = formulas.value(node)
+        return formulas.branch, value
+
+    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return an expression as the value of a column, which keeps rows in which it is null."""
+        branch, value = self.formula(node, scope, branch)
+        return branch, nullable(branch, value)
+
+    def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """Return disjoint branches with the values of several expressions."""
+        numbers = self.numbered(len(nodes))
+        rows: list[tuple[Branch, Values]] = [(branch, ())]
+        for column, node in zip(numbers, nodes, strict=True):
+            is_rewritten = column != numbers[-1]  # later nodes may replace its variables
+            rows = [
+                (
+                    there.with_values({column: value}) if is_rewritten and not isinstance(value, Constant) else there,
+                    (*values, value),
+                )
+                for where, values in rows
+                for there, value in self.cases(node, scope, where)
+            ]
+            if len(rows) > MAX_CASES and not any(map(has_query, nodes)):
+                return self._calculated_each(nodes, scope, branch)
+            _ = self.limited([there for there, _ in rows], node)
+        return [
+            (there, tuple(there.values.get(column, value) for column, value in zip(numbers, values, strict=True)))
+            for there, values in rows
         ]
-        if truth_value == TRUE_VALUE:
-            branches += semijoin(context, where, where, equal)
-            continue
-        (value,) = operands
-        empty, full = where.null(value), where.not_null(value)
-        nulls = [null_branch for null_branch in (pair.null(row[0]) for pair, row in rows) if null_branch is not None]
-        if truth_value == FALSE_VALUE:
-            if empty is not None:
-                branches += exists(context, query, FALSE_VALUE, scope, empty)
-            if full is not None:
-                branches += [
-                    f
-                    for unmatched in antijoin(context, full, full, equal)
-                    for f in antijoin(context, unmatched, full, nulls)
+
+    def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
+        """Return one branch with the values of several expressions, which may be null."""
+        numbers = self.numbered(len(nodes))
+        for column, node in zip(numbers, nodes, strict=True):
+            branch, value = self.value(node, scope, branch)
+            branch = branch.with_values({column: value})
+        return [(branch, tuple(branch.values[column] for column in numbers))]
+
+    def like_parts(self, node: Node) -> tuple[Node, tuple[Expression, ...], bool]:
+        """Return the text of a LIKE, its pattern and escape, and whether it is NOT LIKE."""
+        from sqlglot import expressions as exp
+
+        place = self.place
+        escape: tuple[Expression, ...] = (Constant("\\"),) if self.dialect in BACKSLASH else ()
+        like = node
+        if isinstance(node, exp.Escape):
+            check_parts(node, place, "this", "expression")
+            like = node.this
+            char = literal(node.expression, self.place)
+            is_char = isinstance(char, Constant) and isinstance(char.value, str) and len(char.value) == 1
+            if not isinstance(like, exp.Like) or char is None or not is_char:
+                raise place.refused("ESCAPE is supported behind LIKE, with a character", node)
+            escape = (char,)
+        check_parts(like, place, "this", "expression", "negate")
+        pattern = literal(like.expression, self.place)
+        if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+            raise place.refused("LIKE is supported with a constant pattern", like)
+        return like.this, (pattern, *escape), bool(like.args.get("negate"))
+
+    # Branches in which a null-aware call is true.
+
+    def where_true(self, branch: Branch, condition: Expression) -> list[Branch]:
+        """Return the branches where a condition is true: mostly one."""
+        if isinstance(condition, Constant):
+            return [branch] if condition == TRUE else []
+        if isinstance(condition, Variable):
+            return _as_list(branch.compared("=", condition, TRUE))
+        assert isinstance(condition, Call)
+        op, arguments = condition.op, condition.arguments
+        if op == "all":
+            return self._conjunction(branch, arguments)
+        if op == "any":
+            return self._any(branch, condition)
+        if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
+            return _as_list(branch.compared(COMPARING[op], *arguments))
+        if op == "among" and isinstance(arguments[0], Variable):
+            is_double = self.kind(arguments[0]) == "double"
+            distinct = {
+                equality_key(argument, is_double=is_double): argument for argument in arguments[1:] if argument != NULL
+            }
+            return self._in_relation(branch, arguments[:1], [(constant,) for constant in distinct.values()])
+        if op not in NULL_AWARE and not condition.takes_nulls:
+            return _as_list(branch.compared("=", condition, TRUE))
+        return _as_list(filtered(branch, condition))
+
+    def filtered_each(self, branch: Branch, parts: Sequence[Expression]) -> list[Branch]:
+        """Return the branches where all conditions are true.
+
+        Conditions on the same variables become one filter.
+        """
+        groups: dict[frozenset[Variable], list[Expression]] = {}
+        for part in parts:
+            groups.setdefault(frozenset(variables_of([part])), []).append(part)
+        branches: list[Branch] = [branch]
+        for conditions in groups.values():
+            if len(conditions) == 1:
+                branches = [after for before in branches for after in self.where_true(before, conditions[0])]
+            else:
+                branches = [
+                    after
+                    for before in branches
+                    if (after := filtered(before, simplified_call("all", *conditions))) is not None
                 ]
-        else:
-            if empty is not None:
-                branches += exists(context, query, TRUE_VALUE, scope, empty)
-            if full is not None:
-                branches += [
-                    f
-                    for unmatched in antijoin(context, full, full, equal)
-                    for f in semijoin(context, unmatched, full, nulls)
+        return branches
+
+    def _conjunction(self, branch: Branch, parts: Iterable[Expression]) -> list[Branch]:
+        """Return the branches where all conditions are true; those that may split come last."""
+        ordered = sorted(parts, key=lambda part: isinstance(part, Call) and part.op == "any")
+        numbers = self.numbered(len(ordered))
+        branches = [branch.with_values(dict(zip(numbers, ordered, strict=True)))]
+        for column in numbers:
+            branches = [after for before in branches for after in self.where_true(before, before.values[column])]
+        return [
+            replace(candidate, values={key: value for key, value in candidate.values.items() if key not in numbers})
+            for candidate in branches
+        ]
+
+    def _in_relation(
+        self,
+        branch: Branch,
+        values: Sequence[Expression],
+        rows: Sequence[tuple[Expression, ...]],
+        is_negated: bool = False,
+    ) -> list[Branch]:
+        """Return the branches where values are a row of a list, stored as a relation."""
+        if not rows:
+            return [branch] if is_negated else []
+        name = self.helper("in")
+        self.rules += [Rule(Atom(name, row), ()) for row in rows]
+        if is_negated:
+            return [replace(branch, negated=(*branch.negated, Atom(name, tuple(values))))]
+        terms = tuple(self.fresh("value", self.kind(value)) for value in values)
+        joined = branch.joined(Branch((Atom(name, terms),), non_null=frozenset(terms)))
+        return self.equated(joined, list(zip(values, terms, strict=True)))
+
+    def _any(self, branch: Branch, condition: Call) -> list[Branch]:
+        """Return the branches where at least one condition is true."""
+        sides = [_conjuncts(argument) for argument in condition.arguments]
+        common = [conjunct for conjunct in sides[0] if all(conjunct in side for side in sides[1:])]
+        if common:
+            remainders = [
+                simplified_call("all", *(conjunct for conjunct in side if conjunct not in common)) for side in sides
+            ]
+            return self._conjunction(branch, [*common, simplified_call("any", *remainders)])
+        if len(sides) <= MAX_SPLIT and all(any(_joins(branch, conjunct) for conjunct in side) for side in sides):
+            return self._split(branch, condition.arguments)
+        for implied in _implied(branch, sides):
+            branch = filtered(branch, implied) or branch.never()
+        return _as_list(filtered(branch, condition))
+
+    def _split(self, branch: Branch, sides: Sequence[Expression]) -> list[Branch]:
+        """Return disjoint branches, one for each side of an OR.
+
+        In a branch its side is true and no earlier one is, so that a bag has each row once.
+        """
+        numbers = self.numbered(len(sides))
+        branch = branch.with_values(dict(zip(numbers, sides, strict=True)))
+        branches = []
+        for position, column in enumerate(numbers):
+            for side_branch in self.where_true(branch, branch.values[column]):
+                before = [
+                    negated(simplified_call("istrue", side_branch.values[earlier])) for earlier in numbers[:position]
                 ]
-    return branches
+                branches += self._conjunction(side_branch, before)
+        return [
+            replace(result, values={key: value for key, value in result.values.items() if key not in numbers})
+            for result in branches
+        ]
 
+    # Branches in which a condition of the text has a truth value.
 
-def exists(context: Context, query: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches in which a query has rows, or has none."""
-    if truth_value == UNKNOWN:
-        return []
-    pairs = [pair for pair, _ in context.select_within(query, scope, branch)]
-    return (semijoin if truth_value == TRUE_VALUE else antijoin)(context, branch, branch, pairs)
+    def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return disjoint branches in which a condition has a truth value ``T``, ``F`` or ``U``."""
+        return self.limited(self._truth(node, truth_value, scope, branch), node)
 
+    def _truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches of `branch` in which a condition has a truth value."""
+        from sqlglot import expressions as exp
 
-def _like(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    text, pattern, is_negated = like_parts(context, node)
-    branches: list[Branch] = []
-    for there, value in context.cases(text, scope, branch):
-        if value == NULL:
-            continue
-        is_like = simplified_call("like", value, *pattern)
-        branches += where_true(
-            context, there, negated(is_like) if is_negated == (truth_value == TRUE_VALUE) else is_like
-        )
-    return branches
+        operators: dict[type, str] = {
+            exp.EQ: "=",
+            exp.NEQ: "!=",
+            exp.LT: "<",
+            exp.LTE: "<=",
+            exp.GT: ">",
+            exp.GTE: ">=",
+        }
+        place = self.place
+        if isinstance(node, exp.Paren):
+            check_parts(node, place, "this")
+            return self._truth(node.this, truth_value, scope, branch)
+        if isinstance(node, exp.Not):
+            check_parts(node, place, "this")
+            return self._truth(node.this, _OPPOSITE[truth_value], scope, branch)
+        if isinstance(node, (exp.And, exp.Or)):
+            check_parts(node, place, "this", "expression")
+            is_or = isinstance(node, exp.Or)
+            if truth_value == (FALSE_VALUE if is_or else TRUE_VALUE):
+                parts = sorted(node.flatten(), key=lambda part: _may_split(part, truth_value))
+                likes = [part for part in parts if _is_like(part)]
+                if len(likes) > 1:
+                    other_parts = [part for part in parts if not _is_like(part)]
+                    branches = self._all(
+                        other_parts,
+                        _OPPOSITE[truth_value] if is_or else truth_value,
+                        scope,
+                        branch,
+                        node,
+                        negated=is_or,
+                    )
+                    return [after for there in branches for after in self._likes(likes, truth_value, scope, there)]
+            elif not has_query(node):
+                return self._as_filter(node, truth_value, scope, branch)
+            else:
+                parts = _grouped(list(node.flatten()), node)
+                if truth_value != UNKNOWN:
+                    return self._one_of(parts, truth_value, scope, branch, node)
+            return self._all(
+                parts, _OPPOSITE[truth_value] if is_or else truth_value, scope, branch, node, negated=is_or
+            )
+        if ((truth_value == UNKNOWN and not is_simple(node)) or _has_choice(node)) and not has_query(node):
+            return self._as_filter(node, truth_value, scope, branch)
+        if type(node) in operators:
+            check_parts(node, place, "this", "expression")
+            return self._compared_nodes(
+                operators[type(node)], node.this, node.expression, node, truth_value, scope, branch
+            )
+        if isinstance(node, exp.Between):
+            check_parts(node, place, "this", "low", "high")
+            low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+            high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+            both = exp.And(this=low, expression=high)
+            both.parent = node.parent
+            return self._truth(both, truth_value, scope, branch)
+        if isinstance(node, exp.Is):
+            return self._is(node, truth_value, scope, branch)
+        if isinstance(node, (exp.NullSafeEQ, exp.NullSafeNEQ)):
+            check_parts(node, place, "this", "expression")
+            return self._same(
+                node, (truth_value == TRUE_VALUE) == isinstance(node, exp.NullSafeEQ), truth_value, scope, branch
+            )
+        if isinstance(node, exp.In):
+            return self._in(node, truth_value, scope, branch)
+        if isinstance(node, exp.Exists):
+            check_parts(node, place, "this")
+            return self.exists(node.this, truth_value, scope, branch)
+        if isinstance(node, (exp.Like, exp.Escape)):
+            return self._like(node, truth_value, scope, branch)
+        return self._of_value(node, truth_value, scope, branch)
 
+    def _all(
+        self,
+        parts: Sequence[Node],
+        truth_value: str,
+        scope: Scope,
+        branch: Branch,
+        node: Node,
+        negated: bool = False,
+    ) -> list[Branch]:
+        """Return AND of `parts`, or of their opposites if `negated`."""
 
-def _of_value(context: Context, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-    """Return the branches for a column or other expression as a condition, a boolean."""
-    branches: list[Branch] = []
-    for there, value in context.cases(node, scope, branch):
-        kind = context.kind(value)
-        if value != NULL and kind not in (None, "bool"):
-            raise context.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
+        def branches_of(part: Node, value: str, where: Branch) -> list[Branch]:
+            return self._truth(part, _OPPOSITE[value] if negated else value, scope, where)
+
+        true: list[Branch] = [branch]
+        unknown: list[Branch] = []
+        false: list[Branch] = []
+        for part in parts:
+            if truth_value == FALSE_VALUE:
+                false += [after for where in (*true, *unknown) for after in branches_of(part, FALSE_VALUE, where)]
+            if truth_value != TRUE_VALUE:
+                more = [after for where in true for after in branches_of(part, UNKNOWN, where)]
+                unknown = [
+                    f for where in unknown for value in (TRUE_VALUE, UNKNOWN) for f in branches_of(part, value, where)
+                ] + more
+            true = [after for where in true for after in branches_of(part, TRUE_VALUE, where)]
+            self.limited([*true, *unknown, *false], node)
+        return {TRUE_VALUE: true, FALSE_VALUE: false, UNKNOWN: unknown}[truth_value]
+
+    def _likes(self, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches in which all LIKEs of a conjunction have a truth value."""
+        numbers = self.numbered(len(parts))
+        values: dict[int, Expression] = {}
+        for column, part in zip(numbers, parts, strict=True):
+            branch, value = self.formula(part, scope, branch.with_values(values))
+            values = {column: value if truth_value == TRUE_VALUE else negated(value)}
+        branch = branch.with_values(values)
+        return self.filtered_each(branch, [branch.values[column] for column in numbers])
+
+    def _one_of(
+        self, parts: Sequence[Node], truth_value: str, scope: Scope, branch: Branch, node: Node
+    ) -> list[Branch]:
+        """Return the branches in which a part has a truth value and no earlier part has it.
+
+        That makes an OR true, or an AND false.
+        """
+        result: list[Branch] = []
+        remaining = [branch]
+        for part in parts:
+            result += [after for there in remaining for after in self._truth(part, truth_value, scope, there)]
+            remaining = [after for there in remaining for after in self._without(part, truth_value, scope, there)]
+            _ = self.limited([*result, *remaining], node)
+        return result
+
+    def _without(self, node: Node, unwanted: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches in which a condition has not the truth value `unwanted`."""
+        if has_query(node):
+            other_values = [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != unwanted]
+            return [after for value in other_values for after in self._truth(node, value, scope, branch)]
+        joined, condition = self.formula(node, scope, branch)
+        condition = condition if unwanted == TRUE_VALUE else negated(condition)
+        return self.where_true(joined, negated(simplified_call("istrue", condition)))
+
+    def _as_filter(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches in which a condition without queries has a truth value.
+
+        The condition becomes a filter instead of being split into its parts.
+        """
+        joined, condition = self.formula(node, scope, branch)
+        kind = self.kind(condition)
+        if condition != NULL and kind not in (None, "bool"):
+            raise self.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
         if truth_value == UNKNOWN:
-            empty = there.null(value)
-            branches += [] if empty is None else [empty]
+            return self.where_true(joined, simplified_call("isnull", condition))
+        return self.where_true(joined, condition if truth_value == TRUE_VALUE else negated(condition))
+
+    def _compared(
+        self, op: str, left: Expression, right: Expression, node: Node, truth_value: str, branch: Branch
+    ) -> list[Branch]:
+        """Return the branches in which a comparison of two values has a truth value."""
+        if truth_value == UNKNOWN:
+            branches = [branch.null(left)]
+            not_null = branch.not_null(left)
+            branches.append(not_null and not_null.null(right))
+        elif NULL in (left, right):
+            branches = []
         else:
-            branches += where_true(context, there, value if truth_value == TRUE_VALUE else negated(value))
-    return branches
+            op = op if truth_value == TRUE_VALUE else NEGATED[op]
+            left, right = self.unify_pair(left, right, node)
+            if any(isinstance(value, Call) and value.takes_nulls for value in (left, right)):
+                name = next(name for name, operator in COMPARING.items() if operator == op)
+                return self.where_true(branch, simplified_call(name, left, right))
+            branches = [branch.compared(op, left, right)]
+        return [branch for branch in branches if branch is not None]
+
+    def _compared_nodes(
+        self, op: str, left: Node, right: Node, node: Node, truth_value: str, scope: Scope, branch: Branch
+    ) -> list[Branch]:
+        from sqlglot import expressions as exp
+
+        if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
+            pairs = self._pairs(left, right, node)
+            if op not in ("=", "!="):
+                raise self.place.refused("rows are only compared by = and <>", node)
+            parts: list[Node] = [self.equality()(this=a.copy(), expression=b.copy()) for a, b in pairs]
+            for part in parts:
+                part.parent = node
+            return self._all(parts, truth_value if op == "=" else _OPPOSITE[truth_value], scope, branch, node)
+        branches = []
+        for where, (a, b) in self.each([left, right], scope, branch):
+            branches += self._compared(op, a, b, node, truth_value, where)
+        return self.limited(branches, node)
+
+    def equality(self) -> type[Node]:
+        """Return the comparison for columns of rows; DuckDB treats two nulls in them as equal."""
+        from sqlglot import expressions as exp
+
+        return exp.NullSafeEQ if self.dialect == "duckdb" else exp.EQ
+
+    def _pairs(self, left: Node, right: Node, node: Node) -> list[tuple[Node, Node]]:
+        from sqlglot import expressions as exp
+
+        sides = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
+        if len(sides[0]) != len(sides[1]):
+            raise self.place.wrong(f"a row of {len(sides[0])} is compared with one of {len(sides[1])}", node)
+        return list(zip(*sides, strict=True))
+
+    def _is(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        from sqlglot import expressions as exp
+
+        check_parts(node, self.place, "this", "expression")
+        right = node.expression
+        if isinstance(right, exp.Boolean):
+            tested = TRUE_VALUE if right.this else FALSE_VALUE
+            if truth_value == FALSE_VALUE and not has_query(node):
+                return self._as_filter(node, truth_value, scope, branch)
+            values = (
+                [tested]
+                if truth_value == TRUE_VALUE
+                else [value for value in (TRUE_VALUE, FALSE_VALUE, UNKNOWN) if value != tested]
+            )
+            return (
+                []
+                if truth_value == UNKNOWN
+                else [f for value in values for f in self._truth(node.this, value, scope, branch)]
+            )
+        if not isinstance(right, exp.Null):
+            raise self.place.refused("IS is supported with NULL, TRUE and FALSE", node)
+        if truth_value == UNKNOWN:
+            return []
+        branches = [
+            where.null(value) if truth_value == TRUE_VALUE else where.not_null(value)
+            for where, value in self.cases(node.this, scope, branch)
+        ]
+        return [result for result in branches if result is not None]
+
+    def _same(self, node: Node, is_same: bool, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        if truth_value == UNKNOWN:
+            return []
+        branches: list[Branch] = []
+        for where, (a, b) in self.each([node.this, node.expression], scope, branch):
+            unified = (a, b) if NULL in (a, b) else self.unify_pair(a, b, node)
+            if is_same and unified == (a, b):
+                branches += where.same(a, b)
+                continue
+            pair = [] if NULL in (a, b) else [where.compared("=" if is_same else "!=", *unified)]
+            if is_same:
+                empty = where.null(a)
+                pair.append(empty and empty.null(b))
+            else:
+                pair += [
+                    present and present.null(empty)
+                    for empty, present in ((a, where.not_null(b)), (b, where.not_null(a)))
+                ]
+            branches += [result for result in pair if result is not None]
+        return branches
+
+    def _in(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        from sqlglot import expressions as exp
+
+        place = self.place
+        check_parts(node, place, "this", "expressions", "query")
+        if node.args.get("query") is not None:
+            return self._in_query(node, truth_value, scope, branch)
+        if not node.expressions:
+            raise place.wrong("the list of IN is empty", node)
+        parts: list[Node] = []
+        rows = [self._constants(element) for element in node.expressions]
+        columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        plain = [row for row in rows if row is not None]
+        has_null = any(NULL in row for row in plain)
+        if len(plain) == len(rows) and len(rows) > 1 and not (has_null and len(columns) > 1):
+            if truth_value == TRUE_VALUE:
+                return self._in_list(node, columns, plain, scope, branch)
+            if truth_value == FALSE_VALUE and len(rows) > MAX_INEQUALITIES and len(columns) == 1:
+                return [] if has_null else self._in_list(node, columns, plain, scope, branch, negated=True)
+        if truth_value == TRUE_VALUE and len(rows) > 1:
+            return self._as_filter(node, truth_value, scope, branch)
+        for element in node.expressions:
+            equal = exp.EQ(this=node.this.copy(), expression=element.copy())
+            equal.parent = node
+            parts.append(equal)
+        return self._all(parts, _OPPOSITE[truth_value], scope, branch, node, negated=True)
+
+    def _constants(self, node: Node) -> tuple[Expression, ...] | None:
+        from sqlglot import expressions as exp
+
+        values = [
+            literal(element, self.place) for element in (node.expressions if isinstance(node, exp.Tuple) else [node])
+        ]
+        return None if None in values else tuple(value for value in values if value is not None)
+
+    def _in_list(
+        self,
+        node: Node,
+        columns: Sequence[Node],
+        rows: Sequence[tuple[Expression, ...]],
+        scope: Scope,
+        branch: Branch,
+        negated: bool = False,
+    ) -> list[Branch]:
+        """Return the branches for IN with a list of constants, stored as a relation."""
+        for row_node, row in zip(node.expressions, rows, strict=True):
+            if len(row) != len(columns):
+                raise self.place.wrong(f"a row of {len(columns)} is compared with one of {len(row)}", row_node)
+        for column in range(len(columns)):
+            kinds = {self.kind(as_text(row[column])) for row in rows if row[column] != NULL}
+            if "string" in kinds and len(kinds) > 1:
+                raise self.place.mistyped("the values of IN are of different types", node)
+        result: list[Branch] = []
+        for here, values in self.each(columns, scope, branch):
+            solid = [here]
+            for value in values:
+                solid = [result for result in (each.not_null(value) for each in solid) if result is not None]
+            for there in solid:
+                fitted = [
+                    tuple(self.unify_pair(a, b, node)[1] for a, b in zip(values, row, strict=True)) for row in rows
+                ]
+                lefts = [self.unify_pair(a, b, node)[0] for a, b in zip(values, rows[0], strict=True)]
+                distinct_rows = {self._row_key(row, lefts): row for row in fitted if NULL not in row}
+                if all(isinstance(operand, Constant) for operand in lefts):
+                    result += [there] if (self._row_key(lefts, lefts) in distinct_rows) != negated else []
+                    continue
+                result += self._in_relation(there, lefts, list(distinct_rows.values()), negated)
+        return result
+
+    def _row_key(self, row: Sequence[Expression], compared: Sequence[Expression]) -> tuple[object, ...]:
+        """Return a key that rows of constants share if they equal the same compared values."""
+        are_doubles = [self.kind(value) == "double" for value in compared]
+        return tuple(
+            equality_key(value, is_double=is_double) for value, is_double in zip(row, are_doubles, strict=True)
+        )
+
+    def _in_query(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches in which ``x IN (SELECT ...)`` has a truth value.
+
+        It is true if a row is equal; it is unknown if no row is equal and a row or x is null.
+        """
+        from sqlglot import expressions as exp
+
+        query = node.args["query"]
+        query = query.this if isinstance(query, exp.Subquery) else query
+        columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        branches: list[Branch] = []
+        if truth_value != TRUE_VALUE and len(columns) > 1:
+            raise self.place.refused(
+                "NOT IN of rows and a query is not supported",
+                node,
+                "Write NOT EXISTS with the equalities in its WHERE.",
+            )
+        for where, operands in self.each(columns, scope, branch):
+            rows = self.select_within(query, scope, where)
+            if any(len(row) != len(operands) for _, row in rows):
+                raise self.place.wrong(f"{len(operands)} columns are compared with a query of {len(rows[0][1])}", node)
+            equal = [
+                match
+                for pair, row in rows
+                for match in self.equated(
+                    pair, [self.unify_pair(a, b, node) for a, b in zip(operands, row, strict=True)]
+                )
+            ]
+            if truth_value == TRUE_VALUE:
+                branches += self.semijoin(where, where, equal)
+                continue
+            (value,) = operands
+            empty, full = where.null(value), where.not_null(value)
+            nulls = [
+                null_branch for null_branch in (pair.null(row[0]) for pair, row in rows) if null_branch is not None
+            ]
+            if truth_value == FALSE_VALUE:
+                if empty is not None:
+                    branches += self.exists(query, FALSE_VALUE, scope, empty)
+                if full is not None:
+                    branches += [
+                        f
+                        for unmatched in self.antijoin(full, full, equal)
+                        for f in self.antijoin(unmatched, full, nulls)
+                    ]
+            else:
+                if empty is not None:
+                    branches += self.exists(query, TRUE_VALUE, scope, empty)
+                if full is not None:
+                    branches += [
+                        f
+                        for unmatched in self.antijoin(full, full, equal)
+                        for f in self.semijoin(unmatched, full, nulls)
+                    ]
+        return branches
+
+    def exists(self, query: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches in which a query has rows, or has none."""
+        if truth_value == UNKNOWN:
+            return []
+        pairs = [pair for pair, _ in self.select_within(query, scope, branch)]
+        return (self.semijoin if truth_value == TRUE_VALUE else self.antijoin)(branch, branch, pairs)
+
+    def _like(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        text, pattern, is_negated = self.like_parts(node)
+        branches: list[Branch] = []
+        for there, value in self.cases(text, scope, branch):
+            if value == NULL:
+                continue
+            is_like = simplified_call("like", value, *pattern)
+            branches += self.where_true(
+                there, negated(is_like) if is_negated == (truth_value == TRUE_VALUE) else is_like
+            )
+        return branches
+
+    def _of_value(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches for a column or other expression as a condition, a boolean."""
+        branches: list[Branch] = []
+        for there, value in self.cases(node, scope, branch):
+            kind = self.kind(value)
+            if value != NULL and kind not in (None, "bool"):
+                raise self.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
+            if truth_value == UNKNOWN:
+                empty = there.null(value)
+                branches += [] if empty is None else [empty]
+            else:
+                branches += self.where_true(there, value if truth_value == TRUE_VALUE else negated(value))
+        return branches

@@ -1,4 +1,4 @@
-"""Names in scope of an expression: relations of FROM, and those of outer queries."""
+"""Scopes of names, branches of future rules, the state of the compiler, and literals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.errors import ColumnError, UnsupportedTypeError
+from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedTypeError
 from gpu_wcoj.query.constant_folding import holds, simplified_call
 from gpu_wcoj.query.ir import (
     AGGREGATES,
@@ -33,13 +33,11 @@ from gpu_wcoj.query.ir import (
     valued_variables,
     variables_of,
 )
-from gpu_wcoj.query.sql.source import Place, check_parts, describe_node, has_query
+from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
     from sqlglot.expressions import Expr as Node
-
-    from gpu_wcoj.errors import UnknownRelationError
 
 
 @dataclass(frozen=True)
@@ -154,6 +152,19 @@ class Scope:
         reach = f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as there is no FROM"
         error.args = (f"there is no column '{name}'{reach}.\n{remaining_lines}",)
         return place.marked(error, node)
+
+
+@dataclass(frozen=True)
+class GroupedScope(Scope):
+    """Scope after GROUP BY: numbers of keys and aggregates, and named items of SELECT."""
+
+    column_numbers: Mapping[object, int] = field(default_factory=dict)
+    named: Mapping[str, Node] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> Scope:
+        """The scope before GROUP BY."""
+        return Scope(self.sources, self.visible, self.parent, self.outer_refused)
 
 
 # A guarded conjunction: atoms and conditions of a future rule, and column values.
@@ -455,7 +466,7 @@ def _names(
     return names
 
 
-# State shared by all parts of the SQL compiler, and the interface between them.
+# State of the compiler, and the rules that it writes.
 
 
 MAX_BRANCHES = 128
@@ -491,18 +502,29 @@ class Derived:
     kinds: tuple[str | None, ...] = ()
 
 
-class Context(ABC):
-    """State of the compiler, and the methods that its parts call of each other.
+class RuleWriter(ABC):
+    """State of the compiler, and the rules that it has written.
+
+    The compiler is one class. Each file adds the methods of a clause to those of the file below it: `RuleWriter`,
+    `Coercion`, `Conditions`, `Expressions`, `FromClause`, `Queries`, `Compiler`. The abstract methods here are those
+    that a file calls of a file above it, because conditions, expressions and queries contain each other.
 
     Attributes
     ----------
+    views
+        The results of the statements so far, by name.
+    named_here
+        The common table expressions of each query around the current one.
     recursing
         The relations that the recursion being compiled derives, and the node that names it.
     """
 
-    def __init__(self, place: Place, dialect: str) -> None:
+    def __init__(self, place: Place, dialect: str, tables: Mapping[str, Mapping[str, str | None]]) -> None:
         self.place = place
         self.dialect = dialect
+        self.tables = tables
+        self.views: dict[str, Derived] = {}
+        self.named_here: list[dict[str, Derived]] = []
         self.rules: list[Rule] = []
         self.kinds: dict[Variable, str | None] = {}
         self.heads: dict[int, tuple[Derived, str]] = {}
@@ -513,86 +535,20 @@ class Context(ABC):
         self.has_unit = False
 
     @abstractmethod
-    def query(self, node: Node, scope: Scope | None) -> Derived:
-        """Compile a query; `scope` holds the names of the outer query."""
-
-    @abstractmethod
-    def truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-        """Return disjoint branches in which a condition has a truth value ``T``, ``F`` or ``U``."""
-
-    @abstractmethod
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """Return disjoint branches with the values of an expression."""
 
     @abstractmethod
-    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """Return an expression as one null-aware call; see `formulas`.
-
-        The expression has no EXISTS and no IN of a query.
-        """
-
-    @abstractmethod
-    def value(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """Return an expression as the value of a column, which keeps rows in which it is null."""
-
-    @abstractmethod
     def leaf(self, node: Node, scope: Scope, branch: Branch) -> Case | None:
-        """Return the value of a column, key, aggregate or one-row query, else None."""
+        """Return the value of an expression that has no operands."""
+
+    @abstractmethod
+    def query(self, node: Node, scope: Scope | None) -> Derived:
+        """Compile a query."""
 
     @abstractmethod
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """Return the rows of a query in a condition, joined with a row of the outer query."""
-
-    @abstractmethod
-    def unify_rows(
-        self, rows: Sequence[tuple[Branch, Values]], nodes: Sequence[Node] = ()
-    ) -> list[tuple[Branch, Values]]:
-        """Convert rows of the same columns to common types.
-
-        `nodes` are the expressions of the columns of a relation.
-        """
-
-    @abstractmethod
-    def relation(self, node: Node) -> Derived:
-        """Return the table, view or common table expression that a name refers to."""
-
-    @abstractmethod
-    def literal(self, node: Node) -> Expression | None:
-        """Return the value of a literal; None for any other node."""
-
-    @abstractmethod
-    def unify_pair(self, left: Expression, right: Expression, node: Node) -> tuple[Expression, Expression]:
-        """Convert two non-null values to types that compare."""
-
-    def each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """Return disjoint branches with the values of several expressions."""
-        numbers = self.numbered(len(nodes))
-        rows: list[tuple[Branch, Values]] = [(branch, ())]
-        for column, node in zip(numbers, nodes, strict=True):
-            is_rewritten = column != numbers[-1]  # later nodes may replace its variables
-            rows = [
-                (
-                    there.with_values({column: value}) if is_rewritten and not isinstance(value, Constant) else there,
-                    (*values, value),
-                )
-                for where, values in rows
-                for there, value in self.cases(node, scope, where)
-            ]
-            if len(rows) > MAX_CASES and not any(map(has_query, nodes)):
-                return self._calculated_each(nodes, scope, branch)
-            _ = self.limited([there for there, _ in rows], node)
-        return [
-            (there, tuple(there.values.get(column, value) for column, value in zip(numbers, values, strict=True)))
-            for there, values in rows
-        ]
-
-    def _calculated_each(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
-        """Return one branch with the values of several expressions, which may be null."""
-        numbers = self.numbered(len(nodes))
-        for column, node in zip(numbers, nodes, strict=True):
-            branch, value = self.value(node, scope, branch)
-            branch = branch.with_values({column: value})
-        return [(branch, tuple(branch.values[column] for column in numbers))]
+        """Return the rows of a query in a condition."""
 
     def equated(self, branch: Branch, pairs: Sequence[tuple[Expression, Expression]]) -> list[Branch]:
         """Return the branch in which the two values of each pair are equal, if there is one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -518,3 +518,25 @@ def has_query(node: Node) -> bool:
         isinstance(predicate, exp.Exists) or predicate.args.get("query") is not None
         for predicate in node.find_all(exp.Predicate)
     )
+
+
+def is_grouped(node: Node) -> bool:
+    """Return whether a SELECT groups or aggregates."""
+    if node.args.get("group") or node.args.get("having"):
+        return True
+    return any(next(aggregates_in(expression), None) is not None for expression in node.expressions)
+
+
+def aggregates_in(node: Node) -> Iterator[Node]:
+    """Yield the aggregates of an expression, without those of its subqueries."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Window):
+        return
+    if isinstance(node, (exp.AggFunc, exp.Filter)):
+        yield node
+        return
+    if isinstance(node, (exp.Query, exp.Subquery)):
+        return
+    for child in node.iter_expressions():
+        yield from aggregates_in(child)
