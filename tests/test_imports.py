@@ -57,7 +57,7 @@ def test_public_names_all_resolve():
 def test_dir_shows_public_names_and_no_modules_that_happen_to_be_loaded(name):
     code = "import gpu_wcoj as gw, importlib, gpu_wcoj.units, gpu_wcoj.locks, gpu_wcoj.streams.operator\n"
     code += f"module = importlib.import_module('gpu_wcoj{name}')\n"
-    code += "print({one for one in dir(module) if not one.startswith('__')} ^ set(module.__all__), gw.amounts.__name__)"
+    code += "print({one for one in dir(module) if not one.startswith('__')} ^ set(module.__all__), gw.units.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == ["set()", "gpu_wcoj.units"]
 

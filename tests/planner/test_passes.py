@@ -21,8 +21,11 @@ from tests.helpers.recursion_comparison import check_scripts
 from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
-BY_NAME = {one.__module__.rpartition(".")[2]: one for one in PASSES}
-OPTIONAL = ("push_down", "redundant", "auxiliaries", "fuse", "share", "sort", "common", "beginnings")
+BY_NAME = {one.__name__: one for one in PASSES}
+OPTIONAL = (
+    "push_down_predicates", "drop_redundant_atoms", "materialize_joins", "fuse_lookups", "reuse_arrangements", "sort_seeds",
+    "share_joins", "share_prefixes",
+)  # fmt: skip
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
 CASES = [(path.stem, number) for path in sorted(FOLDER.glob("*.txt")) for number, _ in enumerate(read(path))]

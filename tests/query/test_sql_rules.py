@@ -332,9 +332,9 @@ def test_types_and_places_are_worked_out_a_few_times_a_term(
 
     counted(results, "result_of")
     counted(body, "result_of")
-    counted(arrange, "names_of")
+    counted(arrange, "check_variables")
     program = gw.Program(parse(text, COLUMNS), bag=True, backend="cpu")
     row = pa.table({name: pa.array([1], pa.int64()) for name in "abcdef"} | {"s": ["x"]})
     _ = program.step({"t": row})
     assert 0 < counts["result_of"] <= 100 * most_types
-    assert counts["names_of"] <= 100 * most_placed
+    assert counts["check_variables"] <= 100 * most_placed
