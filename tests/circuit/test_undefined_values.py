@@ -375,7 +375,7 @@ def test_a_tick_is_undone_even_where_its_error_cannot_be_shown(monkeypatch):
 
     before = contents()
     with monkeypatch.context() as patched:
-        patched.setattr(type(program._outgoing), "as_shown", no_room)
+        patched.setattr(type(program._outgoing), "to_user_error", no_room)
         with pytest.raises(MemoryError, match="no room for a message"):
             program.step({"r": [("y", 6)], "s": [(6, 0)]})
     assert contents() == before

@@ -169,7 +169,7 @@ def test_the_program_as_datalog(place, capfd):
     message = complaint(capfd, "explain", "-e", DATALOG, "--as", "datalog", "--analyze")
     assert "Datalog text has no plan" in message
     message = complaint(capfd, "explain", "-e", DATALOG, "--as", "datalog", "--stats", "here")
-    assert "has no statistics" in message
+    assert "--format datalog and statistics cannot be combined" in message
 
 
 @pytest.mark.parametrize(

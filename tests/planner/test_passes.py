@@ -23,8 +23,8 @@ from tests.reference.program_text import written
 
 BY_NAME = {one.__name__: one for one in PASSES}
 OPTIONAL = (
-    "push_down_predicates", "drop_redundant_atoms", "materialize_joins", "fuse_lookups", "reuse_arrangements", "sort_seeds",
-    "share_joins", "share_prefixes",
+    "push_down_predicates", "drop_redundant_atoms", "materialize_joins", "fuse_lookups", "reuse_arrangements",
+    "sort_seeds", "share_joins", "share_prefixes",
 )  # fmt: skip
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""

@@ -15,7 +15,8 @@ def test_integers_outside_the_declared_type_are_refused():
     circuit = gw.Circuit()
     circuit.sink("out", circuit.source("in", {"a": "int8"}))
     assert circuit.step({"in": [(5,)]})["out"].columns[0].type.name == "int8"
-    with pytest.raises(TypeMismatchError, match=r"relation 'in', column 'a': the value 300 \(row 1\) is outside the declared type 'int8'"):
+    message = r"relation 'in', column 'a': the value 300 \(row 1\) is outside the declared type 'int8'"
+    with pytest.raises(TypeMismatchError, match=message):
         circuit.step({"in": [(6,), (300,)]})
     assert circuit.step({"in": [((5,), -1)]})["out"].rows() == [((5,), -1)]
 
