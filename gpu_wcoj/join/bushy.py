@@ -23,7 +23,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import GenericJoin, live_variables, run_indices
 from gpu_wcoj.join.plan import DeltaPath, Step, branch_name, split_independent
-from gpu_wcoj.join.prefixes import Layout, Prefixes, run_within_memory
+from gpu_wcoj.join.prefixes import Layout, Prefixes, concatenate, run_within_memory
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import numbers, positions
 
@@ -168,7 +168,7 @@ class _Branch:
 
     def rows(self, pieces: Sequence[Prefixes], backend: Backend) -> _Rows:
         """Concatenate pieces of the branch's rows."""
-        rows = _concatenate(pieces, backend.xp)
+        rows = concatenate(pieces, backend.xp)
         first = backend.xp.searchsorted(rows.values[_group_column(self.index)], backend.xp.arange(self.n_groups + 1))
         return _Rows(self.index, self.steps, rows, first, rows.order[1 + self.n_seen :])
 
@@ -364,20 +364,6 @@ def _stack(rows: Sequence[Int64Array], n: int, xp: Any) -> Int64Array:
 def _add_group(prefixes: Prefixes, branch_index: int, group: Int64Array) -> Prefixes:
     """Add each prefix's group to its values."""
     return replace(prefixes, values={**prefixes.values, _group_column(branch_index): group})
-
-
-def _concatenate(pieces: Sequence[Prefixes], xp: Any) -> Prefixes:
-    """Concatenate pieces of the same layout."""
-    if len(pieces) == 1:
-        return pieces[0]
-    weights = None
-    if any(piece.weights is not None for piece in pieces):
-        weights = xp.concatenate(
-            [xp.ones(len(piece), np.int64) if piece.weights is None else piece.weights for piece in pieces]
-        )
-    values = {name: xp.concatenate([piece.values[name] for piece in pieces]) for name in pieces[0].values}
-    stand = xp.concatenate([piece.positions for piece in pieces], axis=1)
-    return Prefixes(pieces[0].order, values, weights, pieces[0].layout, stand)
 
 
 def _sort(rows: IndexArray) -> IndexArray:

@@ -467,17 +467,32 @@ class GenericJoin:
         for name in reversed(prefixes.order):
             if any(name in self.uses[atom].variables[: depth.get(atom, 0)] for atom in step.atoms):
                 return name
-        return prefixes.order[-1]
+        return prefixes.order[-1] if prefixes.order else ""
+
+    def position_rows(self, layout: Layout) -> dict[int, range]:
+        """Return per atom of a layout the rows of positions that hold its batches."""
+        rows, begin = {}, 0
+        for atom, _ in layout:
+            rows[atom] = range(begin, begin + len(self.batches[atom]))
+            begin = rows[atom].stop
+        return rows
+
+    def widths(self, prefixes: Prefixes, atom: int, bounds: tuple[Int64Array, Int64Array] | None = None) -> Int64Array:
+        """Return the number of values that an atom proposes for each prefix, between inclusive bounds."""
+        lower, upper = bounds or (self.backend.xp.empty(0, np.int64),) * 2
+        depth = dict(prefixes.layout).get(atom, 0)
+        levels = [batch.levels[depth] for batch in self.batches[atom]]
+        rows = self.position_rows(prefixes.layout).get(atom, range(len(levels)))
+        return self.backend.kernels.widths(levels, rows, prefixes.positions, lower, upper)
 
     def choice(self, prefixes: Prefixes, step: Step) -> Choice:
         """Return the step's argument of `Kernels.narrowest`."""
-        atoms = []
-        offset = 0
-        for atom, bound in prefixes.layout:
-            batches = self.batches[atom]
-            if atom in step.atoms:
-                atoms.append([(row, batch.offsets[bound - 1]) for row, batch in enumerate(batches, offset)])
-            offset += len(batches)
+        rows = self.position_rows(prefixes.layout)
+        atoms = [
+            [(row, batch.offsets[bound - 1]) for row, batch in zip(rows[atom], self.batches[atom], strict=True)]
+            for atom, bound in prefixes.layout
+            if atom in step.atoms
+        ]
         return prefixes.positions, atoms
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
@@ -695,16 +710,8 @@ def estimate_values(join: GenericJoin, prefixes: Prefixes, step: Step) -> Any:
     sample = prefixes.gather(rows, xp)
     lower, upper, _ = find_bounds(step, sample.values, len(rows), join.backend)
     min_widths = xp.full(len(rows), np.iinfo(np.int64).max, np.int64)
-    offset, first = 0, dict[int, tuple[int, int]]()
-    for atom, depth in sample.layout:
-        first[atom] = offset, depth
-        offset += len(join.batches[atom])
     for atom in step.atoms:
-        offset, depth = first.get(atom, (0, 0))
-        levels = [batch.levels[depth] for batch in join.batches[atom]]
-        places = range(offset, offset + len(levels))
-        widths = join.backend.kernels.widths(levels, places, sample.positions, lower, upper)
-        min_widths = xp.minimum(min_widths, widths)
+        min_widths = xp.minimum(min_widths, join.widths(sample, atom, (lower, upper)))
     return min_widths.sum() * (len(prefixes) / len(rows))
 
 

@@ -62,6 +62,20 @@ class Prefixes:
         )
 
 
+def concatenate(pieces: Sequence[Prefixes], xp: Any = np) -> Prefixes:
+    """Concatenate pieces of the same layout; `xp` is the array module of all arrays."""
+    if len(pieces) == 1:
+        return pieces[0]
+    weights = None
+    if any(piece.weights is not None for piece in pieces):
+        weights = xp.concatenate(
+            [xp.ones(len(piece), np.int64) if piece.weights is None else piece.weights for piece in pieces]
+        )
+    values = {name: xp.concatenate([piece.values[name] for piece in pieces]) for name in pieces[0].values}
+    stand = xp.concatenate([piece.positions for piece in pieces], axis=1)
+    return Prefixes(pieces[0].order, values, weights, pieces[0].layout, stand)
+
+
 # The part of a prepared step that is cached between ticks: it depends on batch counts only.
 
 

@@ -1,16 +1,15 @@
-"""The protocol of incremental indices, and a relation's index over its arrangements."""
+"""The state of a relation: its arrangements, which change and commit together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
@@ -18,84 +17,10 @@ from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.arrays import stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
-if TYPE_CHECKING:
-    from gpu_wcoj.join.extender import Extender
-
-L_contra = TypeVar("L_contra", contravariant=True)
 _T = TypeVar("_T")
 
 THREADED_ROWS = 1 << 14
 """Rows of a change below which it is indexed and merged on one thread."""
-
-
-class IncrementalIndex(Protocol[L_contra]):
-    """State that receives a change, shows it beside the old state, and commits it.
-
-    Its levels are named by its subject: a relation's by column, an atom's by variable.
-    """
-
-    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
-        """Record this tick's change; the state does not change yet."""
-        ...
-
-    def commit(self) -> None:
-        """End the tick: the change becomes state."""
-        ...
-
-    def delta(self, phase: int) -> IndexedZSet | None:
-        """Return this tick's change of one phase, indexed; None if it is empty."""
-        ...
-
-    def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """Return the committed state, as batches."""
-        ...
-
-    def participates_in_level(self, level: L_contra) -> bool:
-        """Return whether the index can extend prefixes by that level."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class AtomIndex:
-    """An atom's index: an arrangement whose levels are named by the atom's variables.
-
-    Atoms share arrangements: a change received or committed by one atom's index is seen by all atoms of that
-    arrangement. A tick passes its change to the relation's index, which passes it to each arrangement once.
-    """
-
-    use: AtomUse
-    arrangement: Arrangement
-
-    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
-        """Record this tick's change of the atom's relation."""
-        self.arrangement.receive_delta(phases)
-
-    def commit(self) -> None:
-        """End the tick: the change becomes state."""
-        self.arrangement.commit()
-
-    def delta(self, phase: int) -> IndexedZSet | None:
-        """Return this tick's change of one phase."""
-        return self.arrangement.delta(phase)
-
-    def accumulated(self) -> tuple[IndexedZSet, ...]:
-        """Return the committed state, as batches."""
-        return self.arrangement.accumulated()
-
-    def participates_in_level(self, variable: str) -> bool:
-        """Return whether the atom holds the variable."""
-        return variable in self.use.variables
-
-    def extender(self, phase: int, seed: int) -> Extender:
-        """Return the atom's extender on the delta path of another atom, the seed.
-
-        It sees the state after this phase if the atom precedes the seed, else the state before it.
-        """
-        from gpu_wcoj.join.extender import Extender
-
-        arrangement = self.arrangement
-        seen = arrangement.after(phase) if self.use.atom < seed else arrangement.before(phase)
-        return Extender(self.use.variables, seen, arrangement.backend)
 
 
 class RelationIndex:

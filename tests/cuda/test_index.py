@@ -9,8 +9,11 @@ import pytest
 
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.join.extender import ConditionExtender, Extender
-from gpu_wcoj.join.plan import Condition
+from gpu_wcoj.join.extender import AtomExtender, RangeExtender, bind_variable
+from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.plan import AtomUse, Condition
+from gpu_wcoj.join.prefixes import Prefixes
+from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.index import IndexedZSet
 from tests.shim import available, shim_backend
 
@@ -60,21 +63,35 @@ class TestIndex:
             found[-1].append([merged.n_negative, merged.largest_weight, batch.n_negative, batch.largest_weight])
         assert found[0] == found[1]
 
-    @pytest.mark.parametrize("variable", ["x", "y", "z"])
-    def test_extenders(self, batches, variable):
+    def test_extenders(self, batches):
         chance = np.random.default_rng(2)
-        bound, values = chance.integers(0, 6, (3, 30)), chance.integers(0, 6, 30)
+        bound = chance.integers(0, 6, (3, 30))
+        use = AtomUse(0, ArrangementKey("r", (0, 1, 2)), ("x", "y", "z"))
         found = []
         for own in batches:
             place = own[0].backend
-            extender = Extender(("x", "y", "z"), tuple(own), place)
+            join = GenericJoin({0: use}, {0: tuple(own)}, True, frozenset("xyz"), place)
+            extender, compared = AtomExtender(join, use), RangeExtender(join, (Condition("z", "=", "x"),))
             known = {name: place.asarray(column) for name, column in zip("xyz", bound, strict=True)}
-            known[variable] = place.asarray(values)
-            compared = ConditionExtender(Condition(variable, "<", "x" if variable != "x" else 3), xp=place.xp)
-            verbs = [extender.count(variable, known, 30), extender.propose(variable, known, 30)]
-            verbs += [extender.intersect(variable, known), compared.intersect(variable, known)]
-            found.append(fetched([*verbs, compared.count(variable, known, 30)]))
+            weights, nowhere = place.asarray(np.ones(30, np.int64)), place.xp.zeros((0, 30), np.int64)
+            prefixes = Prefixes(("x", "y"), {name: known[name] for name in "xy"}, weights, (), nowhere)
+            verbs = [compared.count("z", prefixes), compared.propose("z", prefixes)]
+            for name in "xy":
+                verbs.append(extender.count(name, prefixes))
+                kept, prefixes = extender.intersect(name, prefixes)
+                verbs.append((kept, prefixes))
+            verbs += [extender.count("z", prefixes), extender.propose("z", prefixes)]
+            verbs.append(bind_variable("z", [compared, extender], prefixes))
+            found.append(fetched([parts_of(verb) for verb in verbs]))
         assert found[0] == found[1]
+
+
+def parts_of(verb: Any) -> list[Any]:
+    """The arrays that a verb has returned."""
+    if not isinstance(verb, tuple):
+        return [verb]
+    parent, prefixes = verb
+    return [parent, [prefixes.values[name] for name in sorted(prefixes.values)], prefixes.weights, prefixes.positions]
 
 
 def test_batches_of_two_places_do_not_merge():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.recursion.plan import RANK, ranked_query
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.relation import AtomIndex
+from gpu_wcoj.join.extender import AtomIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.delta_lookups import Edge, Exchanges, Table, graph_of, solve
