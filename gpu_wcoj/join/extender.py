@@ -134,7 +134,7 @@ class Extender(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AtomExtender(Extender):
-    """An atom: a prefix carries its position in each batch, so that no bound variable is searched again.
+    """An atom; prefixes carry their position in each batch, so nothing bound is searched again.
 
     Its variables are bound in attribute order. A value that several batches hold is proposed once; one whose rows
     cancel is not proposed at the atom's last variable.
@@ -159,14 +159,14 @@ class AtomExtender(Extender):
         return self._extend(prefixes, Step(variable, (self.use.atom,), is_lookup=True))
 
     @cached_property
-    def _alone(self) -> GenericJoin:
+    def _single_atom_join(self) -> GenericJoin:
         """The join, with caches for steps of this atom alone."""
         join = self.join
         needed = frozenset(self.use.variables)
         return GenericJoin(join.uses, join.batches, join.weighted, needed, join.backend, join.chunk_rows)
 
     def _extend(self, prefixes: Prefixes, step: Step) -> Extended:
-        join, xp = self._alone, self._xp
+        join, xp = self._single_atom_join, self._xp
         extended = list(join.extend(prefixes, step))
         if not extended:
             shape = join.extension(prefixes, step)
@@ -179,7 +179,7 @@ class AtomExtender(Extender):
 
 @dataclass(frozen=True, eq=False)
 class RangeExtender(Extender):
-    """The comparisons of one variable with bound variables and constants: one range, less excluded values.
+    """The comparisons of one variable with bound variables and constants, as one range.
 
     It proposes where both ends are known, as for ``c = d`` or ``0 <= c, c < d``. Comparisons of text only intersect.
 
@@ -312,7 +312,7 @@ def bind_variable(variable: str, extenders: Sequence[Extender], prefixes: Prefix
 
 
 def bind_step(join: GenericJoin, prefixes: Prefixes, step: Step) -> Extended:
-    """Run a step by the three verbs: what `GenericJoin.extend` yields in pieces, with all values."""
+    """Run a step by the three verbs; the result is all that `GenericJoin.extend` yields."""
     parent, extended = join.backend.xp.arange(len(prefixes)), prefixes
     for variable, extenders in extenders_of(join, step):
         rows, extended = bind_variable(variable, extenders, extended)
@@ -321,7 +321,7 @@ def bind_step(join: GenericJoin, prefixes: Prefixes, step: Step) -> Extended:
 
 
 def extenders_of(join: GenericJoin, step: Step) -> list[tuple[str, list[Extender]]]:
-    """Return the extenders of a step of a running join, for each variable that it binds or looks up.
+    """Return the extenders of a step of a running join, by the variable that they restrict.
 
     The first variable is the step's; each of the others is calculated.
     """

@@ -69,22 +69,22 @@ class TestForecast:
     def test_the_planner_says_what_the_first_tick_proposes(self, program):
         forecast = program._ledger.forecast
         forecast.follow(program._ledger.lowered.plan)
-        expected = forecast.of({"e": 100}).values
+        expected = forecast.expected_work({"e": 100}).values
         program.step_counts({"e": np.random.default_rng(2).integers(0, 100, (100, 2))})
         proposed = proposed_by(program.last_tick.work)
         assert expected / 2 < proposed < 2 * expected
-        assert forecast.of({"f": 7}).rows == 7
+        assert forecast.expected_work({"f": 7}).rows == 7
 
     def test_ticks_correct_what_was_expected(self, program):
         """All new edges meet in vertices with many neighbours, which averages do not know."""
         far = np.random.default_rng(2).integers(0, 1 << 40, 4000).tolist()  # so sparse that no bitmap of them is made
         program.step({"f": [(a, c) for a in range(200, 220) for c in far[:300]] + [(7, c) for c in far]})
         forecast = program._ledger.forecast
-        before = forecast.of({"e": 20}).values
+        before = forecast.expected_work({"e": 20}).values
         edges = [(a, 7) for a in range(200, 220)]
         for number in range(12):
             program.step_counts({"e": [(edge, -1 if number % 2 else 1) for edge in edges]})
-        after = forecast.of({"e": 20}).values
+        after = forecast.expected_work({"e": 20}).values
         assert after > 2 * before
         assert after == pytest.approx(proposed_by(program.last_tick.work), rel=0.5)
         assert 20 * forecast.values_per_row == pytest.approx(after, rel=0.5)

@@ -38,10 +38,10 @@ def seen(program):
     assert state.sides is None or program._ledger.installed is state
     for side in state.sides or ():
         circuit = side.circuit
-        for index, spines in zip(circuit.indices(), side.held.spines, strict=True):
+        for index, spines in zip(circuit.indices(), side.circuit_state.spines, strict=True):
             assert index.spines() == spines
             assert not any(arrangement.pending for arrangement in index.arrangements.values())
-        assert [head.weight_bound for head in circuit.heads.values()] == list(side.held.weight_bounds)
+        assert [head.weight_bound for head in circuit.heads.values()] == list(side.circuit_state.weight_bounds)
     return state, [len(dictionary) for dictionary in program.dictionaries]
 
 

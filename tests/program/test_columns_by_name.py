@@ -47,7 +47,7 @@ WAYS = {
 
 
 def applied(view, change):
-    return view.apply({"edges" if isinstance(view, gw.views.MotifView) else "edge": change}).rows()
+    return view.apply({"edges" if isinstance(view, gw.views.view.MotifView) else "edge": change}).rows()
 
 
 @pytest.mark.parametrize("way", WAYS)

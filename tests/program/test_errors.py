@@ -48,11 +48,11 @@ class TestChanges:
             (pa.table({"a": [1], "b": pa.array([2**63], pa.uint64())}), UnsupportedTypeError, "9223372036854775808"),
             (pa.table({"a": [1], "b": [[1]]}), UnsupportedTypeError, "list"),
             ({"a": [1, 2], "b": [1]}, SchemaError, "column 'b' has 1"),
-            ([1, 2], TypeMismatchError, "row 0 is 1"),
+            ([1, 2], TypeMismatchError, "row 0 is not a row: got 1"),
             ([{"a": 1, "b": 2}], TypeMismatchError, "Dicts come in as columns"),
-            (7, TypeMismatchError, "no table"),
-            (None, TypeMismatchError, "no table"),
-            ("1,2", TypeMismatchError, "no table"),
+            (7, TypeMismatchError, "is not a table"),
+            (None, TypeMismatchError, "is not a table"),
+            ("1,2", TypeMismatchError, "is not a table"),
         ],
     )
     def test_rows_that_do_not_fit(self, edges, error, match):
@@ -147,15 +147,25 @@ class TestChanges:
 
 
 NARROW = [
-    (".decl r(x: unsigned, y)\nh(x) :- r(x, _).", {}, -1, r"column 'x': the value -1 \(row 1\) is no 'uint64'"),
-    (".decl r(x: int8, y)\nh(x) :- r(x, _).", {}, 128, r"column 'x': the value 128 \(row 1\) .*: -128 to 127"),
+    (
+        ".decl r(x: unsigned, y)\nh(x) :- r(x, _).",
+        {},
+        -1,
+        r"column 'x': the value -1 \(row 1\) is outside the declared type 'uint64'",
+    ),
+    (".decl r(x: int8, y)\nh(x) :- r(x, _).", {}, 128, r"column 'x': the value 128 \(row 1\) .*: expected -128 to 127"),
     (
         ".decl r(x: uint8, y)\n.input r\nr(x, y) :- s(x, y). h(x) :- r(x, _).",
         {"inputs": ["s"]},
         -1,
         r"column 'x': the value -1",
     ),
-    ("h(x) :- r(x, _).", {"schema": {"r": ["uint16", "string"]}}, 65536, r"the value 65536 \(row 1\) is no 'uint16'"),
+    (
+        "h(x) :- r(x, _).",
+        {"schema": {"r": ["uint16", "string"]}},
+        65536,
+        r"the value 65536 \(row 1\) is outside the declared type 'uint16'",
+    ),
     ("h(x) :- r(x, _).", {"schema": {"r": {"a": "int32", "b": "string"}}}, 2**31, "column 'a': the value 2147483648"),
 ]
 

@@ -212,7 +212,7 @@ def test_rows_of_motifs_go_by_the_zero_that_they_hold_but_for_ids():
     matcher = gw.Matcher("(a)-[e]->(b)", edges=edges, columns=["e.n"])
     gone = {"src": [1], "dst": [2], "n": [0.0], "weight": [-1]}
     assert spelled(matcher.apply(edges=gone).rows()) == {("0.0",): -1}
-    with pytest.raises(gw.errors.SchemaError, match="is to go 1 times and is not there"):
+    with pytest.raises(gw.errors.SchemaError, match="cannot be deleted 1 times, it is present 0 times"):
         matcher.apply(edges=gone)
     assert spelled(matcher.matches().rows()) == {("-0.0",): 1}
     ids = gw.Matcher("(a)-[e]->(b)", vertices={"id": [-0.0, 1.0]}, edges={"src": [0.0], "dst": [1.0]}, columns=["b.id"])
