@@ -227,7 +227,7 @@ app = App(
 )
 
 app.command("gpu_wcoj.cli.run:run", name="run")
-app.command("gpu_wcoj.cli.explain:explain", name="explain")
+app.command("gpu_wcoj.cli.run:explain", name="explain")
 app.command(calibrate)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")

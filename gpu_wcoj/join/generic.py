@@ -478,7 +478,7 @@ class GenericJoin:
         return rows
 
     def widths(self, prefixes: Prefixes, atom: int, bounds: tuple[Int64Array, Int64Array] | None = None) -> Int64Array:
-        """Return the number of values that an atom proposes for each prefix, between inclusive bounds."""
+        """Return the number of values an atom proposes for each prefix, within inclusive bounds."""
         lower, upper = bounds or (self.backend.xp.empty(0, np.int64),) * 2
         depth = dict(prefixes.layout).get(atom, 0)
         levels = [batch.levels[depth] for batch in self.batches[atom]]
