@@ -7,6 +7,8 @@ import gc
 import sys
 
 from tests.house.checks import FILE, as_toml, growing, problems, read_exceptions, run
+from tests.house.module_list import FILE as MODULES
+from tests.house.module_list import module_list
 from tests.house.sources import read
 
 
@@ -17,7 +19,11 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="rewrite the lists of exceptions, none of which may grow")
     parser.add_argument("--allow-growth", action="store_true", help="let lists grow with --write")
     parser.add_argument("--all", action="store_true", help="print listed violations too, and how many there are")
+    parser.add_argument("--modules", action="store_true", help="write docs/modules.md")
     arguments = parser.parse_args()
+    if arguments.modules:
+        MODULES.write_text(module_list(), encoding="utf-8")
+        return 0
     found, exceptions = run(read()), read_exceptions()
     if arguments.write:
         grown = growing(found, exceptions)
@@ -33,6 +39,8 @@ def main() -> int:
         for name, remedies in found.items():
             print(f"{name}: {len(remedies)}", *(f"  {one}: {remedy}" for one, remedy in remedies.items()), sep="\n")
     messages = sorted(problems(found, exceptions))
+    if not MODULES.exists() or MODULES.read_text(encoding="utf-8") != module_list():
+        messages.append("docs/modules.md: it differs from the modules; run python -m tests.house --modules")
     print(*messages, sep="\n", end="\n" if messages else "")
     return 1 if messages else 0
 
