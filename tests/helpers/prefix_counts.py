@@ -25,7 +25,7 @@ COMPARE = {"<": int.__lt__, ">": int.__gt__, "!=": int.__ne__}
 
 
 def holds(condition, binding):
-    other = binding[condition.other] if isinstance(condition.other, str) else condition.other
+    other = binding[condition.operand] if isinstance(condition.operand, str) else condition.operand
     return COMPARE[condition.op](binding[condition.variable], other)
 
 

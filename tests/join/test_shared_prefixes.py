@@ -62,7 +62,7 @@ def sparse(n: int, seed: int) -> list[tuple[int, int]]:
 
 
 def shared_of(program: gw.Program) -> CommonPrefixes:
-    found = program._ledger.state.sides.ahead.circuit.shared_prefixes
+    found = program._ledger.state.sides.ahead.circuit.beginnings
     assert found is not None
     return found
 
@@ -261,4 +261,4 @@ def test_the_pass_can_be_left_out(monkeypatch):
     with_passes(monkeypatch, [one for one in PASSES if one is not share_prefixes])
     program = gw.Program(RULES["triangle"] + RULES["diamond"])
     program.step({"e": edges(600)})
-    assert program._ledger.state.sides.ahead.circuit.shared_prefixes is None
+    assert program._ledger.state.sides.ahead.circuit.beginnings is None
