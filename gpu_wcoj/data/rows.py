@@ -1,4 +1,4 @@
-"""Rows and values of plain Python, validated before they become columns.
+"""Rows, values and weights of plain Python, validated before they become columns.
 
 Nothing is mixed, cut or rounded.
 """

@@ -1,4 +1,4 @@
-"""Costs of a tick on either side, by its changed rows and the values joins look at."""
+"""The state on the device and its replica on the CPU: where a tick runs, and what it costs."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ class Replica:
     ----------
     lowered
         The program, and the circuit that evaluates it here.
-    held
+    circuit_state
         What the circuit holds; the circuit itself may be in the middle of a tick.
     backlog
         What it has still to take in.

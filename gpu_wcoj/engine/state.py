@@ -1,4 +1,4 @@
-"""The state that a tick replaces atomically, and the report of a tick."""
+"""The state that a tick replaces atomically, the report of a tick, and replanning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files as blocks of complete lines, gzipped or not."""
+"""Detection of file formats, blocks of complete lines, gzip, and hints for messages."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class PathRunner:
         Truth values that tell whether calculations failed in the last tick; see `gpu_wcoj.join.generic`.
     meters
         Measurements of the last tick, if joins are measured.
-    begun
+    prefix_users
         The paths that may continue from common prefixes, by path index; see `gpu_wcoj.join.delta`.
     """
 
@@ -1359,7 +1359,7 @@ class SharedJoin(IncrementalGenericJoin):
     ----------
     common
         The shared join.
-    asks
+    is_requested
         Whether this tick's rows are certain to be enumerated.
     """
 

@@ -1,4 +1,4 @@
-"""Cost estimates of counting a path's bindings from many rows, by a sample.
+"""Full recomputation of a count, and its cost estimated from a sample.
 
 Prefixes that are equal for the steps are merged, so a prefix costs nothing if equal ones exist. The sample is therefore
 drawn from distinct prefixes: from the nodes of a trie whose first levels are the variables that the steps read, or by

@@ -162,7 +162,7 @@ class DeltaPath:
         The atom whose change starts the path, once for each arrangement of its rows; the first is used unless another
         has a better order. Atoms of lower index are seen after this tick, of higher before. Negated atoms have negative
         indices; a path that starts with one uses its reversed change.
-    others
+    other_atoms
         The other positive atoms, by index.
     seed_conditions
         Conditions among the seed's variables.
@@ -294,9 +294,9 @@ class DeltaQuery:
         One per atom of the body, in index order: negated atoms first.
     calculations
         The body's calculations, in order.
-    together
+    shared_variables
         The variables kept by any of the rules that share the paths; empty if no rules do.
-    begun
+    continuations
         Per path, its continuation from a common prefix, if it has one; empty if no path does.
     symmetry
         The paths that may stand for others where changes are counted, if any.
@@ -355,12 +355,12 @@ class CommonPrefix:
 
     Attributes
     ----------
-    head, rule, number
+    head, rule, path_index
         The path that it is taken from, whose variable names it uses: a head, and the indices of one of its rules and
         of a path of that rule.
     path
         The path up to the last common step.
-    begun
+    continuation
         The continuation by which this prefix itself starts from a shorter common prefix, if it does.
     """
 
@@ -377,7 +377,7 @@ class Continuation:
 
     Attributes
     ----------
-    rest
+    remaining_path
         The remaining path. Its seed has the variables that the common prefix binds, in that order, by this path's
         names; its other atoms are those that the common prefix does not bind to their last variable.
     names
@@ -405,7 +405,7 @@ class Symmetry:
         Order of the automorphism: 2 or 3.
     orbits
         Indices of the atoms of each orbit, `order` of them or one, ordered by the first.
-    taken
+    representatives
         Per orbit, the atom whose path is counted for all.
     """
 

@@ -1,4 +1,4 @@
-"""A table of prefixes: partial bindings and their positions in each atom's batches."""
+"""Tables of prefixes, and what a step needs of them: bounds, weights, exact sums, memory, meters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of work on several threads; results come in block order, through bounded queues."""
+"""Settings of a join: backend, threads, chunk size and its share; blocks run on threads."""
 
 from __future__ import annotations
 

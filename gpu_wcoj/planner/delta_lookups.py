@@ -539,7 +539,7 @@ class Costs:
 
     Attributes
     ----------
-    lookup, found, exchanged
+    lookup, rows_per_value, exchanged
         Cost of a lookup by one row, of a matching row, and of a row sent to another partition.
     maintained
         Cost of a changed row of a relation, per new arrangement.

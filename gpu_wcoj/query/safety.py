@@ -1,4 +1,4 @@
-"""Range restriction: which variables of a rule its relations and equalities bind."""
+"""Range restriction and nulls: variables that a rule binds, and those that may be null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark sessions: a local one, and checks of sessions and DataFrames."""
+"""Spark sessions, their Java, versions and confs, the RAPIDS conf, and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources of a view: tables that are loaded, and streams united into one."""
+"""Sources of a view: tables, streams, and changes in CDC formats, normalised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol of a device: an array module, and the launch of a kernel by name.
+"""A device: its arrays by CuPy, its memory pool, and the launch of a kernel by name.
 
 `CupyDevice` runs on a GPU. Any class with these methods can replace it: the launchers and the sources are the same.
 """
