@@ -1,4 +1,4 @@
-"""Tables of prefixes, and what a step needs of them: bounds, weights, exact sums, memory, meters."""
+"""Tables of prefixes, and their bounds, weights, exact sums, memory and meters in a step."""
 
 from __future__ import annotations
 

@@ -139,12 +139,12 @@ def doubled(n):
 def test_an_edited_function_is_compiled_into_its_callers_in_other_files(tmp_path):
     place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
     assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -1]]", "compiled"]
-    slots = place / "cpu_fallback" / "slots.py"
-    before = slots.read_text()
+    ranges = place / "cpu_fallback" / "ranges.py"
+    before = ranges.read_text()
     assert before.count("return -1\n") == 2
-    slots.write_text(before.replace("return -1\n", "return -7\n"))
+    ranges.write_text(before.replace("return -1\n", "return -7\n"))
     assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -7]]", "compiled"]
-    slots.write_text(before)
+    ranges.write_text(before)
     assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -1]]", "loaded"]
 
 
@@ -183,7 +183,7 @@ def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path)
 def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path, ending, content):
     place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
     search(place, NUMBA_CACHE_DIR=cache)
-    for path in cache.rglob(f"search.locate-*.{ending}"):
+    for path in cache.rglob(f"lookup.locate-*.{ending}"):
         path.write_bytes(content)
     lines, logged = search(place, NUMBA_CACHE_DIR=cache)
     assert lines == ["[[3, -1]]", "compiled"]
@@ -229,10 +229,11 @@ def test_the_hash_sees_names_contents_and_files_in_folders(tmp_path):
     copy = copy_package(tmp_path) / "cpu_fallback"
     hashes = [sources_hash(PACKAGE), sources_hash(copy)]
     assert hashes[0] == hashes[1]
-    (copy / "search.py").rename(copy / "seek.py")
+    (copy / "lookup.py").rename(copy / "seek.py")
     hashes.append(sources_hash(copy))
-    inner = copy / "vectorised" / "search.py"
-    inner.write_text(inner.read_text() + "\n")
+    inner = copy / "folder" / "search.py"
+    inner.parent.mkdir()
+    inner.write_text("\n")
     hashes.append(sources_hash(copy))
     assert len(set(hashes)) == 3
 

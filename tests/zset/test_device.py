@@ -163,11 +163,11 @@ class TestIn:
         ("data", "error", "said"),
         [
             ([["a", "b"]], TypeMismatchError, "column 0 has the wrong type: got 'builtins.list', expected"),
-            ("text", TypeMismatchError, "the data is of type 'builtins.str'"),
+            ("text", TypeMismatchError, "the data has the wrong type: got 'builtins.str'"),
             ([np.array(["a"])], UnsupportedTypeError, "cannot be read as an array|of type '<U1'"),
             ([np.array([1.5], np.float16)], UnsupportedTypeError, "an array of type 'float16'"),
             ([np.array([2**63], np.uint64)], UnsupportedTypeError, "the value 9223372036854775808 is above 2\\^63-1"),
-            ([np.array([[1]])], SchemaError, "shape \\(1, 1\\); one dimension"),
+            ([np.array([[1]])], SchemaError, "wrong shape: got \\(1, 1\\), expected one dimension"),
             (np.zeros((1, 1, 1), np.int64), SchemaError, "one or two dimensions"),
             (
                 [np.array([1, 2]), np.array([1])],
@@ -186,7 +186,7 @@ class TestIn:
             ZSet.from_device([masked], backend=shim)
 
     def test_weights_are_integers(self, shim):
-        with pytest.raises(WeightError, match="of type 'float64'; they must be integers"):
+        with pytest.raises(WeightError, match="an array of type 'float64', expected integers"):
             ZSet.from_device([np.array([1])], np.array([0.5]), backend=shim)
         with pytest.raises(
             ArityError, match="column 'c0' has the wrong number of values: got 1, expected 2, the number of weights"
