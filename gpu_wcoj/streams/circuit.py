@@ -473,7 +473,6 @@ def _connect(end: Stream, stream: Stream, kind: type[Feedback | Forward]) -> Non
 # Common base of circuits and subcircuits: nodes and one round of evaluation.
 
 
-@entry_point
 def _incremental_join(left: Stream, right: Stream, shape: JoinShape) -> Stream:
     """``dl ⋈ z⁻¹(R) + L ⋈ dr``: two joins with shared traces. Bilinear in dl and dr.
 
@@ -515,6 +514,7 @@ def _outer_join(left: Stream, right: Stream, shape: JoinShape, keep: Side, incre
     return result
 
 
+@entry_point
 class Scope(OperatorScope):
     """Nodes that are evaluated together.
 

@@ -108,9 +108,9 @@ def test_find_and_encode_one():
 
 
 def test_a_value_of_the_other_kind_is_refused():
-    with pytest.raises(TypeMismatchError, match="b'x' is not string"):
+    with pytest.raises(TypeMismatchError, match=r"got bytes \(b'x'\), expected string"):
         Dictionary("string").encode_one(b"x")
-    with pytest.raises(TypeMismatchError, match="'x' is not binary"):
+    with pytest.raises(TypeMismatchError, match=r"got str \('x'\), expected binary"):
         Dictionary("binary").encode_one("x")
 
 

@@ -21,11 +21,13 @@ from tests.helpers.recursion_comparison import check_scripts
 from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
-BY_NAME = {one.__name__: one for one in PASSES}
-OPTIONAL = (
-    "push_down_predicates", "drop_redundant_atoms", "materialize_joins", "fuse_lookups", "reuse_arrangements",
-    "sort_seeds", "share_joins", "share_prefixes",
+FILES = (
+    "normalise", "push_down", "redundant", "auxiliaries", "orders", "arrangements", "fuse", "checks", "share", "branches",
+    "sort", "queries", "common", "beginnings", "symmetries",
 )  # fmt: skip
+"""The file with the golden pairs of each pass, in the order of the passes."""
+BY_NAME = dict(zip(FILES, PASSES, strict=True))
+OPTIONAL = ("push_down", "redundant", "auxiliaries", "fuse", "share", "sort", "common", "beginnings")
 """Without these, a program runs as well. Without another one it does not, so that there the rest of the passes says
 whether what it was given and what it gave mean the same."""
 CASES = [(path.stem, number) for path in sorted(FOLDER.glob("*.txt")) for number, _ in enumerate(read(path))]
