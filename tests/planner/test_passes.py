@@ -22,7 +22,8 @@ from tests.planner.examples import draft_program
 from tests.reference.program_text import written
 
 FILES = (
-    "normalise", "push_down", "redundant", "auxiliaries", "orders", "arrangements", "fuse", "checks", "share", "branches",
+    "normalise", "push_down", "redundant", "auxiliaries", "orders", "arrangements", "fuse", "checks", "share",
+    "branches",
     "sort", "queries", "common", "beginnings", "symmetries",
 )  # fmt: skip
 """The file with the golden pairs of each pass, in the order of the passes."""
