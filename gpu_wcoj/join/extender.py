@@ -170,9 +170,10 @@ class AtomExtender(Extender):
         extended = list(join.extend(prefixes, step))
         if not extended:
             shape = join.extension(prefixes, step)
-            nothing, n_rows = xp.zeros(0, np.int64), shape.n_new_rows + len(shape.kept_rows)
+            nothing: Int64Array = xp.zeros(0, np.int64)
+            n_rows = shape.n_new_rows + len(shape.kept_rows)
             order = prefixes.order if step.is_lookup else (*prefixes.order, step.variable)
-            values = dict.fromkeys((*prefixes.values, step.variable), nothing)
+            values: dict[str, Int64Array] = dict.fromkeys((*prefixes.values, step.variable), nothing)
             return nothing, Prefixes(order, values, None, shape.layout, xp.zeros((n_rows, 0), np.int64))
         return xp.concatenate([parent for parent, _ in extended]), concatenate([piece for _, piece in extended], xp)
 

@@ -51,7 +51,7 @@ class Part:
 
 
 PROGRAMS = (
-    "weights", "types", "constants", "nulls", "heads", "ticks", "ways_in", "errors", "overflow", "refused",
+    "weights", "types", "constants", "nulls_in_changes", "heads", "ticks", "change_formats", "errors", "overflow", "refused",
 )  # fmt: skip
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
@@ -63,7 +63,7 @@ PARTS = {
         "not test_random_programs and not test_memory.py and not test_a_million_in_seconds",
         workers=8,
     ),
-    "programs": Part(tuple(f"tests/test_program_{name}.py" for name in PROGRAMS), workers=6),
+    "programs": Part(tuple(f"tests/program/test_{name}.py" for name in PROGRAMS), workers=6),
     "border": Part(("tests/gpu/test_border.py",)),
     "routing": Part(("tests/engine", "tests/gpu/test_routing.py"), workers=4, route="auto"),
     "memory": Part(("tests/gpu/test_memory.py",)),

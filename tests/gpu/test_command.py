@@ -123,7 +123,7 @@ def test_imports_are_read_from_the_text(folder):
 def test_imports_are_followed_through_the_checkout(folder):
     """A helper's library is needed by the test that imports the helper, a command's by what imports the command."""
     path = folder / "one.py"
-    path.write_text("from tests.planner import random_queries\n")
+    path.write_text("from tests.helpers import random_duckdb_queries\n")
     assert needed_by(path) >= {"duckdb"}
     path.with_name("two.py").write_text("import gpu_wcoj.cli.main\n")
     assert needed_by(path.with_name("two.py")) >= {"cyclopts", "numpy"}
@@ -163,6 +163,6 @@ def test_every_part_is_collected_where_libraries_are_absent(folder):
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     for name, part in command.PARTS.items():
         assert any(line.startswith(part.paths) for line in collected), name
-    for folder_name in ("tests/planner", "tests/routing", "tests/join"):
+    for folder_name in ("tests/planner", "tests/engine", "tests/join", "tests/helpers"):
         assert sum(line.startswith(folder_name) for line in collected) > 50, folder_name
     assert "random_queries" not in done.stdout

@@ -17,7 +17,7 @@ from tests.reference.random_programs import chance_text
 
 TESTS = Path(__file__).parents[1]
 FOLDERS = ("join", "trace", "circuit", "zset", "planner", "query", "routing", "cuda", "gpu", "recursion", "reference")
-FILES = [*TESTS.glob("test_program_*.py"), *(path for name in FOLDERS for path in sorted(TESTS.glob(f"{name}/*.py")))]
+FILES = [*TESTS.glob("program/test_*.py"), *(path for name in FOLDERS for path in sorted(TESTS.glob(f"{name}/*.py")))]
 
 
 def texts_of(path: Path) -> list[str]:

@@ -37,7 +37,7 @@ def test_run_again_goes_on(spark, tmp_path, capsys):
     assert done.returncode == 0, done.stderr
     write_stream(tmp_path / "changes", tables[2:], first=2)
     capsys.readouterr()
-    assert main.main(arguments) == 0
+    assert main(arguments) == 0
     found = [[json.loads(line) for line in text.splitlines()] for text in (done.stdout, capsys.readouterr().out)]
     assert [line["batch"] for lines in found for line in lines[:-1]] == [-1, 0, 1, 2]
     expected, engine = alone(TRIANGLE, [{"edge": table} for table in tables], "triangle")
@@ -49,7 +49,7 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
     (tmp_path / "edges").mkdir()
     (tmp_path / "edges" / "1.csv").write_text("when,from,to,op\n2,a,b,insert\n1,a,b,delete\n3,b,c,insert\n")
     write_stream(tmp_path / "names", [pa.table({"c0": ["c"], "c1": ["Cy"]})])
-    status = main.main(
+    status = main(
         ["spark", "run", "-e", "p(a, n) :- e(a, b), e(b, c), name(c, n).", "--changes", "op",
          "--source", f"e={tmp_path}/edges?columns=from,to&tick=when&format=csv",
          "--table", f"name={tmp_path}/names", "--checkpoint", str(tmp_path / "checkpoint")]
@@ -63,7 +63,7 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
         "--source", f"e={tmp_path}/edges?columns=from,to&tick=when&weight=w&format=csv",
         "--table", f"name={tmp_path}/names", "--checkpoint", str(tmp_path / "checkpoint"),
     ]  # fmt: skip
-    assert main.main(arguments) == 0
+    assert main(arguments) == 0
     assert re.fullmatch(
         r"batch -1: 0 changes.*; p 0\nbatch 0: 3 changes in .* s; p 1\np: 1 rows\n",
         capsys.readouterr().out.replace("batch -1: 1 changes", "batch -1: 0 changes"),
@@ -71,7 +71,7 @@ def test_in_this_session_with_a_table_order_and_csv(spark, tmp_path, capsys):
 
 
 def run_csv(tmp_path, options, *, more=()):
-    return main.main(
+    return main(
         ["spark", "run", "-e", "h(a, b) :- e(a, b).", "--source", f"e={tmp_path}/edges?format=csv{options}",
          "--checkpoint", str(tmp_path / "checkpoint"), "--output", str(tmp_path / "out"), *more]
     )  # fmt: skip
@@ -97,10 +97,10 @@ def test_csv_without_rows(spark, tmp_path, capsys):
     sql = ["-e", "SELECT a FROM e WHERE a NOT IN (SELECT a FROM z)", "--language", "sql"]
     for at, program in enumerate((["-e", "h(a) :- e(a, _), !z(a)."], sql)):
         options = [*source, "--table", f"z={tmp_path}/none.csv?format=csv&weight=n", "--checkpoint", f"{tmp_path}/{at}"]
-        assert main.main(["spark", "run", *program, *options]) == 0, capsys.readouterr().err
+        assert main(["spark", "run", *program, *options]) == 0, capsys.readouterr().err
         assert list(json.loads(capsys.readouterr().out.splitlines()[-1])["total"].values()) == [2]
     arguments = ["spark", "run", "-e", "h(a) :- e(a).", "--source", f"e={tmp_path}/later?format=csv"]
-    assert main.main([*arguments, "--checkpoint", f"{tmp_path}/c"]) == 2
+    assert main([*arguments, "--checkpoint", f"{tmp_path}/c"]) == 2
     assert "column names and no rows yet" in capsys.readouterr().err
 
 
@@ -112,7 +112,7 @@ def test_a_first_line_of_csv_that_may_be_a_row_is_asked_for(spark, tmp_path, cap
         assert "may be column names or a row.\n  Pass header=yes or header=no." in capsys.readouterr().err
     (tmp_path / "edges" / "1.csv").write_text("x,y\nann,bo\n")
     declared = [".decl e(x: symbol, y: symbol)\nh(a, b) :- e(a, b).", "--source", f"e={tmp_path}/edges?format=csv"]
-    assert main.main(["spark", "run", "-e", *declared, "--checkpoint", f"{tmp_path}/c", "--json"]) == 0
+    assert main(["spark", "run", "-e", *declared, "--checkpoint", f"{tmp_path}/c", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["total"] == {"h": 1}
 
 
@@ -131,7 +131,7 @@ def test_csv_that_later_is_another_stops_and_nothing_is_guessed(spark, tmp_path,
 def test_a_table_and_a_folder_of_one_relation(spark, tmp_path, capsys):
     write_stream(tmp_path / "first", [pa.table({"a": [1, 2], "b": [2, 3]})])
     write_stream(tmp_path / "changes", [pa.table({"a": [3, 1], "b": [4, 2], "w": [1, -1]})])
-    status = main.main(
+    status = main(
         ["spark", "run", "-e", "p(a, c) :- e(a, b), e(b, c).", "--table", f"e={tmp_path}/first",
          "--source", f"e={tmp_path}/changes?weight=w", "--layout", "hypercube", "--cells", "2",
          "--checkpoint", str(tmp_path / "checkpoint")]
@@ -146,7 +146,7 @@ def test_a_view_in_sql(spark, tmp_path, capsys):
     """Its file says which language it is in; equal rows count as often as they stand there."""
     write_stream(tmp_path / "changes", [pa.table({"a": [1, 2, 2], "b": [2, 3, 3], "w": [1, 1, 1]})])
     (tmp_path / "hops.sql").write_text("CREATE VIEW hop AS SELECT e.a, f.b AS c FROM e JOIN e AS f ON e.b = f.a")
-    status = main.main(
+    status = main(
         ["spark", "run", str(tmp_path / "hops.sql"), "--source", f"e={tmp_path}/changes?weight=w",
          "--checkpoint", str(tmp_path / "checkpoint")]
     )  # fmt: skip
@@ -172,7 +172,7 @@ def test_what_cannot_be_run_is_said(spark, tmp_path, capsys, arguments, message)
     write_stream(tmp_path, payments(1, 50, 50))
     given = [one.replace("{tmp}", str(tmp_path)) for one in arguments]
     place = str(tmp_path / "checkpoint")
-    assert main.main(["spark", "run", "-e", "p(a) :- e(a, b).", *given, "--checkpoint", place]) == 2
+    assert main(["spark", "run", "-e", "p(a) :- e(a, b).", *given, "--checkpoint", place]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "checkpoint").exists()
 
@@ -182,7 +182,7 @@ def test_a_wrong_row_is_said_without_a_stack_trace(spark, tmp_path, capsys):
     write_stream(tmp_path / "changes", [nothing])
     place = str(tmp_path / "checkpoint")
     source = f"e={tmp_path}/changes?weight=weight"
-    assert main.main(["spark", "run", "-e", "p(a) :- e(a, b).", "--source", source, "--checkpoint", place]) == 2
+    assert main(["spark", "run", "-e", "p(a) :- e(a, b).", "--source", source, "--checkpoint", place]) == 2
     assert capsys.readouterr().err.splitlines() == ["gpu-wcoj: the column 'weight' of weights is null."]
 
 
@@ -203,13 +203,13 @@ def test_example_by_spark_submit(tmp_path):
 
 def test_payments_come_as_files_in_order(tmp_path):
     place = ["--output", str(tmp_path / "p")]
-    assert main.main(["generate", "payments", "--transfers", "500", "--files", "4", *place]) == 0
+    assert main(["generate", "payments", "--transfers", "500", "--files", "4", *place]) == 0
     paths = sorted((tmp_path / "p").iterdir())
     times = [path.stat().st_mtime for path in paths]
     assert len(paths) == 4
     assert times == sorted(set(times))
-    assert main.main(["generate", "payments", "--files", "4", *place]) == 2
-    assert main.main(["generate", "payments", "--files", "0", "--output", str(tmp_path / "q")]) == 2
+    assert main(["generate", "payments", "--files", "4", *place]) == 2
+    assert main(["generate", "payments", "--files", "0", "--output", str(tmp_path / "q")]) == 2
 
 
 def test_what_spark_says_is_cut_to_its_first_line():
@@ -222,7 +222,7 @@ def test_what_spark_says_is_cut_to_its_first_line():
 def test_a_relation_without_a_folder_is_refused_before_spark_starts(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gpu_wcoj.spark.command._session", lambda *_: pytest.fail("Spark was started"))
     arguments = ["spark", "run", "-e", "p(a) :- e(a, b), !ee(a).", "--source", f"e={tmp_path}"]
-    assert main.main([*arguments, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
+    assert main([*arguments, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
     said = capsys.readouterr().err
     assert "no relation 'ee' (line 1, column 19)" in said
     assert "Did you mean 'e'?\n  Give --source ee=PATH or --table ee=PATH." in said

@@ -198,7 +198,7 @@ class Gather:
         for batch in batches:
             for place in batch.column(0).to_pylist():
                 entry, stage, cell, role = self.places[place]
-                program = cached_program(self.root, stage.number, cell, entry)
+                program = cached_program(self.root, stage.index, cell, entry)
                 if program is None:
                     program = cell_program(self.root, entry, stage, self.bag)
                 rows = program.relation(f"in{role}")
