@@ -51,7 +51,8 @@ class Part:
 
 
 PROGRAMS = (
-    "weights", "types", "constants", "nulls_in_changes", "heads", "ticks", "change_formats", "errors", "overflow", "refused",
+    "weights", "types", "constants", "nulls_in_changes", "heads", "ticks", "change_formats", "errors", "overflow",
+    "refused",
 )  # fmt: skip
 KERNELS = ("tests/kernels/test_rows.py", "tests/kernels/test_tries.py", "tests/kernels/test_extend.py")
 PARTS = {
