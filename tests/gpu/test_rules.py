@@ -16,8 +16,10 @@ from tests.helpers.join_patterns import PATTERNS
 from tests.reference.random_programs import chance_text
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = ("join", "trace", "circuit", "zset", "planner", "query", "engine", "cuda", "gpu", "circuit/recursion", "helpers",
-           "reference")  # fmt: skip
+FOLDERS = (
+    "join", "trace", "circuit", "zset", "planner", "query", "engine", "cuda", "gpu", "circuit/recursion", "helpers",
+    "reference",
+)  # fmt: skip
 FILES = [*TESTS.glob("program/test_*.py"), *(path for name in FOLDERS for path in sorted(TESTS.glob(f"{name}/*.py")))]
 
 

@@ -217,7 +217,7 @@ def test_rows_of_motifs_go_by_the_zero_that_they_hold_but_for_ids():
     assert spelled(matcher.matches().rows()) == {("-0.0",): 1}
     ids = gw.Matcher("(a)-[e]->(b)", vertices={"id": [-0.0, 1.0]}, edges={"src": [0.0], "dst": [1.0]}, columns=["b.id"])
     assert ids.apply(vertices={"id": [0.0], "weight": [-1]}).rows() == [((1.0,), -1)]
-    with pytest.raises(gw.errors.SchemaError, match="2 rows of the id"):
+    with pytest.raises(gw.errors.SchemaError, match="several rows of the id -0.0: got 2"):
         gw.find("(a)-[e]->(b)", vertices={"id": [-0.0, 0.0]}, edges={"src": [0.0], "dst": [0.0]})
 
 
