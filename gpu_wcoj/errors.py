@@ -250,7 +250,7 @@ class UsageError(GpuWcojError, ValueError):
 
 
 class QuerySyntaxError(GpuWcojError, SyntaxError):
-    """The text of a query cannot be read, in whatever language; the message shows line, column and the text."""
+    """The text of a query cannot be read; the message shows line, column and text."""
 
     def __init__(
         self, what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>", hint: str = ""
@@ -266,7 +266,7 @@ class DatalogSyntaxError(QuerySyntaxError):
 
 
 class EdnSyntaxError(QuerySyntaxError):
-    """A query or data in EDN cannot be read, or is no query."""
+    """A query or data in EDN cannot be read."""
 
 
 class MotifSyntaxError(QuerySyntaxError):
@@ -296,7 +296,7 @@ class SchemaError(GpuWcojError, ValueError):
 
 
 class ColumnError(SchemaError, KeyError):
-    """A column name is not there; `relation` is None for a Z-set, which is none."""
+    """A column does not exist; `relation` is None for a Z-set."""
 
     def __init__(self, relation: str | None, column: str, available: Iterable[str], remedy: str = "") -> None:
         known = list(available)
@@ -308,7 +308,7 @@ class ColumnError(SchemaError, KeyError):
 
 
 class UnknownRelationError(SchemaError, KeyError):
-    """A relation name is not there.
+    """A relation does not exist.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ class WeightOverflowError(GpuWcojError, OverflowError):
 
 
 class AuxiliaryError(GpuWcojError):
-    """A relation that was to be kept for the rules has become too large; the tick is taken without it, then.
+    """An auxiliary relation became too large; the tick runs without it.
 
     It leaves a tick only where there is no memory to arrange the state anew.
     """
@@ -424,11 +424,11 @@ class AggregateOverflowError(GpuWcojError, OverflowError):
 
 
 class TransactionError(GpuWcojError, ValueError):
-    """What is given is no transaction, or one that a database cannot take; nothing of it has happened."""
+    """A transaction is invalid; none of it was applied."""
 
 
 class TransactionConflictError(TransactionError):
-    """Parts of a transaction contradict each other, or what the database says is unique."""
+    """Parts of a transaction contradict each other, or a unique value of the database."""
 
 
 class UnknownAttributeError(SchemaError, KeyError):
@@ -485,7 +485,7 @@ class OutputFileError(GpuWcojError, OSError):
 
 
 class MemoryBudgetError(GpuWcojError, MemoryError):
-    """What was asked for does not fit the memory budget."""
+    """Data or state exceeds the memory budget."""
 
 
 class DeviceMemoryError(GpuWcojError, MemoryError):
@@ -516,7 +516,7 @@ class CheckpointDamagedError(CheckpointError):
 
 
 class CheckpointMismatchError(CheckpointError):
-    """What a checkpoint was made for and what it is to be used for differ."""
+    """A checkpoint belongs to another program, schema or layout."""
 
     def __init__(self, path: object, what: str, stored: object, given: object) -> None:
         super().__init__(

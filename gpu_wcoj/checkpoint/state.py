@@ -605,7 +605,7 @@ class Definition:
         """Return the definition of a program."""
         rules = subject.lowering.rules
         parts = {
-            "program": str(replace(rules, directives=())),  # which files are read is no part of what they mean
+            "program": str(replace(rules, directives=())),  # the files to read do not change its meaning
             "semantics": "bag" if subject.lowering.bag else "set",
             "kept heads": list(subject.lowering.keep),
             "outputs": list(subject.lowering.outputs),

@@ -534,7 +534,7 @@ class _Hashed:
 
     @property
     def closed(self) -> bool:
-        """Whether the file is closed."""
+        """True if the file is closed."""
         return self._file.closed
 
     def write(self, data: Any) -> int:

@@ -615,7 +615,7 @@ class Source:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the source is a stream."""
+        """True if the source is a stream."""
         return bool(self.frame.isStreaming)
 
     def described(self) -> dict[str, Any]:

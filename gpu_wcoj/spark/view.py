@@ -184,12 +184,12 @@ class RunningView(ABC):
     @property
     @abstractmethod
     def _is_open(self) -> bool:
-        """Whether the checkpoint is open."""
+        """True if the checkpoint is open."""
 
     @property
     @abstractmethod
     def _has_stream(self) -> bool:
-        """Whether a source is a stream."""
+        """True if a source is a stream."""
 
     @abstractmethod
     def _stream(self) -> DataFrame:

@@ -61,7 +61,7 @@ def from_device(
     BackendUnavailableError
         If there is no GPU.
     TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
-        If something is no such array.
+        If a value is not a device array.
     """
     chosen = select_backend(backend)
     labels, columns = columns_of_arrays(data, names, chosen)
@@ -94,7 +94,7 @@ def from_cudf(
     BackendUnavailableError
         If there is no GPU, or no pylibcudf.
     TypeMismatchError, UnsupportedTypeError, WeightError, SchemaError
-        If it is no such table, or a column has no place in the engine.
+        If it is not a device table, or a column has an unsupported type.
     """
     from gpu_wcoj.arrow.cudf import columns_of
     from gpu_wcoj.data.column import Dictionary

@@ -163,6 +163,6 @@ def test_every_part_is_collected_where_libraries_are_absent(folder):
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     for name, part in command.PARTS.items():
         assert any(line.startswith(part.paths) for line in collected), name
-    for folder_name in ("tests/planner", "tests/engine", "tests/join", "tests/helpers"):
+    for folder_name in ("tests/planner", "tests/engine", "tests/join"):
         assert sum(line.startswith(folder_name) for line in collected) > 50, folder_name
     assert "random_queries" not in done.stdout

@@ -366,7 +366,7 @@ class CellRun:
 
     @property
     def is_new(self) -> bool:
-        """Whether no batch is committed yet; then `load` comes first."""
+        """True if no batch is committed yet; `load` comes first then."""
         return self.checkpoint.last is None
 
     @property
