@@ -41,7 +41,7 @@ from cpu_fallback.runtime import cached_njit, load, pointer64, prefetch
 from cpu_fallback.tries import ALONE, FRESH, PROBES, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 
 MAX_ATOMS = 3
-"""Atoms of a prefix above which `cpu_fallback.extend_one.extend_alone` extends it."""
+"""Atoms of a prefix above which `extend_alone` extends it."""
 
 
 @cached_njit

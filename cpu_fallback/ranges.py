@@ -24,7 +24,7 @@ VALUES, WIDTH, PARENT, SIZE, WEIGHTS, BUCKETS, MINIMUM, SHIFT, MAXIMUM, ROW, OUT
 the top level; SIZE number of values; WEIGHTS address at an atom's last level, 0 if all are 1; BUCKETS address, SHIFT
 of the bucket index of a top level, 0 without; MINIMUM and MAXIMUM of the values; ROW of the positions matrix that
 holds the parents' positions; OUT_ROW to which `fill_common` writes the positions of matches, or -1;
-PLACES and WORDS addresses of the ranks of long ranges, see `cpu_fallback.ranges`, 0 without."""
+PLACES and WORDS addresses of the ranks of long ranges, 0 without."""
 
 
 @cached_njit

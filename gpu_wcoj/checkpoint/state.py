@@ -1,8 +1,7 @@
 """Storing the state of a program as files, and loading it.
 
 Of every relation that has state, only the rows in the relation's own column order are stored; its arrangements are
-built again from them. What a tick has changed is one more run; see `gpu_wcoj.checkpoint.state` for when runs are
-merged.
+built again from them. What a tick has changed is one more run; `first_to_merge` decides when runs are merged.
 """
 
 from __future__ import annotations

@@ -464,7 +464,7 @@ class ProgramSource:
     motif: MotifOptions
 
     def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
-        """Return the program; `gpu_wcoj.cli.source.check_files` checks its files.
+        """Return the program; `check_files` checks its files.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from typing import Literal
 
 # Numbers of a plan's tree: estimates of its levels, and work in the last tick.
 #
-# As in `gpu_wcoj.explain.tree`, the names of the fields are the keys of the JSON.
+# The names of the fields are the keys of the JSON.
 
 
 @dataclass(frozen=True)

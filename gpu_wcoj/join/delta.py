@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Execution of delta paths: seeds of a tick, arrangements, blocks on threads or a device.
 #
-# The caller passes a function that processes the first prefixes; see `gpu_wcoj.join.delta`.
+# The caller passes a function that processes the first prefixes.
 
 
 _T = TypeVar("_T")
@@ -115,7 +115,7 @@ class PathRunner:
     meters
         Measurements of the last tick, if joins are measured.
     prefix_users
-        The paths that may continue from common prefixes, by path index; see `gpu_wcoj.join.delta`.
+        The paths that may continue from common prefixes, by path index; see `CommonPrefixes`.
     """
 
     query: DeltaQuery

@@ -3,7 +3,7 @@
 Each nullable column has a column of flags after the relation's own columns (1 where the value is null, with code 0). A
 variable that joins, is compared or repeated restricts rows to non-null values, and so does a variable of a calculation
 or of a negated atom. A variable that occurs once is kept with its flag, so that nulls that are only copied survive, and
-a null-safe variable is kept with its flag everywhere; see `gpu_wcoj.planner.body`.
+a null-safe variable is kept with its flag everywhere.
 
 Examples
 --------
@@ -796,7 +796,7 @@ def normalise(
     kept_column
         The column of the head whose best value is kept: a variable there excludes nulls.
     requirement
-        Variables that have to be null or not null; the bodies of all `gpu_wcoj.planner.body.cases` form the rule.
+        Variables that have to be null or not null; the bodies of all `cases` form the rule.
     """
     never = Body(rule, (), (), (), never=True)
     resolved = resolver(rule)

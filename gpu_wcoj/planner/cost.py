@@ -8,7 +8,7 @@ have left. A value that is met through rows has more rows below it than a value 
 that degree is known (see `gpu_wcoj.planner.statistics`), it is used. Paths serve ticks that count rows and ticks that
 list them, so they are compared by the geometric mean of both costs.
 
-Many orders are compared, so sets of variables are masks; see `gpu_wcoj.planner.cost`.
+Many orders are compared, so sets of variables are masks (`Bits`).
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Bits:
 
 @dataclass(eq=False)
 class SharedCosts:
-    """Cost terms that the estimators of a body share; see `gpu_wcoj.planner.cost.Estimator`.
+    """Cost terms that the estimators of a body share; see `Estimator`.
 
     It serves all changes of positive atoms of a body without calculations: the changed row may bind a calculated
     variable, and a negated atom has other values.

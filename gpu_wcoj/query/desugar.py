@@ -352,7 +352,7 @@ def _substituted(aggregate: Aggregate, value: Mapping[Variable, Term]) -> Aggreg
 # - Keys of an aggregate that its braces do not bind come from the other conditions of the rule (``row#1``), each once
 #   (``once#1``, ``keys#1``), also where rows have weights. If those conditions read the recursion of the rule, the
 #   aggregate reads its keys from an input (``demand#1``), so that it belongs to a stratum before the recursion; each
-#   tick derives the rows of that input, see `gpu_wcoj.circuit.circuit.Circuit.demanded`.
+#   tick derives the rows of that input, see `gpu_wcoj.circuit.circuit.Circuit.find_demanded_keys`.
 # - A head that aggregates becomes a grouping, or an extreme if it goes through recursion.
 # - A negated atom with wildcards is projected first (``some#1``).
 # - A relation that is both input and head gets one more rule, which reads the input (``edge#in``).
@@ -553,7 +553,7 @@ class _Core:
                 self.facts.setdefault(lowered.head.relation, {})[row] = None
 
     def grouped(self, aggregate: Aggregate, keys: tuple[Variable, ...], context: Variant) -> tuple[int, Atom | None]:
-        """Return the number of the helpers of an aggregate; see `gpu_wcoj.query.desugar.Helpers`."""
+        """Return the number of the helpers of an aggregate; see `Helpers`."""
         bound = bound_variables(aggregate, {*keys, *standing(aggregate)})
         missing = tuple(key for key in keys if key not in bound)
         keys_rule = context.keys_rule(Atom("", keys), aggregate) if missing else None

@@ -398,7 +398,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 class ToParquet:
     """A sink of Parquet files, which count once the checkpoint's manifest names them.
 
-    See `gpu_wcoj.spark.output.Sink`.
+    See `Sink`.
     """
 
     is_listed = True

@@ -211,7 +211,7 @@ class Sum(_TotalsAggregator):
         return per_group(groups, [self.name], [self.of_words(words, groups.place)])
 
     def words(self, groups: Groups) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return what the rows add to the float sums of their groups; see `gpu_wcoj.streams.aggregators`."""
+        """Return what the rows add to the float sums of their groups, as words."""
         return words_of_groups(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
 
     def of_words(self, words: Sequence[Words], place: Place) -> Column:

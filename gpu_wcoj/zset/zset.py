@@ -216,8 +216,6 @@ def _made(names: Sequence[str], columns: list[Column], weights: Any, backend: Ba
 
 
 # Table input and output of Z-sets in host memory: implementations of `ZSet` methods.
-#
-# They are apart for their number, as those to and from a device are, in `gpu_wcoj.zset.zset`.
 
 
 def from_arrow(data: Any, weight: str | None = None) -> ZSet:
@@ -556,39 +554,12 @@ def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
 
 
 def plus(left: ZSet, right: ZSet) -> ZSet:
-    """``(left + right)(row) = left(row) + right(row)``, with the names of `left`.
-
-    Columns are matched by position, as in SQL's UNION; if both sides have the same names in another order, by name.
-
-    Raises
-    ------
-    ArityError, TypeMismatchError
-        If the columns do not fit. A Z-set without rows and columns fits every Z-set.
-    WeightOverflowError
-        If the exact weight of a row leaves int64.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> plus(ZSet.from_rows([(1,), (2,)]), ZSet.from_rows([((1,), -1)])).rows()
-    [((2,), 1)]
-    >>> plus(ZSet.from_arrow({"a": [1], "b": [2]}), ZSet.from_arrow({"b": [4], "a": [3]})).rows()
-    [((1, 2), 1), ((3, 4), 1)]
-    """
+    """``(left + right)(row) = left(row) + right(row)``, with the names of `left`."""
     return _combined(left, right, [left.weights, right.weights])
 
 
 def minus(left: ZSet, right: ZSet) -> ZSet:
-    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`.
-
-    Errors as in `plus`.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> minus(ZSet.from_rows([(1,), (2,)]), ZSet.from_rows([(1,), (3,)])).rows()
-    [((2,), 1), ((3,), -1)]
-    """
+    """``(left - right)(row) = left(row) - right(row)``, with the names of `left`."""
     weights = right.weights
     lowest = weights == _LOWEST
     if bool(lowest.any()):  # 2^63 does not fit int64, but a sum with it may: add it in two rows
@@ -672,33 +643,12 @@ def equal(left: ZSet, right: ZSet) -> bool:
 
 
 def negate(zset: ZSet) -> ZSet:
-    """``(-zset)(row) = -zset(row)``; a weight of -2^63 raises an error.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> negate(ZSet.from_rows([(1, 2)])).rows()
-    [((1, 2), -1)]
-    """
+    """``(-zset)(row) = -zset(row)``; a weight of -2^63 raises an error."""
     return scale(zset, -1)
 
 
 def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
-    """``(factor * zset)(row) = factor * zset(row)``.
-
-    Raises
-    ------
-    UsageError
-        If the factor is not an integer.
-    WeightOverflowError
-        If a weight leaves int64.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> scale(ZSet.from_rows([(1,), ((2,), -2)]), 3).rows()
-    [((1,), 3), ((2,), -6)]
-    """
+    """``(factor * zset)(row) = factor * zset(row)``."""
     zset = zset.to_host()
     if isinstance(factor, (bool, np.timedelta64)) or not isinstance(factor, (int, np.integer)):
         raise UsageError.wrong_type("factor", factor, "an integer")
@@ -717,41 +667,14 @@ def scale(zset: ZSet, factor: int | np.integer[Any]) -> ZSet:
 
 
 def distinct(zset: ZSet) -> ZSet:
-    """Return the rows of positive weight, each with weight 1.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> distinct(ZSet.from_rows([((1,), 3), ((2,), -2)])).rows()
-    [((1,), 1)]
-    """
+    """Return the rows of positive weight, each with weight 1."""
     zset = zset.to_host()
     positive = zset if bool((zset.weights > 0).all()) else _taken(zset, zset.weights > 0)
     return type(zset)(zset.names, positive.columns, np.ones(len(positive), np.int64), zset.weight_name)
 
 
 def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
-    """Return the rows for which a mask is True.
-
-    Parameters
-    ----------
-    zset
-        The Z-set to filter.
-    condition
-        A mask of shape (n,), or a function that returns one: it is called once, with one array per column as in
-        `ZSet.to_numpy`. A null in the mask counts as False.
-
-    Raises
-    ------
-    UsageError
-        If the mask is not boolean, or not as long as the Z-set.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> filter_rows(ZSet.from_rows([(1, 2), (3, 2)]), lambda a, b: a < b).rows()
-    [((1, 2), 1)]
-    """
+    """Return the rows for which a mask is True."""
     if callable(condition):
         from gpu_wcoj.arrow import to_numpy
 
@@ -773,35 +696,7 @@ def map_rows(
     to: Sequence[str | int] | Callable[[tuple[Any, ...]], tuple[Any, ...]],
     names: Sequence[str] | None = None,
 ) -> ZSet:
-    """Map every row to a row; the weights of equal results add.
-
-    Parameters
-    ----------
-    zset
-        The Z-set to map.
-    to
-        Names or positions of the columns to keep, in their new order; or a function from row to row, which is called
-        for each row. Types are then those of the Python values that it returns.
-    names
-        Names of the new columns; by default the present names, or c0, c1, ... for a function. For a Z-set without rows,
-        a function makes only these columns, of int64.
-
-    Raises
-    ------
-    ColumnError
-        If a column does not exist.
-    TypeMismatchError
-        If a function returns something other than a tuple.
-
-    Examples
-    --------
-    >>> from gpu_wcoj.zset.zset import ZSet
-    >>> edges = ZSet.from_rows([("a", 1), ("b", 1)], names=["name", "group"])
-    >>> map_rows(edges, ["group"]).rows()
-    [((1,), 2)]
-    >>> map_rows(edges, lambda row: (row[1] + 1, row[0])).rows()
-    [((2, 'a'), 1), ((2, 'b'), 1)]
-    """
+    """Map every row to a row; the weights of equal results add."""
     zset = zset.to_host()
     if not callable(to):
         if isinstance(to, str):
@@ -1134,11 +1029,9 @@ class ZSet:
         return found != 0 and (weight is None or bool(found == weight))
 
     def __repr__(self) -> str:
-
         return box(self)
 
     def _repr_html_(self) -> str:
-
         return html(self)
 
     # algebra
@@ -1150,31 +1043,130 @@ class ZSet:
         return equal(self, other) if isinstance(other, ZSet) else NotImplemented
 
     def plus(self, other: ZSet) -> ZSet:
-        """See `gpu_wcoj.zset.zset.plus`."""
+        """``(self + other)(row) = self(row) + other(row)``, with the names of `self`.
+
+        Columns are matched by position, as in SQL's UNION; if both sides have the same names in another order, by name.
+
+        Raises
+        ------
+        ArityError, TypeMismatchError
+            If the columns do not fit. A Z-set without rows and columns fits every Z-set.
+        WeightOverflowError
+            If the exact weight of a row leaves int64.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([(1,), (2,)]).plus(ZSet.from_rows([((1,), -1)])).rows()
+        [((2,), 1)]
+        >>> ZSet.from_arrow({"a": [1], "b": [2]}).plus(ZSet.from_arrow({"b": [4], "a": [3]})).rows()
+        [((1, 2), 1), ((3, 4), 1)]
+        """
         return plus(self, other)
 
     def minus(self, other: ZSet) -> ZSet:
-        """See `gpu_wcoj.zset.zset.minus`."""
+        """``(self - other)(row) = self(row) - other(row)``, with the names of `self`.
+
+        Errors as in `plus`.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([(1,), (2,)]).minus(ZSet.from_rows([(1,), (3,)])).rows()
+        [((2,), 1), ((3,), -1)]
+        """
         return minus(self, other)
 
     def negate(self) -> ZSet:
-        """See `gpu_wcoj.zset.zset.negate`."""
+        """``(-self)(row) = -self(row)``; a weight of -2^63 raises an error.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([(1, 2)]).negate().rows()
+        [((1, 2), -1)]
+        """
         return scale(self, -1)
 
     def scale(self, factor: int) -> ZSet:
-        """See `gpu_wcoj.zset.zset.scale`."""
+        """``(factor * self)(row) = factor * self(row)``.
+
+        Raises
+        ------
+        UsageError
+            If the factor is not an integer.
+        WeightOverflowError
+            If a weight leaves int64.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([(1,), ((2,), -2)]).scale(3).rows()
+        [((1,), 3), ((2,), -6)]
+        """
         return scale(self, factor)
 
     def distinct(self) -> ZSet:
-        """See `gpu_wcoj.zset.zset.distinct`."""
+        """Return the rows of positive weight, each with weight 1.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([((1,), 3), ((2,), -2)]).distinct().rows()
+        [((1,), 1)]
+        """
         return distinct(self)
 
     def filter(self, condition: BoolArray | Callable[..., Any]) -> ZSet:
-        """See `gpu_wcoj.zset.zset.filter_rows`."""
+        """Return the rows for which a mask is True.
+
+        Parameters
+        ----------
+        condition
+            A mask of shape (n,), or a function that returns one: it is called once, with one array per column as in
+            `ZSet.to_numpy`. A null in the mask counts as False.
+
+        Raises
+        ------
+        UsageError
+            If the mask is not boolean, or not as long as the Z-set.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> ZSet.from_rows([(1, 2), (3, 2)]).filter(lambda a, b: a < b).rows()
+        [((1, 2), 1)]
+        """
         return filter_rows(self, condition)
 
     def map(self, to: Sequence[str | int] | Callable[[Row], Row], names: Sequence[str] | None = None) -> ZSet:
-        """See `gpu_wcoj.zset.zset.map_rows`."""
+        """Map every row to a row; the weights of equal results add.
+
+        Parameters
+        ----------
+        to
+            Names or positions of the columns to keep, in their new order; or a function from row to row, which is
+            called for each row. Types are then those of the Python values that it returns.
+        names
+            Names of the new columns; by default the present names, or c0, c1, ... for a function. For a Z-set without
+            rows, a function makes only these columns, of int64.
+
+        Raises
+        ------
+        ColumnError
+            If a column does not exist.
+        TypeMismatchError
+            If a function returns something other than a tuple.
+
+        Examples
+        --------
+        >>> from gpu_wcoj import ZSet
+        >>> edges = ZSet.from_rows([("a", 1), ("b", 1)], names=["name", "group"])
+        >>> edges.map(["group"]).rows()
+        [((1,), 2)]
+        >>> edges.map(lambda row: (row[1] + 1, row[0])).rows()
+        [((2, 'a'), 1), ((2, 'b'), 1)]
+        """
         return map_rows(self, to, names)
 
     def __add__(self, other: object) -> ZSet:

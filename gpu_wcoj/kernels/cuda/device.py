@@ -365,7 +365,7 @@ _NULL = np.uint64(0)
 
 
 class CupyDevice:
-    """CuPy's current device; see `gpu_wcoj.kernels.cuda.device.Device`.
+    """CuPy's current device; see `Device`.
 
     Work is done in CuPy's current stream. After a change of the stream, the new one first waits for the work of the old
     one, so that a tick under ``with cupy.cuda.Stream(non_blocking=True)`` finds the state complete.
@@ -400,7 +400,7 @@ class CupyDevice:
         return f"CupyDevice({self.index}: {self.description})"
 
     def launch(self, source: str, kernel: str, n_blocks: int, block: int, arguments: Sequence[Any]) -> None:
-        """See `gpu_wcoj.kernels.cuda.device.Device.launch`."""
+        """See `Device.launch`."""
         if n_blocks <= 0:
             return
         self._enter()
@@ -424,7 +424,7 @@ class CupyDevice:
             ) from error
 
     def asarray(self, array: Any) -> Any:
-        """See `gpu_wcoj.kernels.cuda.device.Device.asarray`.
+        """See `Device.asarray`.
 
         Arrays of other libraries on this device are shared.
         """
@@ -444,17 +444,17 @@ class CupyDevice:
         return array
 
     def to_host(self, array: Any) -> npt.NDArray[np.generic]:
-        """See `gpu_wcoj.kernels.cuda.device.Device.to_host`."""
+        """See `Device.to_host`."""
         self._follow_stream()
         host: npt.NDArray[np.generic] = array if isinstance(array, np.ndarray) else array.get()
         return host
 
     def free_bytes(self) -> int:
-        """See `gpu_wcoj.kernels.cuda.device.Device.free_bytes`."""
+        """See `Device.free_bytes`."""
         return self.pool.free_bytes()
 
     def release(self) -> None:
-        """See `gpu_wcoj.kernels.cuda.device.Device.release`."""
+        """See `Device.release`."""
         self.pool.release()
 
     def _follow_stream(self) -> None:

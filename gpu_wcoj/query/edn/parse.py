@@ -618,7 +618,7 @@ class ParsedQuery:
 
 
 def parse_query(query: Any, sources: Mapping[str, Source], arguments: Sequence[Any], source: str) -> ParsedQuery:
-    """Parse a query; see `gpu_wcoj.query.edn.parse`."""
+    """Parse a query in EDN, as text or as Python data."""
     text = Text(query if isinstance(query, str) else "", source)
     form = read(query, source=source) if isinstance(query, str) else _form_of_data(query, "a query")
     return _QueryParser(text, form, sources, arguments).read()
