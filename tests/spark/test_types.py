@@ -119,7 +119,8 @@ def test_columns_that_a_view_does_not_read_do_no_harm(spark, tmp_path):
 @pytest.mark.parametrize("column", ["tags", "pair", "props", "span", "doc"])
 def test_a_column_that_is_read_and_has_no_place_is_named(spark, tmp_path, column):
     odd = {"odd": spark.sql(ODD)}
-    named = f"relation 'odd', column '{column}': type '.*' is not supported: expected integers.*\n.*Cast the column, or leave it out"
+    problem = f"relation 'odd', column '{column}': type '.*' is not supported: expected integers"
+    named = f"{problem}.*\n.*Cast the column, or leave it out"
     with pytest.raises(UnsupportedTypeError, match=named):
         gws.join(spark, f"select id, {column} from odd", odd)
     with pytest.raises(UnsupportedTypeError, match="relation 'odd', column 'tags': type"):
