@@ -27,6 +27,7 @@ from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, spa
 from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
 from cpu_fallback.runtime import address_of as _address
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
+from cpu_fallback.walk import begin_tick, derive_presence, merge_runs, receive, walk
 
 _NOTHING = np.empty(0, np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
@@ -230,6 +231,13 @@ class CompiledKernels:
                     del level.support[DESCRIBED + 1 :]  # ranks that other threads have built meanwhile, unused
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
+
+    walks: ClassVar[bool] = True
+    walk = staticmethod(walk)
+    begin_small_tick = staticmethod(begin_tick)
+    receive_rows = staticmethod(receive)
+    derive_presence = staticmethod(derive_presence)
+    merge_memtables = staticmethod(merge_runs)
 
     @staticmethod
     def count_common(

@@ -17,7 +17,7 @@ from gpu_wcoj.data.column import Column, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
-from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change
+from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change, read_small_change
 from gpu_wcoj.engine.options import (
     check_inputs,
     declared_columns,
@@ -31,6 +31,7 @@ from gpu_wcoj.engine.options import (
     validate_strategy,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
+from gpu_wcoj.engine.small_ticks import MAX_TICK_ROWS, SmallChange, UnsuitableTickError
 from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -98,7 +99,7 @@ class Emitter:
         if column >= arity and lowered is not None:
             flagged = [position for position, has_flag in enumerate(lowered.shapes[relation].nullable) if has_flag]
             return f"{self.column_name(relation, flagged[column - arity])} is null"
-        names = self.ledger.state.names.get(relation)
+        names = self.ledger.present.names.get(relation)
         return names[column] if names is not None and relation not in self.heads else str(column)
 
     def values_of(self, relation: str, column: int, codes: Sequence[int]) -> list[Any]:
@@ -164,11 +165,11 @@ class Emitter:
         return self.as_zset(relation, [PhaseRows(columns, 1)], select_backend("cpu")).rows()[0][0]
 
     def _names_of(self, name: str) -> tuple[str, ...]:
-        return self.ledger.state.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))
+        return self.ledger.present.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))
 
     def _kinds_of(self, name: str) -> list[DataType]:
         view = self.evaluated or self.ledger.lowered
-        types = self.ledger.state.types if view is None else view.types
+        types = self.ledger.present.types if view is None else view.types
         return [types.assumed(name, column) or INT64 for column in range(self.arity[name])]
 
 
@@ -326,6 +327,8 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
+        if sink is None and (counts := self._run_small_tick(changes, collect, emit_remaining, start)) is not None:
+            return counts
         check_inputs(changes, tuple(self.input_of), self.heads)
         was = self.ledger.state
         tick = was.report.tick + 1
@@ -391,6 +394,56 @@ class TickRunner:
             self.outgoing.evaluated = None
         return counts
 
+    def _run_small_tick(
+        self,
+        changes: Mapping[str, Any],
+        collect: frozenset[str] | None,
+        emit_remaining: EmitRows | None,
+        start: float,
+    ) -> dict[str, ChangeCount] | None:
+        """Run a tick of few rows by walking each rule once; return None if it has to run as a large one.
+
+        Nothing has changed in that case, and after an error.
+        """
+        ledger = self.ledger
+        recent = ledger.begin_small_tick()
+        if recent is None:
+            return None
+        small, before = ledger.small, ledger.present
+        assert small is not None and before.sides is not None
+        lowered = before.sides.primary.lowered
+        incoming: dict[str, SmallChange] = {}
+        n_rows = 0
+        for name, data in changes.items():
+            if name not in self.input_of or name in self.narrow:
+                return None
+            relation = self.input_of[name]
+            shape = lowered.shapes[relation]
+            if shape.width != self.arity[name]:
+                return None
+            names = self.declared.get(name) or before.names.get(relation)
+            kinds = [lowered.kinds[relation, column] for column in range(shape.width)]
+            rows = read_small_change(data, kinds, names)
+            if rows is None:
+                return None
+            n_rows += len(rows[0][0])
+            incoming[relation] = rows
+        if n_rows > MAX_TICK_ROWS:
+            return None
+        tick = before.report.tick + 1
+        try:
+            counts, rows_by_head, ignored, work, after = small.evaluate(recent, incoming, collect)
+        except UnsuitableTickError:
+            return None
+        if emit_remaining is not None:
+            emit_remaining(rows_by_head)
+        report = TickReport(
+            tick, time.perf_counter() - start, self._by_input_name(ignored), work, 0, small.circuit.backend.name,
+            {}, lowered.plan,
+        )  # fmt: skip
+        ledger.commit_small_tick(before, report, after)
+        return counts
+
     def forget(self, sizes: Sequence[int]) -> None:
         """Truncate the dictionaries to these numbers of values."""
         for dictionary, size in zip(self.dictionaries, sizes, strict=True):
@@ -420,10 +473,10 @@ class TickRunner:
 
     def _read_by_name(self, name: str, data: Any) -> Incoming:
         lowered, arity = self.ledger.lowered, self.arity[name]
-        kinds = lowered.kinds if lowered else self.ledger.state.types.snapshot()
+        kinds = lowered.kinds if lowered else self.ledger.present.types.snapshot()
         types = [kinds[self.input_of[name], column] for column in range(arity)]
         is_declared = name in self.declared
-        names = self.declared[name] if is_declared else self.ledger.state.names.get(self.input_of[name])
+        names = self.declared[name] if is_declared else self.ledger.present.names.get(self.input_of[name])
         return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)
 
     def _by_input_name(self, ignored: Mapping[str, int]) -> Mapping[str, int]:
@@ -465,7 +518,7 @@ class Inspected(NotCopied):
     @property
     def last_tick(self) -> TickReport:
         """The report of the last tick; its arrays are read-only."""
-        report = self._ledger.state.report
+        report = self._ledger.present.report
         for paths in (path for rules in report.work.values() for path in rules.values()):
             for counted in (array for variables in paths.values() for array in variables.values()):
                 read_only(counted)
@@ -752,7 +805,7 @@ class Inspected(NotCopied):
 
     def _planned(self, catalog: Catalog | None = None) -> Plan:
         """Return the plan before any row has been seen, from the statistics if there are any."""
-        types = self._ledger.state.types
+        types = self._ledger.present.types
         return self._lowering.plan(types, self._lowering.shapes(None, {}, types), catalog, ())
 
 

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpu_wcoj.data.column import Column, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -115,6 +118,94 @@ def read_change(
     return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
 
 
+def read_small_change(
+    data: Any, kinds: Sequence[DataType | None], names: tuple[str, ...] | None
+) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
+    """Read a few rows of int64 columns without the checks and conversions that others need; None for other rows.
+
+    A record batch whose columns, and perhaps a column of weights last, have the relation's names and no nulls; a
+    NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
+
+    Parameters
+    ----------
+    kinds, names
+        The types and names of the relation's columns.
+
+    Returns
+    -------
+    columns : int64, one array a column
+    weights : int64, or None if all are 1
+
+    Examples
+    --------
+    >>> from gpu_wcoj.data.schema import INT64
+    >>> read_small_change([(1, 2), ((3, 4), -1)], [INT64, INT64], ("a", "b"))
+    ([array([1, 3]), array([2, 4])], array([ 1, -1]))
+    """
+    if names is None or any(kind is not INT64 and kind != INT64 for kind in kinds):
+        return None
+    arity = len(kinds)
+    if type(data) is list:
+        return _read_tuples(data, arity)
+    if type(data) is np.ndarray:
+        if data.dtype != np.int64 or data.ndim != 2 or data.shape[1] != arity or not are_numbered(names):
+            return None
+        return [np.ascontiguousarray(data[:, column]) for column in range(arity)], None
+    schema = getattr(data, "schema", None)
+    if schema is None or type(data).__name__ != "RecordBatch":
+        return None
+    given = _INT64_SCHEMAS.get(id(schema))
+    if given is None or given[0] is not schema:
+        given = schema, tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
+        if len(_INT64_SCHEMAS) >= MAX_SCHEMAS:
+            _INT64_SCHEMAS.clear()
+        _INT64_SCHEMAS[id(schema)] = given
+    _, given_names, is_plain = given
+    if not is_plain or given_names[:arity] != names:
+        return None
+    if (len(given_names) > arity and given_names[arity:] != ("weight",)) or "weight" in names:
+        return None
+    columns = []
+    for column in data.columns:
+        if column.null_count:
+            return None
+        columns.append(column.to_numpy())
+    return columns[:arity], columns[arity] if len(columns) > arity else None
+
+
+def _read_tuples(data: list[Any], arity: int) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
+    """Read a list of tuples of integers, each perhaps with a weight; None for other rows."""
+    rows, weights, is_weighted = [], [], False
+    for row in data:
+        weight = 1
+        if type(row) is tuple and len(row) == 2 and type(row[0]) is tuple:
+            row, weight = row
+            is_weighted = True
+            if type(weight) is not int:
+                return None
+        if type(row) is not tuple or len(row) != arity:
+            return None
+        for value in row:
+            if type(value) is not int:
+                return None
+        rows.append(row)
+        weights.append(weight)
+    if not rows:
+        return None
+    try:
+        columns = list(np.array(rows, np.int64).T.copy())
+        return columns, np.array(weights, np.int64) if is_weighted else None
+    except OverflowError:
+        return None
+
+
+_INT64_SCHEMAS: dict[int, tuple[Any, tuple[str, ...], bool]] = {}
+"""Arrow schemas seen lately, by identity: the schema, its names, and whether all its columns are int64."""
+
+MAX_SCHEMAS = 64
+"""Schemas that are remembered."""
+
+
 def narrow_columns(
     relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
 ) -> tuple[Column, ...]:
@@ -151,10 +242,6 @@ def narrow_columns(
 
 
 def _no_columns(arity: int, types: Sequence[DataType | None]) -> tuple[Column, ...]:
-    import numpy as np
-
-    from gpu_wcoj.data.schema import INT64
-
     return tuple(Column(types[i] or INT64, np.empty(0, np.int64)) for i in range(arity))
 
 

@@ -12,6 +12,7 @@ from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
+from gpu_wcoj.engine.small_ticks import Recent, SmallTicks
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.locks import StateLock
 from gpu_wcoj.planner.catalog import Catalog
@@ -84,6 +85,8 @@ class State:
         The rows; None before the first rows.
     journal
         The changes that the program's checkpoint does not have yet; None without a checkpoint.
+    recent
+        The rows of small ticks that are not in `sides` yet; None without such rows.
     """
 
     types: Types
@@ -91,6 +94,7 @@ class State:
     report: TickReport = TickReport()
     sides: Replicas | None = None
     journal: Journal | None = None
+    recent: Recent | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +120,10 @@ class StateStore:
 
     Attributes
     ----------
-    state
-        The state after the last tick.
+    present
+        The state after the last tick, perhaps with rows in memtables.
+    small
+        The memtables; None until a small tick.
     feedback
         The work of ticks compared with the estimates.
     installed
@@ -132,17 +138,71 @@ class StateStore:
 
     lowering: Compiler
     router: Router | None
-    state: State
+    present: State
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
     keeps: bool = True
     forecast: Forecast = field(default_factory=Forecast)
     turns: StateLock = field(default_factory=lambda: StateLock("the program"))
+    small: SmallTicks | None = None
 
     @property
     def lowered(self) -> CompiledProgram | None:
         """The program as it is compiled now; None before the first rows."""
-        return None if self.state.sides is None else self.state.sides.primary.lowered
+        return None if self.present.sides is None else self.present.sides.primary.lowered
+
+    @property
+    def state(self) -> State:
+        """The state after the last tick, with all rows in batches."""
+        if self.present.recent is not None:
+            self._empty_memtables()
+        return self.present
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.present = state
+
+    def begin_small_tick(self) -> Recent | None:
+        """Get ready for a small tick; return the memtables to start from, None if the tick cannot be small."""
+        sides = self.present.sides
+        if sides is None or sides.twin is not None or self.router is not None or self.feedback.is_due:
+            return None
+        circuit = sides.primary.circuit
+        if self.small is None or self.small.circuit is not circuit:
+            if circuit.backend.device is not None or not circuit.backend.kernels.walks:
+                return None
+            self.small = SmallTicks(circuit)
+        if not self.small.serves:
+            return None
+        if self.installed is not self.present:
+            self.settle()
+        return self.small.begin(self.present.recent)
+
+    def commit_small_tick(self, before: State, report: TickReport, after: Recent) -> None:
+        """Commit a small tick that began with the state `before`."""
+        assert self.small is not None
+        present = self.present
+        assert present is before, "the memtables were emptied during the tick"
+        is_full = self.small.merge(after)
+        self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
+        if is_full:
+            self._empty_memtables()
+
+    def _empty_memtables(self) -> None:
+        """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are."""
+        present, small = self.present, self.small
+        assert present.recent is not None and present.sides is not None and small is not None
+        side = present.sides.primary
+        circuit = side.circuit
+        self.installed = None
+        side.install()  # an interrupt may have left it with the rows already
+        small.as_pending(present.recent)
+        circuit_state = circuit.prepare()
+        sides = present.sides.after(side, circuit_state)
+        journal = None if present.journal is None else present.journal.after(sides, circuit)
+        self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick)
+        circuit.install(circuit_state)
+        self.replace_state(replace(present, sides=sides, journal=journal, recent=None))
 
     def settle(self) -> Replicas | None:
         """Return the sides after making their circuits hold the state."""
@@ -155,11 +215,11 @@ class StateStore:
 
     def replace_state(self, state: State) -> None:
         """Replace the state by one that the circuits hold already."""
-        self.state = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
+        self.present = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
 
     def restore_state(self, state: State) -> None:
         """Restore an earlier state, whatever the circuits hold now."""
-        self.state, self.installed = state, None
+        self.present, self.installed = state, None
         self.settle()
 
     def route(

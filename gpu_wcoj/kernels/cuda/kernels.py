@@ -28,6 +28,7 @@ class CudaKernels:
     """
 
     name = "cuda"
+    walks = False
     measures_ranges = False
 
     def __init__(self, device: Device) -> None:

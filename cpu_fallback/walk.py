@@ -1,0 +1,1475 @@
+"""All delta paths of a tick, walked depth first in one call.
+
+The change of a join by few rows is many small steps. A call of a compiled function a step costs more than the steps, so
+here one call walks every path from every changed row. Nothing is written between the steps but one list of candidates
+a step.
+
+The records that describe a query and a state are matrices of int64, whose columns are the constants of this module.
+`Context` holds their addresses; compiled functions pass it on alone.
+
+A relation's rows are in up to three kinds of sources: immutable batches (tries), a memtable of recent rows, and the
+rows of this tick. The latter two are *runs*: sorted rows, weights and, for the rows of this tick, stamps. A changed row
+sees another one of its tick if its own stamp is larger, so that every binding is found from the last of its rows.
+
+A path's steps form a tree: steps that share nothing but their ancestors are children of one step, and their sums are
+multiplied. Common values of several atoms' ranges that do not change while a descendant's sibling is bound are
+intersected once, into a list.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from cpu_fallback.extend_marked import count_in_common
+from cpu_fallback.ranges import (
+    MAXIMUM,
+    MINIMUM,
+    N_FIELDS,
+    SIZE,
+    VALUES,
+    WEIGHTS,
+    WIDTH,
+    WORDS,
+    base_of,
+    count_ranked,
+    find,
+    is_set,
+    position_of,
+    range_of,
+    weight_at,
+)
+from cpu_fallback.runtime import cached_njit, pointer32, pointer64, unsigned64
+from cpu_fallback.tries import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
+from cpu_fallback.walk_records import (
+    A_BATCHES,
+    A_DEPTH,
+    A_ROWS,
+    A_SIZE,
+    A_SLOTS,
+    A_SPARE_ROWS,
+    A_SPARE_WEIGHTS,
+    A_TICK_BEFORE,
+    A_TICK_ROWS,
+    A_TICK_SIZE,
+    A_TICK_STAMPS,
+    A_TICK_WEIGHTS,
+    A_WEIGHTS,
+    ACTION,
+    ARRANGEMENT,
+    ARRANGEMENTS,
+    AS_BAG,
+    AS_IS,
+    AS_SET,
+    ATOM,
+    ATOM_AFTER,
+    ATOM_ARRANGEMENT,
+    ATOM_CURSORS,
+    ATOM_VARIABLES,
+    ATOMS,
+    B_BASE,
+    B_BITS,
+    B_CAPACITY,
+    B_MARKED,
+    B_PLAIN,
+    B_POSITION,
+    B_SIZE,
+    B_VALID,
+    B_VALUES,
+    B_WEIGHTS,
+    B_WORDS,
+    BUDGET,
+    BUFFER,
+    BUFFERS,
+    CHECK,
+    CHECKS,
+    CHILDREN,
+    COLUMNS,
+    CURSORS,
+    DELETED,
+    DONE,
+    EMIT,
+    EMITTING,
+    ENTER,
+    EQ,
+    EXCLUDED,
+    F_CONSTANT,
+    F_LEFT,
+    F_OP,
+    F_RIGHT,
+    FILTER,
+    FILTER_SPANS,
+    FILTERS,
+    FIRST_INSERT,
+    FULL,
+    GE,
+    GROW,
+    GT,
+    HEAD,
+    IDENTITY,
+    INSERTED,
+    K_ARRANGEMENT,
+    K_ATOM,
+    K_CONSTANT,
+    K_FIRST_TERM,
+    K_KIND,
+    K_LEFT,
+    K_OP,
+    K_RIGHT,
+    L_BASE,
+    L_BUFFER,
+    L_END_USE,
+    L_FIRST_USE,
+    LARGEST_WEIGHT,
+    LE,
+    LIST,
+    LISTS,
+    LT,
+    MAGNITUDES,
+    MARKED_A_RANK,
+    MAX_DEPTH,
+    MAX_INT64,
+    MIN_INT64,
+    N_ARRANGEMENTS,
+    N_BUFFER,
+    N_COUNTS,
+    N_END_CHECK,
+    N_END_CHILD,
+    N_END_CONDITION,
+    N_END_LIST,
+    N_END_USE,
+    N_FIRST_CHECK,
+    N_FIRST_CHILD,
+    N_FIRST_CONDITION,
+    N_FIRST_LIST,
+    N_FIRST_USE,
+    N_HEAD,
+    N_LIST,
+    N_LOOKUP,
+    N_MODE,
+    N_PARENT,
+    N_VARIABLE,
+    NE,
+    NEEDED,
+    NEXT,
+    NODE,
+    NODE_FIELDS,
+    NODES,
+    ORDER,
+    OUT,
+    OUT_CAPACITY,
+    OUT_SIZE,
+    P_ATOM,
+    P_EMITS,
+    P_END_ATOM,
+    P_END_CHECK,
+    P_END_CHILD,
+    P_END_LIST,
+    P_END_USE,
+    P_FIRST_ATOM,
+    P_FIRST_CHECK,
+    P_FIRST_CHILD,
+    P_FIRST_LIST,
+    P_FIRST_USE,
+    P_NEGATED,
+    P_ROOT,
+    P_SEED,
+    P_SORTED,
+    P_WIDTH,
+    PATH,
+    PATH_END,
+    PATH_FIELDS,
+    PATHS,
+    PAUSED,
+    R_ATOM,
+    R_BEFORE,
+    R_CHANGED,
+    R_CHANGES,
+    R_END,
+    R_FIRST,
+    R_N_CHANGED,
+    R_ROWS,
+    R_SIZE,
+    R_STAMPS,
+    R_WEIGHTS,
+    R_WIDTH,
+    RELATION,
+    RELATIONS,
+    RESULT,
+    RETURNED,
+    S_ADDRESS,
+    S_BUFFER,
+    S_HIGH,
+    S_LIMIT,
+    S_LOW,
+    S_SLOT,
+    S_STAMPS,
+    S_START,
+    S_STRIDE,
+    S_WEIGHTS,
+    S_WIDTH,
+    SEED,
+    SEGMENT,
+    SEGMENTS,
+    SLOTS,
+    SPARE,
+    STAMP,
+    START,
+    STRIDE,
+    SUM,
+    SUMS,
+    TERMS,
+    TOTALS,
+    U_ATOM,
+    U_LAST,
+    U_LEVEL,
+    U_LISTED,
+    U_UNITED,
+    USE,
+    USES,
+    VARIABLES,
+    WEIGHTED,
+    WORK,
+)
+
+
+@intrinsic
+def pointer_float(typingctx, address):
+    """Convert an integer address to a pointer to float64."""
+    signature = types.CPointer(types.float64)(types.int64)
+
+    def generate(context, builder, sig, args):
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@cached_njit
+def run_bound(rows, depth, column, low, high, value, after):
+    """Return the first row of a run from `low` with a value in a column not below `value`, or beyond if `after`."""
+    while low < high:
+        middle = (low + high) >> 1
+        found = rows[middle * depth + column]
+        if found < value or (after and found == value):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@cached_njit
+def open_atom(context, atom):
+    """Set an atom's cursors at its first level to everything."""
+    atoms, cursors = pointer64(context[ATOMS]), pointer64(context[CURSORS])
+    arrangement = context[ARRANGEMENTS] + 8 * ARRANGEMENT * atoms[atom * ATOM + ATOM_ARRANGEMENT]
+    source = pointer64(arrangement)
+    slots = pointer64(context[SLOTS])
+    depth, n_batches = source[A_DEPTH], source[A_BATCHES]
+    cursor = 3 * atoms[atom * ATOM + ATOM_CURSORS]
+    for batch in range(n_batches):
+        cursors[cursor] = 0
+        cursors[cursor + 1] = slots[(source[A_SLOTS] + batch * depth) * N_FIELDS + SIZE]
+        cursors[cursor + 2] = -1
+        cursor += 3
+    cursors[cursor] = 0
+    cursors[cursor + 1] = source[A_SIZE]
+    cursors[cursor + 3] = 0
+    cursors[cursor + 4] = source[A_TICK_SIZE]
+
+
+@cached_njit
+def descend(context, atom, level, value, work):
+    """Descend an atom from a level by a value; return whether it has it, and the weight at the last level."""
+    atoms, cursors, slots = pointer64(context[ATOMS]), pointer64(context[CURSORS]), pointer64(context[SLOTS])
+    source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atoms[atom * ATOM + ATOM_ARRANGEMENT])
+    depth, n_batches = source[A_DEPTH], source[A_BATCHES]
+    is_last = level + 1 == depth
+    cursor = 3 * (atoms[atom * ATOM + ATOM_CURSORS] + level * context[STRIDE])
+    below = cursor + 3 * context[STRIDE]
+    hit, weight = False, 0
+    slot = source[A_SLOTS] + level
+    for _ in range(n_batches):
+        low, high, start = cursors[cursor], cursors[cursor + 1], cursors[cursor + 2]
+        position = np.int64(-1)
+        if low < high:
+            work[PROBES] += 1
+            if start >= 0:
+                position = position_of(slots, slot, start, value)
+            else:
+                position = find(slots, slot, low, high, value)
+        if is_last:
+            if position >= 0:
+                hit = True
+                weight += weight_at(slots, slot, position)
+        elif position >= 0:
+            hit = True
+            cursors[below], cursors[below + 1], cursors[below + 2] = range_of(slots, slot + 1, position)
+        else:
+            cursors[below] = 0
+            cursors[below + 1] = 0
+        cursor += 3
+        below += 3
+        slot += depth
+    for run in range(2):
+        low, high = cursors[cursor], cursors[cursor + 1]
+        if low < high:
+            rows = pointer64(source[A_TICK_ROWS if run else A_ROWS])
+            low = run_bound(rows, depth, level, low, high, value, False)
+            if is_last:
+                if low < high and rows[low * depth + level] == value:
+                    if run == 0:
+                        hit = True
+                        weight += pointer64(source[A_WEIGHTS])[low]
+                    elif pointer64(source[A_TICK_STAMPS])[low] < context[STAMP] + atoms[atom * ATOM + ATOM_AFTER]:
+                        hit = True
+                        weight += pointer64(source[A_TICK_WEIGHTS])[low]
+            else:
+                high = run_bound(rows, depth, level, low, high, value, True)
+                hit = hit or low < high
+        if not is_last:
+            cursors[below] = low
+            cursors[below + 1] = high
+        cursor += 3
+        below += 3
+    if is_last:
+        return hit and weight != 0, weight
+    return hit, 1
+
+
+@cached_njit
+def add_segments(context, use, n):
+    """Write the segments of a use's candidates after the first `n`; return their number then, and the width."""
+    atoms, cursors, slots = pointer64(context[ATOMS]), pointer64(context[CURSORS]), pointer64(context[SLOTS])
+    uses = pointer64(context[USES] + 8 * USE * use)
+    atom, level, is_last = uses[U_ATOM], uses[U_LEVEL], uses[U_LAST]
+    source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atoms[atom * ATOM + ATOM_ARRANGEMENT])
+    depth, n_batches = source[A_DEPTH], source[A_BATCHES]
+    cursor = 3 * (atoms[atom * ATOM + ATOM_CURSORS] + level * context[STRIDE])
+    segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * n)
+    width = np.int64(0)
+    slot = source[A_SLOTS] + level
+    for _ in range(n_batches):
+        low, high = cursors[cursor], cursors[cursor + 1]
+        if low < high:
+            fields = pointer64(context[SLOTS] + 8 * N_FIELDS * slot)
+            segment[S_ADDRESS] = fields[VALUES]
+            segment[S_WIDTH] = fields[WIDTH]
+            segment[S_STRIDE] = 1
+            segment[S_LOW] = low
+            segment[S_HIGH] = high
+            segment[S_SLOT] = slot
+            segment[S_START] = cursors[cursor + 2]
+            segment[S_WEIGHTS] = fields[WEIGHTS] if is_last else 0
+            segment[S_STAMPS] = 0
+            segment[S_BUFFER] = -1
+            width += high - low
+            n += 1
+            segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * n)
+        cursor += 3
+        slot += depth
+    for run in range(2):
+        low, high = cursors[cursor], cursors[cursor + 1]
+        if low < high:
+            segment[S_ADDRESS] = source[A_TICK_ROWS if run else A_ROWS] + 8 * level
+            segment[S_WIDTH] = 8
+            segment[S_STRIDE] = depth
+            segment[S_LOW] = low
+            segment[S_HIGH] = high
+            segment[S_SLOT] = -1
+            segment[S_START] = -1
+            segment[S_WEIGHTS] = source[A_TICK_WEIGHTS if run else A_WEIGHTS] if is_last else 0
+            segment[S_STAMPS] = source[A_TICK_STAMPS] if run and is_last else 0
+            segment[S_LIMIT] = context[STAMP] + atoms[atom * ATOM + ATOM_AFTER]
+            segment[S_BUFFER] = -1
+            width += high - low
+            n += 1
+            segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * n)
+        cursor += 3
+    return n, width
+
+
+@cached_njit
+def add_list(context, buffer, n):
+    """Write the segment of a list after the first `n`; return their number then, and the width."""
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * buffer)
+    size = buffers[B_SIZE]
+    if size == 0:
+        return n, np.int64(0)
+    segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * n)
+    segment[S_ADDRESS] = buffers[B_VALUES]
+    segment[S_WIDTH] = 8
+    segment[S_STRIDE] = 1
+    segment[S_LOW] = 0
+    segment[S_HIGH] = size
+    segment[S_SLOT] = -1
+    segment[S_START] = -1
+    segment[S_WEIGHTS] = 0 if buffers[B_PLAIN] else buffers[B_WEIGHTS]
+    segment[S_STAMPS] = 0
+    segment[S_BUFFER] = buffer
+    return n + 1, size
+
+
+@cached_njit
+def segment_value(segment, i):
+    """Return the value at a position of a segment."""
+    if segment[S_WIDTH] == 4:
+        return np.int64(pointer32(segment[S_ADDRESS])[i])
+    return pointer64(segment[S_ADDRESS])[i * segment[S_STRIDE]]
+
+
+@cached_njit
+def segment_weight(segment, i):
+    """Return the weight at a position of a segment; 0 if the changed row does not see it."""
+    if segment[S_STAMPS] != 0 and pointer64(segment[S_STAMPS])[i] >= segment[S_LIMIT]:
+        return np.int64(0)
+    if segment[S_WEIGHTS] == 0:
+        return np.int64(1)
+    return pointer64(segment[S_WEIGHTS])[i]
+
+
+@cached_njit
+def segment_bound(segment, low, high, value):
+    """Return the first position of a segment from `low` with a value not below `value`, by galloping."""
+    if low >= high or segment_value(segment, low) >= value:
+        return low
+    step = 1
+    while low + step < high and segment_value(segment, low + step) < value:
+        low += step
+        step <<= 1
+    high = min(high, low + step)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if segment_value(segment, middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@cached_njit
+def segment_find(context, segment, value):
+    """Return the position of a value in a segment, or -1."""
+    low, high = segment[S_LOW], segment[S_HIGH]
+    slot = segment[S_SLOT]
+    if slot >= 0:
+        slots = pointer64(context[SLOTS])
+        if segment[S_START] >= 0:
+            position = position_of(slots, slot, segment[S_START], value)
+        else:
+            position = find(slots, slot, low, high, value)
+        return position if low <= position < high else np.int64(-1)
+    position = segment_bound(segment, low, high, value)
+    if position < high and segment_value(segment, position) == value:
+        return position
+    return np.int64(-1)
+
+
+@cached_njit
+def clip(context, begin, end, lower, upper):
+    """Narrow segments to values between inclusive bounds; return the width that is left."""
+    width = np.int64(0)
+    for s in range(begin, end):
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+        low, high = segment[S_LOW], segment[S_HIGH]
+        if lower > MIN_INT64:
+            low = segment_bound(segment, low, high, lower)
+        if upper < MAX_INT64:
+            high = segment_bound(segment, low, high, upper + 1)
+        segment[S_LOW] = low
+        segment[S_HIGH] = high
+        width += high - low
+    return width
+
+
+@cached_njit
+def weight_in(context, begin, end, is_last, value):
+    """Return the weight of a value in the segments of one factor; its presence above the last level."""
+    weight = np.int64(0)
+    for s in range(begin, end):
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+        if segment[S_LOW] >= segment[S_HIGH]:
+            continue
+        position = segment_find(context, segment, value)
+        if position >= 0:
+            if not is_last:
+                return np.int64(1)
+            weight += segment_weight(segment, position)
+    return weight
+
+
+@cached_njit
+def is_excluded_value(context, n_excluded, value):
+    """Return whether a ``!=`` excludes the value."""
+    excluded = pointer64(context[EXCLUDED])
+    for e in range(n_excluded):
+        if excluded[e] == value:
+            return True
+    return False
+
+
+@cached_njit
+def propose_values(context, begin, end, is_last, buffers):
+    """Write the distinct values of one factor's segments and their weights into a buffer."""
+    values, weights = pointer64(buffers[B_VALUES]), pointer64(buffers[B_WEIGHTS])
+    n = np.int64(0)
+    plain = np.int64(1)
+    only = -1
+    for s in range(begin, end):
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+        if segment[S_LOW] < segment[S_HIGH]:
+            only = s if only == -1 else -2
+    if only >= 0:
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * only)
+        low, high = segment[S_LOW], segment[S_HIGH]
+        if segment[S_STAMPS] == 0 and segment[S_WEIGHTS] == 0 and (segment[S_SLOT] >= 0 or is_last):
+            address, width, stride = segment[S_ADDRESS], segment[S_WIDTH], segment[S_STRIDE]
+            if width == 4:
+                for i in range(low, high):
+                    values[n] = pointer32(address)[i]
+                    n += 1
+            else:
+                for i in range(low, high):
+                    values[n] = pointer64(address)[i * stride]
+                    n += 1
+            return n, np.int64(1)
+    while True:
+        value = MAX_INT64
+        n_left = 0
+        for s in range(begin, end):
+            segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+            if segment[S_LOW] < segment[S_HIGH]:
+                value = min(value, segment_value(segment, segment[S_LOW]))
+                n_left += 1
+        if n_left == 0:
+            break
+        weight = np.int64(0)
+        for s in range(begin, end):
+            segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+            low, high = segment[S_LOW], segment[S_HIGH]
+            if low < high and segment_value(segment, low) == value:
+                if is_last:
+                    weight += segment_weight(segment, low)
+                    low += 1
+                else:
+                    weight = 1
+                    low += 1
+                    if segment[S_SLOT] < 0:
+                        while low < high and segment_value(segment, low) == value:
+                            low += 1
+                segment[S_LOW] = low
+        if weight != 0:
+            values[n] = value
+            weights[n] = weight
+            plain &= np.int64(weight == 1)
+            n += 1
+    return n, plain
+
+
+@cached_njit
+def add_matches(context, segment, is_last, values, n, sums):
+    """Add to ``sums[i]`` the weight of ``values[i]`` in a segment; above the last level its presence."""
+    low, high = segment[S_LOW], segment[S_HIGH]
+    slot, start = segment[S_SLOT], segment[S_START]
+    is_plain = segment[S_WEIGHTS] == 0 and segment[S_STAMPS] == 0
+    if slot >= 0 and start >= 0:
+        slots = pointer64(context[SLOTS])
+        begin, end = np.int64(0), n
+        minimum, maximum = slots[slot * N_FIELDS + MINIMUM], slots[slot * N_FIELDS + MAXIMUM]
+        while begin < end and values[begin] < minimum:
+            begin += 1
+        while begin < end and values[end - 1] > maximum:
+            end -= 1
+        if is_plain:
+            words, base = unsigned64(slots[slot * N_FIELDS + WORDS]), base_of(slots, slot)
+            for i in range(begin, end):
+                sums[i] += is_set(words, start, values[i] - base)
+            return
+        for i in range(begin, end):
+            position = position_of(slots, slot, start, values[i])
+            if position >= 0:
+                sums[i] += segment_weight(segment, position)
+        return
+    if high - low < 8 * n:
+        i = np.int64(0)
+        while i < n and low < high:
+            value, other = values[i], segment_value(segment, low)
+            if value == other:
+                sums[i] += segment_weight(segment, low) if is_last else 1
+            i += np.int64(value < other) if value != other else np.int64(is_last or segment[S_SLOT] >= 0)
+            low += np.int64(other <= value)
+        return
+    for i in range(n):
+        low = segment_bound(segment, low, high, values[i])
+        if low >= high:
+            return
+        if segment_value(segment, low) == values[i]:
+            sums[i] += segment_weight(segment, low) if is_last else 1
+
+
+@cached_njit
+def clear_marks(buffers):
+    """Clear the bits of a list's values."""
+    values, bits, base = pointer64(buffers[B_VALUES]), unsigned64(buffers[B_BITS]), buffers[B_BASE]
+    for i in range(buffers[B_SIZE]):
+        bits[(values[i] - base) >> 6] = np.uint64(0)
+    buffers[B_MARKED] = 0
+
+
+@cached_njit
+def set_marks(buffers):
+    """Set a bit for each value of a list, if they lie close enough; return whether it has bits."""
+    if buffers[B_MARKED]:
+        return True
+    values, size = pointer64(buffers[B_VALUES]), buffers[B_SIZE]
+    base = values[0] >> 6 << 6
+    if np.uint64(values[size - 1]) - np.uint64(base) >= np.uint64(64 * buffers[B_WORDS]):
+        return False
+    bits = unsigned64(buffers[B_BITS])
+    for i in range(size):
+        distance = values[i] - base
+        bits[distance >> 6] |= np.uint64(1) << np.uint64(distance & 63)
+    buffers[B_BASE] = base
+    buffers[B_MARKED] = 1
+    return True
+
+
+@cached_njit
+def count_marked(buffers, address, width, low, high):
+    """Return how many of the ascending values at an address are in a list with bits."""
+    bits, base = unsigned64(buffers[B_BITS]), buffers[B_BASE]
+    values = pointer64(buffers[B_VALUES])
+    first, last = values[0], values[buffers[B_SIZE] - 1]
+    hits = np.int64(0)
+    if width == 4:
+        data = pointer32(address)
+        while low < high and data[low] < first:
+            low += 1
+        while low < high and data[high - 1] > last:
+            high -= 1
+        for i in range(low, high):
+            distance = np.int64(data[i]) - base
+            hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+        return hits
+    wide = pointer64(address)
+    while low < high and wide[low] < first:
+        low += 1
+    while low < high and wide[high - 1] > last:
+        high -= 1
+    for i in range(low, high):
+        distance = wide[i] - base
+        hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+    return hits
+
+
+@cached_njit
+def intersect(context, factors, n_factors, buffer, n_excluded, work):
+    """Write the common values of factors and the products of their weights into a buffer.
+
+    `factors` holds per factor the first segment, the end, whether weights count, and the width. Returns False if the
+    buffer is too small; the room that it needs is in the context then.
+    """
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * buffer)
+    if buffers[B_MARKED]:
+        clear_marks(buffers)
+    buffers[B_SIZE] = 0
+    buffers[B_PLAIN] = 1
+    smallest = 0
+    for f in range(n_factors):
+        if factors[4 * f + 3] < factors[4 * smallest + 3]:
+            smallest = f
+    width = factors[4 * smallest + 3]
+    work[SUM_OF_MINIMA] += width
+    if width == 0:
+        return True
+    if width > buffers[B_CAPACITY]:
+        context[NEEDED] = width
+        context[RESULT] = buffer
+        return False
+    work[PROPOSALS] += width
+    values, weights = pointer64(buffers[B_VALUES]), pointer64(buffers[B_WEIGHTS])
+    sums = pointer64(buffers[B_WEIGHTS] + 8 * buffers[B_CAPACITY])
+    n, plain = propose_values(
+        context, factors[4 * smallest], factors[4 * smallest + 1], factors[4 * smallest + 2], buffers
+    )
+    if n_excluded > 0:
+        left = np.int64(0)
+        for i in range(n):
+            if not is_excluded_value(context, n_excluded, values[i]):
+                values[left] = values[i]
+                if not plain:
+                    weights[left] = weights[i]
+                left += 1
+        n = left
+    for f in range(n_factors):
+        if f == smallest or n == 0:
+            continue
+        is_last = factors[4 * f + 2]
+        for i in range(n):
+            sums[i] = 0
+        for s in range(factors[4 * f], factors[4 * f + 1]):
+            segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+            if segment[S_LOW] < segment[S_HIGH]:
+                work[PROBES] += n
+                add_matches(context, segment, is_last, values, n, sums)
+        stays_plain = plain
+        if is_last:
+            for i in range(n):
+                stays_plain &= np.int64(sums[i] == 0) | np.int64(sums[i] == 1)
+        left = np.int64(0)
+        if stays_plain:
+            for i in range(n):
+                values[left] = values[i]
+                left += np.int64(sums[i] != 0)
+        else:
+            for i in range(n):
+                if sums[i] != 0:
+                    weight = np.int64(1) if plain else weights[i]
+                    values[left] = values[i]
+                    weights[left] = weight * sums[i] if is_last else weight
+                    left += 1
+        plain = stays_plain
+        n = left
+    buffers[B_SIZE] = n
+    buffers[B_PLAIN] = plain
+    return True
+
+
+@cached_njit
+def sum_segment(segment):
+    """Return the sum of a segment's weights, and of their magnitudes."""
+    low, high = segment[S_LOW], segment[S_HIGH]
+    if segment[S_WEIGHTS] == 0 and segment[S_STAMPS] == 0:
+        return max(high - low, np.int64(0)), np.float64(max(high - low, np.int64(0)))
+    total, magnitude = np.int64(0), 0.0
+    for i in range(low, high):
+        weight = segment_weight(segment, i)
+        total += weight
+        magnitude += abs(np.float64(weight))
+    return total, magnitude
+
+
+@cached_njit
+def sum_pair(context, x, y, work):
+    """Return the sum of the weight products over the common values of two segments, and of the magnitudes."""
+    if x[S_BUFFER] < 0 and y[S_BUFFER] >= 0:
+        x, y = y, x
+    if x[S_BUFFER] >= 0 and y[S_SLOT] >= 0 and x[S_WEIGHTS] == 0 and y[S_WEIGHTS] == 0:
+        size, width = x[S_HIGH] - x[S_LOW], y[S_HIGH] - y[S_LOW]
+        buffers = pointer64(context[BUFFERS] + 8 * BUFFER * x[S_BUFFER])
+        is_ranked = y[S_START] >= 0
+        is_worth_it = width < MARKED_A_RANK * size if is_ranked else width < 8 * size
+        if size >= 4 and size == buffers[B_SIZE] and is_worth_it and set_marks(buffers):
+            work[PROPOSALS] += min(size, width)
+            work[PROBES] += width
+            hits = count_marked(buffers, y[S_ADDRESS], y[S_WIDTH], y[S_LOW], y[S_HIGH])
+            return hits, np.float64(hits)
+    if y[S_HIGH] - y[S_LOW] < x[S_HIGH] - x[S_LOW]:
+        x, y = y, x
+    low, high = x[S_LOW], x[S_HIGH]
+    other, other_high = y[S_LOW], y[S_HIGH]
+    if low >= high or segment_value(x, low) > segment_value(y, other_high - 1):
+        return np.int64(0), 0.0
+    if segment_value(y, other) > segment_value(x, high - 1):
+        return np.int64(0), 0.0
+    work[PROPOSALS] += high - low
+    slots = pointer64(context[SLOTS])
+    is_plain = x[S_WEIGHTS] == 0 and x[S_STAMPS] == 0 and y[S_WEIGHTS] == 0 and y[S_STAMPS] == 0
+    if is_plain and y[S_SLOT] >= 0:
+        if x[S_SLOT] >= 0:
+            hits, _, probes = count_in_common(
+                slots, x[S_SLOT], low, high, x[S_START], y[S_SLOT], other, other_high, y[S_START]
+            )
+            work[PROBES] += probes
+            return hits, np.float64(hits)
+        if y[S_START] >= 0 and x[S_STRIDE] == 1:
+            work[PROBES] += high - low
+            hits = count_ranked(slots, y[S_SLOT], y[S_START], x[S_ADDRESS], 8, low, high)
+            return hits, np.float64(hits)
+    work[PROBES] += high - low
+    total, magnitude = np.int64(0), 0.0
+    if other_high - other < 8 * (high - low):
+        while low < high and other < other_high:
+            value, other_value = segment_value(x, low), segment_value(y, other)
+            if value == other_value:
+                weight = segment_weight(x, low) * segment_weight(y, other)
+                total += weight
+                magnitude += abs(np.float64(weight))
+            low += np.int64(value <= other_value)
+            other += np.int64(other_value <= value)
+        return total, magnitude
+    for i in range(low, high):
+        weight = segment_weight(x, i)
+        if weight == 0:
+            continue
+        value = segment_value(x, i)
+        if y[S_START] >= 0:
+            position = position_of(slots, y[S_SLOT], y[S_START], value)
+            if position < other or position >= other_high:
+                continue
+        else:
+            position = segment_bound(y, other, other_high, value)
+            other = position
+            if position >= other_high:
+                break
+            if segment_value(y, position) != value:
+                continue
+        weight *= segment_weight(y, position)
+        total += weight
+        magnitude += abs(np.float64(weight))
+    return total, magnitude
+
+
+@cached_njit
+def gather_factors(context, first_use, end_use, base, skip_listed, factors):
+    """Write the segments of a step's or a list's atoms, and of the list that it starts from; return the factors."""
+    n = np.int64(0)
+    n_factors = 0
+    if base >= 0:
+        buffer = pointer64(context[LISTS])[base * LIST + L_BUFFER]
+        end, width = add_list(context, buffer, n)
+        factors[0], factors[1], factors[2], factors[3] = n, end, 1, width
+        n = end
+        n_factors = 1
+    uses = pointer64(context[USES])
+    for use in range(first_use, end_use):
+        if skip_listed and uses[use * USE + U_LISTED]:
+            continue
+        end, width = add_segments(context, use, n)
+        if uses[use * USE + U_UNITED]:
+            factors[4 * n_factors - 3] = end
+            factors[4 * n_factors - 1] += width
+            n = end
+            continue
+        at = 4 * n_factors
+        factors[at], factors[at + 1], factors[at + 2], factors[at + 3] = n, end, uses[use * USE + U_LAST], width
+        n = end
+        n_factors += 1
+    return n_factors
+
+
+@cached_njit
+def make_list(context, index, factors, work):
+    """Make a list valid, and those that it starts from; return False if a buffer is too small."""
+    lists = pointer64(context[LISTS])
+    entry = pointer64(context[LISTS] + 8 * LIST * index)
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[L_BUFFER])
+    while not buffers[B_VALID]:
+        lowest = index
+        base = lists[lowest * LIST + L_BASE]
+        while base >= 0 and not pointer64(context[BUFFERS])[lists[base * LIST + L_BUFFER] * BUFFER + B_VALID]:
+            lowest = base
+            base = lists[lowest * LIST + L_BASE]
+        made = pointer64(context[LISTS] + 8 * LIST * lowest)
+        n_factors = gather_factors(context, made[L_FIRST_USE], made[L_END_USE], base, False, factors)
+        if not intersect(context, factors, n_factors, made[L_BUFFER], 0, work):
+            return False
+        pointer64(context[BUFFERS])[made[L_BUFFER] * BUFFER + B_VALID] = 1
+    return True
+
+
+@cached_njit
+def compare(op, left, right):
+    """Return whether a comparison holds."""
+    if op == EQ:
+        return left == right
+    if op == NE:
+        return left != right
+    if op == LT:
+        return left < right
+    if op == LE:
+        return left <= right
+    if op == GT:
+        return left > right
+    return left >= right
+
+
+@cached_njit
+def operand_of(variables, check):
+    """Return the right side of a comparison."""
+    if check[K_RIGHT] >= 0:
+        return variables[check[K_RIGHT]]
+    return check[K_CONSTANT]
+
+
+@cached_njit
+def node_bounds(context, first, end):
+    """Return inclusive bounds of a step's variable, and the number of excluded values."""
+    variables, excluded = pointer64(context[VARIABLES]), pointer64(context[EXCLUDED])
+    lower, upper = MIN_INT64, MAX_INT64
+    n_excluded = 0
+    for c in range(first, end):
+        check = pointer64(context[CHECKS] + 8 * CHECK * c)
+        operand, op = operand_of(variables, check), check[K_OP]
+        if op == NE:
+            excluded[n_excluded] = operand
+            n_excluded += 1
+        if op == LE or op == EQ:
+            upper = min(upper, operand)
+        if op == GE or op == EQ:
+            lower = max(lower, operand)
+        if op == LT:
+            if operand == MIN_INT64:
+                return MAX_INT64, MIN_INT64, n_excluded
+            upper = min(upper, operand - 1)
+        if op == GT:
+            if operand == MAX_INT64:
+                return MAX_INT64, MIN_INT64, n_excluded
+            lower = max(lower, operand + 1)
+    return lower, upper, n_excluded
+
+
+@cached_njit
+def passes(context, first, end, work):
+    """Return whether the bound variables pass checks: comparisons, and negated atoms."""
+    variables = pointer64(context[VARIABLES])
+    for c in range(first, end):
+        check = pointer64(context[CHECKS] + 8 * CHECK * c)
+        if check[K_KIND] == 0:
+            if not compare(check[K_OP], variables[check[K_LEFT]], operand_of(variables, check)):
+                return False
+            continue
+        atom = check[K_ATOM]
+        open_atom(context, atom)
+        depth = pointer64(context[ARRANGEMENTS])[check[K_ARRANGEMENT] * ARRANGEMENT + A_DEPTH]
+        terms = pointer64(context[TERMS])
+        weight = np.int64(0)
+        for level in range(depth):
+            term = 2 * (check[K_FIRST_TERM] + level)
+            value = variables[terms[term]] if terms[term] >= 0 else terms[term + 1]
+            hit, weight = descend(context, atom, level, value, work)
+            if not hit:
+                weight = 0
+                break
+        if weight > 0:
+            return False
+    return True
+
+
+@cached_njit
+def invalidate(context, first, end):
+    """Mark lists as out of date."""
+    for index in range(first, end):
+        buffer = pointer64(context[LISTS])[index * LIST + L_BUFFER]
+        pointer64(context[BUFFERS])[buffer * BUFFER + B_VALID] = 0
+
+
+@cached_njit
+def open_seed(context, path, seed):
+    """Bind a changed row; return the weight of the row and of the atoms that it binds, 0 if one lacks it."""
+    entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
+    source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * entry[P_SEED])
+    rows, width = pointer64(source[A_TICK_ROWS]), entry[P_WIDTH]
+    weight = pointer64(source[A_TICK_WEIGHTS])[seed]
+    if entry[P_NEGATED]:
+        if context[WEIGHTED]:
+            before = pointer64(source[A_TICK_BEFORE])[seed]
+            weight = np.int64(before > 0) - np.int64(before + weight > 0)
+            if weight == 0:
+                return weight
+        else:
+            weight = -weight
+    variables, names = pointer64(context[VARIABLES]), pointer64(context[ATOM_VARIABLES])
+    first = entry[P_ATOM] * context[MAX_DEPTH]
+    for column in range(width):
+        variables[names[first + column]] = rows[seed * width + column]
+    context[STAMP] = pointer64(source[A_TICK_STAMPS])[seed]
+    work = pointer64(context[WORK] + 8 * N_WORK * entry[P_ROOT])
+    for atom in range(entry[P_FIRST_ATOM], entry[P_END_ATOM]):
+        open_atom(context, atom)
+    uses = pointer64(context[USES])
+    for use in range(entry[P_FIRST_USE], entry[P_END_USE]):
+        atom, depth = uses[use * USE + U_ATOM], uses[use * USE + U_LEVEL]
+        for level in range(depth):
+            value = variables[names[atom * context[MAX_DEPTH] + level]]
+            hit, factor = descend(context, atom, level, value, work)
+            if hit:
+                weight *= factor
+            elif not uses[use * USE + U_UNITED]:
+                return np.int64(0)
+    if not passes(context, entry[P_FIRST_CHECK], entry[P_END_CHECK], work):
+        return np.int64(0)
+    invalidate(context, entry[P_FIRST_LIST], entry[P_END_LIST])
+    return weight
+
+
+@cached_njit
+def sum_node(context, node, factors, work):
+    """Return the sum over a last step's values, their magnitude, and False if a buffer is too small."""
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    base = entry[N_LIST]
+    if base >= 0 and not make_list(context, base, factors, work):
+        return np.int64(0), 0.0, False
+    lower, upper, n_excluded = node_bounds(context, entry[N_FIRST_CONDITION], entry[N_END_CONDITION])
+    n_factors = gather_factors(context, entry[N_FIRST_USE], entry[N_END_USE], base, True, factors)
+    if lower > upper:
+        return np.int64(0), 0.0, True
+    is_bounded = lower > MIN_INT64 or upper < MAX_INT64
+    smallest = MAX_INT64
+    for f in range(n_factors):
+        if is_bounded:
+            factors[4 * f + 3] = clip(context, factors[4 * f], factors[4 * f + 1], lower, upper)
+        smallest = min(smallest, factors[4 * f + 3])
+    if smallest == 0:
+        return np.int64(0), 0.0, True
+    total, magnitude = np.int64(0), 0.0
+    if n_factors > 2:
+        if not intersect(context, factors, n_factors, entry[N_BUFFER], n_excluded, work):
+            return np.int64(0), 0.0, False
+        _, width = add_list(context, entry[N_BUFFER], 0)
+        if width > 0:
+            total, magnitude = sum_segment(pointer64(context[SEGMENTS]))
+        work[SURVIVORS] += width
+        return total, magnitude, True
+    work[SUM_OF_MINIMA] += smallest
+    for i in range(factors[0], factors[1]):
+        x = pointer64(context[SEGMENTS] + 8 * SEGMENT * i)
+        if n_factors == 1:
+            part, part_magnitude = sum_segment(x)
+            total += part
+            magnitude += part_magnitude
+            continue
+        for j in range(factors[4], factors[5]):
+            y = pointer64(context[SEGMENTS] + 8 * SEGMENT * j)
+            part, part_magnitude = sum_pair(context, x, y, work)
+            total += part
+            magnitude += part_magnitude
+    excluded = pointer64(context[EXCLUDED])
+    for e in range(n_excluded):
+        value = excluded[e]
+        if is_excluded_value(context, e, value):
+            continue
+        weight = np.int64(1)
+        for f in range(n_factors):
+            weight *= weight_in(context, factors[4 * f], factors[4 * f + 1], factors[4 * f + 2], value)
+            if weight == 0:
+                break
+        total -= weight
+    work[SURVIVORS] += total
+    return total, magnitude, True
+
+
+@cached_njit
+def enter_node(context, node, factors, work):
+    """Write the candidates of a step into its buffer; return False if a buffer is too small."""
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    buffers[B_POSITION] = 0
+    if entry[N_LOOKUP]:
+        use = pointer64(context[USES] + 8 * USE * entry[N_FIRST_USE])
+        value = pointer64(context[VARIABLES])[entry[N_VARIABLE]]
+        hit, weight = descend(context, use[U_ATOM], use[U_LEVEL], value, work)
+        pointer64(buffers[B_VALUES])[0] = value
+        pointer64(buffers[B_WEIGHTS])[0] = weight
+        buffers[B_SIZE] = 1 if hit else 0
+        buffers[B_PLAIN] = 0
+        return True
+    base = entry[N_LIST]
+    if base >= 0 and not make_list(context, base, factors, work):
+        return False
+    lower, upper, n_excluded = node_bounds(context, entry[N_FIRST_CONDITION], entry[N_END_CONDITION])
+    buffers[B_SIZE] = 0
+    if lower > upper:
+        return True
+    n_factors = gather_factors(context, entry[N_FIRST_USE], entry[N_END_USE], base, True, factors)
+    if lower > MIN_INT64 or upper < MAX_INT64:
+        for f in range(n_factors):
+            factors[4 * f + 3] = clip(context, factors[4 * f], factors[4 * f + 1], lower, upper)
+    return intersect(context, factors, n_factors, entry[N_BUFFER], n_excluded, work)
+
+
+@cached_njit
+def emit_row(context, weight, n_sorted):
+    """Write the head's columns and a weight as the next row of the result."""
+    out, head, variables = pointer64(context[OUT]), pointer64(context[HEAD]), pointer64(context[VARIABLES])
+    row, capacity = context[OUT_SIZE], context[OUT_CAPACITY]
+    for i in range(n_sorted):  # the variables' values, ascending, follow them
+        value, j = variables[i], n_sorted + i
+        while j > n_sorted and variables[j - 1] > value:
+            variables[j] = variables[j - 1]
+            j -= 1
+        variables[j] = value
+    for column in range(context[N_HEAD]):
+        out[column * capacity + row] = variables[head[2 * column]] if head[2 * column] >= 0 else head[2 * column + 1]
+    out[context[N_HEAD] * capacity + row] = weight
+    context[OUT_SIZE] = row + 1
+
+
+@cached_njit
+def bind_value(context, node, work):
+    """Bind the next candidate of a step that its atoms and checks allow; return its weight, 0 if there is none."""
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    uses = pointer64(context[USES])
+    position, size = buffers[B_POSITION], buffers[B_SIZE]
+    while position < size:
+        value = pointer64(buffers[B_VALUES])[position]
+        weight = np.int64(1) if buffers[B_PLAIN] else pointer64(buffers[B_WEIGHTS])[position]
+        position += 1
+        pointer64(context[VARIABLES])[entry[N_VARIABLE]] = value
+        is_held = True
+        if not entry[N_LOOKUP]:
+            for use in range(entry[N_FIRST_USE], entry[N_END_USE]):
+                if not uses[use * USE + U_LAST]:
+                    hit, _ = descend(context, uses[use * USE + U_ATOM], uses[use * USE + U_LEVEL], value, work)
+                    if not hit:
+                        is_held = False
+                        break
+        if is_held and passes(context, entry[N_FIRST_CHECK], entry[N_END_CHECK], work):
+            invalidate(context, entry[N_FIRST_LIST], entry[N_END_LIST])
+            work[SURVIVORS] += 1
+            buffers[B_POSITION] = position
+            context[BUDGET] -= 1
+            return weight
+    context[BUDGET] -= size
+    buffers[B_POSITION] = position
+    return np.int64(0)
+
+
+@cached_njit
+def walk(fields):
+    """Walk paths from their changed rows until all is done, or until the caller is needed; see the protocol.
+
+    `fields` is the context. The totals are per sign of the change.
+    """
+    context = pointer64(np.int64(fields.ctypes.data))
+    sums, magnitudes = pointer64(context[SUMS]), pointer_float(context[MAGNITUDES])
+    totals, total_magnitude = pointer64(context[TOTALS]), pointer_float(context[TOTALS] + 16)
+    factors = np.empty(4 * 64, np.int64)
+    factor = pointer64(np.int64(factors.ctypes.data))
+    children = pointer64(context[CHILDREN])
+    path, end_path, seed = context[PATH], context[PATH_END], context[SEED]
+    node, action = context[NODE], context[ACTION]
+    result, result_magnitude = np.int64(0), 0.0
+    # per step: sums[3 * node] is the sum so far, + 1 the product of this value, + 2 the next child
+    while path < end_path:
+        entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
+        root = entry[P_ROOT]
+        source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * entry[P_SEED])
+        if action == START:
+            if seed >= source[A_TICK_SIZE]:
+                path += 1
+                seed = 0
+                continue
+            weight = open_seed(context, path, seed)
+            if weight == 0:
+                seed += 1
+                continue
+            sums[3 * root + 1] = weight
+            sums[3 * root + 2] = entry[P_FIRST_CHILD]
+            magnitudes[2 * root + 1] = abs(np.float64(weight))
+            node = root
+            action = RETURNED
+            result, result_magnitude = np.int64(1), 1.0
+        # the walk below one changed row
+        while True:
+            if action == ENTER:
+                work = pointer64(context[WORK] + 8 * N_WORK * node)
+                if pointer64(context[NODES])[node * NODE_FIELDS + N_COUNTS]:
+                    result, result_magnitude, is_done = sum_node(context, node, factor, work)
+                    if is_done:
+                        context[BUDGET] -= 1
+                        node = pointer64(context[NODES])[node * NODE_FIELDS + N_PARENT]
+                        action = RETURNED
+                        continue
+                elif enter_node(context, node, factor, work):
+                    sums[3 * node] = 0
+                    magnitudes[2 * node] = 0.0
+                    action = NEXT
+                    continue
+                context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                return GROW
+            current = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+            mode = current[N_MODE]
+            if action == NEXT:
+                if context[BUDGET] < 0:
+                    context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                    return PAUSED
+                weight = bind_value(context, node, pointer64(context[WORK] + 8 * N_WORK * node))
+                parent = current[N_PARENT]
+                if weight == 0:
+                    if mode == SUM:
+                        result, result_magnitude = sums[3 * node], magnitudes[2 * node]
+                        node = parent
+                        action = RETURNED
+                        continue
+                    if parent == root:
+                        action = START
+                        break
+                    node = parent
+                    continue
+                magnitude = abs(np.float64(weight))
+                if mode != SUM:
+                    weight *= sums[3 * parent + 1]
+                    magnitude *= magnitudes[2 * parent + 1]
+                sums[3 * node + 1] = weight
+                sums[3 * node + 2] = current[N_FIRST_CHILD]
+                magnitudes[2 * node + 1] = magnitude
+                result, result_magnitude = np.int64(1), 1.0
+                action = RETURNED
+            if action == RETURNED:
+                sums[3 * node + 1] *= result
+                magnitudes[2 * node + 1] *= result_magnitude
+                child = sums[3 * node + 2]
+                is_root = node == root
+                end_child = entry[P_END_CHILD] if is_root else current[N_END_CHILD]
+                if result != 0 and child < end_child:
+                    sums[3 * node + 2] = child + 1
+                    node = children[child]
+                    action = ENTER
+                    continue
+                if mode == SUM and not is_root:
+                    if result != 0:
+                        sums[3 * node] += sums[3 * node + 1]
+                        magnitudes[2 * node] += magnitudes[2 * node + 1]
+                    action = NEXT
+                    continue
+                action = EMITTING
+            # one row of the result, or a step of the enumeration without more below
+            if mode == EMIT:
+                weight = sums[3 * node + 1]
+                if weight != 0:
+                    if entry[P_EMITS]:
+                        if context[OUT_SIZE] == context[OUT_CAPACITY]:
+                            context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                            return FULL
+                        emit_row(context, weight, entry[P_SORTED])
+                    else:
+                        sign = 1 if context[WEIGHTED] == 0 and pointer64(source[A_TICK_WEIGHTS])[seed] > 0 else 0
+                        totals[sign] += weight
+                    total_magnitude[0] += magnitudes[2 * node + 1]
+            if node == root:
+                action = START
+                break
+            action = NEXT
+        seed += 1
+    context[PATH], context[SEED], context[ACTION] = path, seed, START
+    return DONE
+
+
+# Small changes of relations: the rows of a tick are sorted into runs, one an arrangement, and merged into memtables.
+
+
+@cached_njit
+def is_before(rows, stride, columns, n_columns, left, right):
+    """Return whether a row precedes another in an order of columns."""
+    for c in range(n_columns):
+        x, y = rows[left * stride + columns[c]], rows[right * stride + columns[c]]
+        if x != y:
+            return x < y
+    return False
+
+
+@cached_njit
+def sort_rows(rows, stride, columns, n_columns, order, spare, n):
+    """Sort the row numbers in `order` by columns, stably; `spare` is scratch memory of as many."""
+    width = 1
+    source, target = order, spare
+    while width < n:
+        begin = 0
+        while begin < n:
+            middle, end = min(begin + width, n), min(begin + 2 * width, n)
+            i, j = begin, middle
+            for k in range(begin, end):
+                if i < middle and (j >= end or not is_before(rows, stride, columns, n_columns, source[j], source[i])):
+                    target[k] = source[i]
+                    i += 1
+                else:
+                    target[k] = source[j]
+                    j += 1
+            begin = end
+        source, target = target, source
+        width *= 2
+    for i in range(n):
+        order[i] = source[i]
+
+
+@cached_njit
+def passes_filter(filters, first, end, rows, row, stride):
+    """Return whether a row is in a filtered arrangement."""
+    for f in range(first, end):
+        entry = f * FILTER
+        left = rows[row * stride + filters[entry + F_LEFT]]
+        column = filters[entry + F_RIGHT]
+        right = rows[row * stride + column] if column >= 0 else filters[entry + F_CONSTANT]
+        if not compare(filters[entry + F_OP], left, right):
+            return False
+    return True
+
+
+@cached_njit
+def receive(fields, index, mode, capacity):
+    """Make a relation's given rows its change of this tick, sorted into the run of each of its arrangements.
+
+    Returns the number of changed rows, or -1 if a weight is too large or there are more rows than `capacity`.
+    """
+    context = pointer64(np.int64(fields.ctypes.data))
+    relation = pointer64(context[RELATIONS] + 8 * RELATION * index)
+    width, n = relation[R_WIDTH], relation[R_SIZE]
+    rows, weights = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS])
+    order, spare = pointer64(context[ORDER]), pointer64(context[SPARE])
+    changed, changes = pointer64(relation[R_CHANGED]), pointer64(relation[R_CHANGES])
+    befores, stamps = pointer64(relation[R_BEFORE]), pointer64(relation[R_STAMPS])
+    work = pointer64(context[WORK])
+    columns = pointer64(context[IDENTITY])
+    if n > capacity:
+        return np.int64(-1)
+    n_rows = np.int64(0)
+    for row in range(n):
+        if weights[row] != 0:
+            order[n_rows] = row
+            n_rows += 1
+    sort_rows(rows, width, columns, width, order, spare, n_rows)
+    atom = relation[R_ATOM]
+    arrangement = pointer64(context[ATOMS])[atom * ATOM + ATOM_ARRANGEMENT]
+    canonical = pointer64(context[COLUMNS] + 8 * context[MAX_DEPTH] * arrangement)
+    total = np.int64(0)
+    # two passes: deleted rows are first
+    for sign in range(2 if mode != AS_BAG else 1):
+        at = np.int64(0)
+        while at < n_rows:
+            end = at + 1
+            while end < n_rows and not is_before(rows, width, columns, width, order[at], order[end]):
+                end += 1
+            row = order[end - 1]
+            weight = weights[row]
+            if mode == AS_BAG:
+                weight = np.int64(0)
+                for i in range(at, end):
+                    if abs(weights[order[i]]) >= LARGEST_WEIGHT // capacity:
+                        return np.int64(-1)
+                    weight += weights[order[i]]
+            at = end
+            if weight == 0 or (mode != AS_BAG and (weight > 0) != (sign == 1)):
+                continue
+            before = np.int64(0)
+            if mode != AS_IS:
+                open_atom(context, atom)
+                for level in range(width):
+                    hit, before = descend(context, atom, level, rows[row * width + canonical[level]], work)
+                    if not hit:
+                        before = np.int64(0)
+                        break
+                if mode == AS_SET:
+                    if (weight > 0) == (before != 0):
+                        continue
+                    weight = np.int64(1) if weight > 0 else np.int64(-1)
+                elif abs(before) >= LARGEST_WEIGHT:
+                    return np.int64(-1)
+            for column in range(width):
+                changed[total * width + column] = rows[row * width + column]
+            changes[total] = weight
+            befores[total] = before
+            stamp = DELETED if weight < 0 and context[WEIGHTED] == 0 else INSERTED
+            stamps[total] = context[stamp]
+            context[stamp] += 1
+            total += 1
+    relation[R_N_CHANGED] = total
+    filters, spans = pointer64(context[FILTERS]), pointer64(context[FILTER_SPANS])
+    for arrangement in range(relation[R_FIRST], relation[R_END]):
+        record = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * arrangement)
+        columns = pointer64(context[COLUMNS] + 8 * context[MAX_DEPTH] * arrangement)
+        depth = record[A_DEPTH]
+        n_rows = 0
+        for row in range(total):
+            if passes_filter(filters, spans[arrangement], spans[arrangement + 1], changed, row, width):
+                order[n_rows] = row
+                n_rows += 1
+        sort_rows(changed, width, columns, depth, order, spare, n_rows)
+        run, run_weights = pointer64(record[A_TICK_ROWS]), pointer64(record[A_TICK_WEIGHTS])
+        run_stamps, run_before = pointer64(record[A_TICK_STAMPS]), pointer64(record[A_TICK_BEFORE])
+        for i in range(n_rows):
+            row = order[i]
+            for level in range(depth):
+                run[i * depth + level] = changed[row * width + columns[level]]
+            run_weights[i] = changes[row]
+            run_stamps[i] = stamps[row]
+            run_before[i] = befores[row]
+        record[A_TICK_SIZE] = n_rows
+    return total
+
+
+@cached_njit
+def derive_presence(fields, source, target):
+    """Give a set the rows that appear or disappear where a relation's counts of derivations change."""
+    context = pointer64(np.int64(fields.ctypes.data))
+    counts = pointer64(context[RELATIONS] + 8 * RELATION * source)
+    relation = pointer64(context[RELATIONS] + 8 * RELATION * target)
+    changed, changes, befores = pointer64(counts[R_CHANGED]), pointer64(counts[R_CHANGES]), pointer64(counts[R_BEFORE])
+    rows, weights = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS])
+    width, n = counts[R_WIDTH], np.int64(0)
+    for row in range(counts[R_N_CHANGED]):
+        change = np.int64(befores[row] + changes[row] > 0) - np.int64(befores[row] > 0)
+        if change != 0:
+            for column in range(width):
+                rows[n * width + column] = changed[row * width + column]
+            weights[n] = change
+            n += 1
+    relation[R_SIZE] = n
+    return n
+
+
+@cached_njit
+def merge_runs(fields, target):
+    """Write into `target` the arrangements with this tick's rows merged into their memtables.
+
+    `target` is the address of as many records. A memtable is merged into the spare memory of its arrangement, so that
+    the present records stay valid. Returns the rows of the largest memtable.
+    """
+    context = pointer64(np.int64(fields.ctypes.data))
+    largest = np.int64(0)
+    for arrangement in range(context[N_ARRANGEMENTS]):
+        record = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * arrangement)
+        merged = pointer64(target + 8 * ARRANGEMENT * arrangement)
+        for field in range(ARRANGEMENT):
+            merged[field] = record[field]
+        if record[A_TICK_SIZE] > 0:
+            depth = record[A_DEPTH]
+            rows, weights = pointer64(record[A_ROWS]), pointer64(record[A_WEIGHTS])
+            run, run_weights = pointer64(record[A_TICK_ROWS]), pointer64(record[A_TICK_WEIGHTS])
+            out, out_weights = pointer64(record[A_SPARE_ROWS]), pointer64(record[A_SPARE_WEIGHTS])
+            i, j, n = np.int64(0), np.int64(0), np.int64(0)
+            size, run_size = record[A_SIZE], record[A_TICK_SIZE]
+            while i < size or j < run_size:
+                order = np.int64(0)
+                if i >= size:
+                    order = np.int64(1)
+                elif j >= run_size:
+                    order = np.int64(-1)
+                else:
+                    for level in range(depth):
+                        x, y = rows[i * depth + level], run[j * depth + level]
+                        if x != y:
+                            order = np.int64(1) if x > y else np.int64(-1)
+                            break
+                weight = np.int64(0)
+                if order <= 0:
+                    weight += weights[i]
+                    for level in range(depth):
+                        out[n * depth + level] = rows[i * depth + level]
+                    i += 1
+                if order >= 0:
+                    weight += run_weights[j]
+                    for level in range(depth):
+                        out[n * depth + level] = run[j * depth + level]
+                    j += 1
+                if weight != 0:
+                    out_weights[n] = weight
+                    n += 1
+            merged[A_ROWS], merged[A_WEIGHTS] = record[A_SPARE_ROWS], record[A_SPARE_WEIGHTS]
+            merged[A_SPARE_ROWS], merged[A_SPARE_WEIGHTS] = record[A_ROWS], record[A_WEIGHTS]
+            merged[A_SIZE] = n
+            merged[A_TICK_SIZE] = 0
+        largest = max(largest, merged[A_SIZE])
+    return largest
+
+
+@cached_njit
+def begin_tick(fields):
+    """Drop the rows of the tick before, which failed or was merged."""
+    context = pointer64(np.int64(fields.ctypes.data))
+    for arrangement in range(context[N_ARRANGEMENTS]):
+        pointer64(context[ARRANGEMENTS])[arrangement * ARRANGEMENT + A_TICK_SIZE] = 0
+    context[DELETED] = 0
+    context[INSERTED] = FIRST_INSERT

@@ -1,0 +1,94 @@
+"""Records by which a query and a state are described to the kernel that walks delta paths.
+
+A record is a row of a matrix of int64; the constants here are its columns. A context holds the addresses of all
+matrices and arrays, and what a call leaves for the next one. See `cpu_fallback.walk`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+(
+    ARRANGEMENTS, SLOTS, ATOMS, ATOM_VARIABLES, MAX_DEPTH, CURSORS, STRIDE, VARIABLES, PATHS, NODES, USES, CHILDREN,
+    CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
+    OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
+    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, CONTEXT,
+) = range(48)  # fmt: skip
+"""The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
+capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
+NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
+returns; DELETED and INSERTED, the stamps of the next changed rows."""
+
+(
+    A_DEPTH, A_BATCHES, A_SLOTS, A_ROWS, A_WEIGHTS, A_SIZE, A_TICK_ROWS, A_TICK_WEIGHTS, A_TICK_STAMPS, A_TICK_BEFORE,
+    A_TICK_SIZE, A_SPARE_ROWS, A_SPARE_WEIGHTS, ARRANGEMENT,
+) = range(14)  # fmt: skip
+"""An arrangement: its depth, number of batches and first slot (batch b, level d: slot + b * depth + d); the rows,
+weights and size of its memtable; rows, weights, stamps, weights before and size of this tick's rows; spare memory."""
+
+ATOM_ARRANGEMENT, ATOM_AFTER, ATOM_CURSORS, ATOM = range(4)
+"""An atom of a path: its arrangement; 1 if it sees the changed row itself; its first cursor."""
+
+(
+    P_SEED, P_WIDTH, P_FIRST_ATOM, P_END_ATOM, P_FIRST_USE, P_END_USE, P_FIRST_CHECK, P_END_CHECK, P_FIRST_CHILD,
+    P_END_CHILD, P_NEGATED, P_ROOT, P_EMITS, P_FIRST_LIST, P_END_LIST, P_ATOM, P_SORTED, PATH_FIELDS,
+) = range(18)  # fmt: skip
+"""A path: the arrangement and width of its changed rows; its atoms; the uses and checks that a changed row binds; the
+first steps; whether a negated atom starts it; its root among the steps; whether it lists rows; the lists that become
+out of date with a changed row; the atom that names the changed row's variables; the variables whose values are sorted
+for the head, if the body does not tell them apart."""
+
+(
+    N_VARIABLE, N_LOOKUP, N_FIRST_USE, N_END_USE, N_FIRST_CONDITION, N_END_CONDITION, N_FIRST_CHECK, N_END_CHECK,
+    N_PARENT, N_FIRST_CHILD, N_END_CHILD, N_LIST, N_BUFFER, N_MODE, N_COUNTS, N_FIRST_LIST, N_END_LIST, NODE_FIELDS,
+) = range(18)  # fmt: skip
+"""A step: its variable, whether that is bound already; its atoms, conditions and checks; its parent and children; the
+list that it starts from, or -1; the buffer of its candidates; its mode; whether it is counted without candidates; the
+lists that become out of date with its value."""
+
+U_ATOM, U_LEVEL, U_LAST, U_LISTED, U_UNITED, USE = range(6)
+"""The use of an atom by a step: the level that it binds; whether that is the last one; whether the step's list is made
+from it; whether it belongs to the same factor as the use before."""
+K_KIND, K_OP, K_LEFT, K_RIGHT, K_CONSTANT, K_ARRANGEMENT, K_AFTER, K_FIRST_TERM, K_ATOM, CHECK = range(10)
+"""A check: a comparison of a variable with a variable or, if that is -1, a constant; or a negated atom (KIND 1)."""
+L_FIRST_USE, L_END_USE, L_BASE, L_BUFFER, LIST = range(5)
+"""A list of common values: the atoms, the list that it starts from or -1, its buffer."""
+B_VALUES, B_WEIGHTS, B_CAPACITY, B_SIZE, B_PLAIN, B_VALID, B_POSITION, B_BITS, B_WORDS, B_BASE, B_MARKED, BUFFER = (
+    range(12)
+)
+"""A buffer: ascending values and their weights (all 1 if PLAIN), followed by as much scratch memory; whether it is up
+to date; the next candidate; a bit per value above BASE, if MARKED."""
+S_ADDRESS, S_WIDTH, S_STRIDE, S_LOW, S_HIGH, S_SLOT, S_START, S_WEIGHTS, S_STAMPS, S_LIMIT, S_BUFFER, SEGMENT = range(
+    12
+)
+"""A segment: ascending values of one source, of WIDTH bytes, STRIDE apart; its slot and start of ranks, or -1; its
+weights and stamps, 0 without; the stamp from which rows are not seen; its buffer, or -1."""
+
+SUM, ENUMERATE, EMIT = range(3)
+"""Modes of a step: its values are summed; enumerated; enumerated, and each is a row of the result."""
+EQ, NE, LT, LE, GT, GE = range(6)
+"""Comparisons."""
+DONE, FULL, GROW, PAUSED = range(4)
+"""Results of a call: all is done; the result must be taken; a buffer must grow; the budget is used up."""
+START, ENTER, NEXT, RETURNED, EMITTING = range(5)
+"""What is next: a changed row; a step; a candidate of a step; what follows a value; a row of the result."""
+
+(
+    R_WIDTH, R_ATOM, R_FIRST, R_END, R_ROWS, R_WEIGHTS, R_SIZE, R_CHANGED, R_CHANGES, R_BEFORE, R_STAMPS, R_N_CHANGED,
+    RELATION,
+) = range(13)  # fmt: skip
+"""A relation: its width; an atom that reads it in full; its arrangements; rows and weights that it receives; its
+changed rows, their weights, weights before and stamps."""
+F_OP, F_LEFT, F_RIGHT, F_CONSTANT, FILTER = range(5)
+"""A comparison that the rows of an arrangement pass: of a column with a column or, if that is -1, a constant."""
+AS_SET, AS_BAG, AS_IS = range(3)
+"""Ways to read rows: operations of which the last on a row wins; weights to add; distinct rows that change."""
+
+MARKED_A_RANK = 2
+"""Values tested by bits that cost as much as one value searched by ranks."""
+FIRST_INSERT = 1 << 40
+"""Stamp of a tick's first inserted row of a set; deleted rows have smaller ones."""
+LARGEST_WEIGHT = 1 << 61
+"""Magnitude of a weight from which sums are left to exact arithmetic."""
+MIN_INT64, MAX_INT64 = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""Least and greatest code."""

@@ -1,0 +1,522 @@
+"""Small ticks: memtables in front of the state, and the change of a tick by one walk a rule.
+
+A tick of a few rows spends its time in objects rather than in rows: a batch per arrangement, a description per level.
+Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
+batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
+
+The memtables are part of the state: `Recent` tells which of two records of every arrangement is valid. A tick merges
+its rows into spare memory and writes the other records, so that a tick that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cpu_fallback import walk_records as record
+from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.head import ChangeCount, Head
+from gpu_wcoj.join.walk import Walk, WalkRecords, address_of, find_obstacle, matrix
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.index import IndexedZSet
+
+if TYPE_CHECKING:
+    from gpu_wcoj.join.relation import RelationIndex
+
+MAX_TICK_ROWS = 256
+"""Given rows of a tick up to which it is a small one."""
+
+MAX_MEMTABLE_ROWS = 512
+"""Rows of a memtable from which all of them become batches."""
+
+TICK_CAPACITY = 1024
+"""Changed rows of a relation in a small tick at most; a tick that derives more runs as a large one."""
+
+MAX_BATCHES = 14
+"""Batches of an arrangement at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recent:
+    """Which records of the memtables are valid, and what else the ticks since the last batch have changed.
+
+    Attributes
+    ----------
+    side
+        0 or 1.
+    totals, bounds
+        Per head, in the circuit's order; see `Head.total` and `Head.weight_bound`.
+    """
+
+    side: int
+    totals: tuple[int | None, ...]
+    bounds: tuple[int, ...]
+
+
+SmallChange = tuple[Sequence[Int64Array], Int64Array | None]
+"""The rows of one input in a small tick: stored columns, and weights, None if all are 1."""
+
+
+class WalkWork(Mapping[int, Mapping[int, Mapping[str, Int64Array]]]):
+    """The kernels' counters of the walks of a head: per rule, path and variable; read on demand."""
+
+    def __init__(self, counted: Sequence[tuple[WalkRecords, Int64Array]]) -> None:
+        self._counted = counted
+
+    def __getitem__(self, rule: int) -> Mapping[int, Mapping[str, Int64Array]]:
+        records, work = self._counted[rule]
+        paths: dict[int, dict[str, Int64Array]] = {}
+        for node, (path, name) in records.steps.items():
+            if name != "seeds":
+                steps = paths.setdefault(path, {})
+                steps[name] = steps[name] + work[node] if name in steps else work[node].copy()
+        return paths
+
+    def __iter__(self) -> Any:
+        return iter(range(len(self._counted)))
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+
+@dataclass(eq=False)
+class _HeadWalks:
+    """A head with the walks of its rules, and the relations that keep its rows."""
+
+    name: str
+    position: int
+    head: Head
+    counting: list[Walk]
+    listing: list[Walk]
+    derivations: int | None
+    relation: int | None
+    negates: bool
+    reads: frozenset[str]
+
+
+class UnsuitableTickError(Exception):
+    """A tick turns out not to be small; it runs as any other."""
+
+
+class SmallTicks:
+    """Memtables of a circuit's relations, and its rules ready to be walked.
+
+    Parameters
+    ----------
+    circuit
+        A circuit on the CPU whose kernels can walk.
+
+    Attributes
+    ----------
+    obstacles
+        Per head that cannot take part, the reason. With one of them, no tick of the program is small.
+    """
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit, self.outputs = circuit, frozenset(circuit.outputs)
+        self.kernels = circuit.backend.kernels
+        self.obstacles = find_obstacles(circuit)
+        self.version = 0
+        self.stride = 0
+        self.slots = np.zeros((1, 1), np.int64)
+        self._spines: list[Any] = []
+        self._is_built = False
+
+    @property
+    def serves(self) -> bool:
+        """Return whether small ticks can run."""
+        return not self.obstacles
+
+    # The records of the state.
+
+    def _build(self) -> None:
+        circuit = self.circuit
+        self.indices = circuit.indices()
+        self.relations = {id(index): number for number, index in enumerate(self.indices)}
+        self.arrangements: list[tuple[RelationIndex, ArrangementKey, Arrangement]] = [
+            (index, key, arrangement) for index in self.indices for key, arrangement in index.arrangements.items()
+        ]
+        places = {id(arrangement): place for place, (_, _, arrangement) in enumerate(self.arrangements)}
+        n, weighted = len(self.arrangements), circuit.execution.weighted
+        self._tables = np.zeros((2, n, record.ARRANGEMENT), np.int64)
+        depth = max(max(len(key.order), index.width) for index, key, _ in self.arrangements)
+        capacity = MAX_MEMTABLE_ROWS + TICK_CAPACITY
+        columns = np.zeros((n, depth), np.int64)
+        filters: list[tuple[int, int, int, int]] = []
+        spans = [0]
+        self._memory: list[Any] = []
+        for place, (_, key, _) in enumerate(self.arrangements):
+            width = len(key.order)
+            columns[place, :width] = key.order
+            row = self._tables[0, place]
+            row[record.A_DEPTH] = width
+            for rows, weights, size in (
+                (record.A_ROWS, record.A_WEIGHTS, capacity),
+                (record.A_SPARE_ROWS, record.A_SPARE_WEIGHTS, capacity),
+                (record.A_TICK_ROWS, record.A_TICK_WEIGHTS, TICK_CAPACITY),
+                (record.A_TICK_STAMPS, record.A_TICK_BEFORE, TICK_CAPACITY),
+            ):
+                n_columns = 1 if rows == record.A_TICK_STAMPS else width
+                memory = np.empty(size * (n_columns + 1), np.int64)
+                self._memory.append(memory)
+                row[rows], row[weights] = address_of(memory), address_of(memory) + 8 * size * n_columns
+            filters.extend(_filters(key))
+            spans.append(len(filters))
+        self._tables[1] = self._tables[0]
+        first = 0
+        relations = np.zeros((len(self.indices), record.RELATION), np.int64)
+        self.rows: list[Int64Array] = []
+        self.weights: list[Int64Array] = []
+        self.changed: list[tuple[Int64Array, Int64Array]] = []
+        atoms = np.zeros((len(self.indices), record.ATOM), np.int64)
+        self._cursor_rows = 0
+        for number, index in enumerate(self.indices):
+            row = relations[number]
+            end = first + len(index.arrangements)
+            row[record.R_WIDTH], row[record.R_ATOM], row[record.R_FIRST], row[record.R_END] = (
+                index.width, number, first, end,
+            )  # fmt: skip
+            canonical = places[id(index.arrangements[index.canonical])]
+            atoms[number] = canonical, 0, self._cursor_rows
+            self._cursor_rows += index.width
+            first = end
+            rows, weights = np.empty((TICK_CAPACITY, index.width), np.int64), np.empty(TICK_CAPACITY, np.int64)
+            changed, extra = np.empty((TICK_CAPACITY, index.width), np.int64), np.empty((3, TICK_CAPACITY), np.int64)
+            self.rows.append(rows)
+            self.weights.append(weights)
+            self.changed.append((changed, extra))
+            row[record.R_ROWS], row[record.R_WEIGHTS] = address_of(rows), address_of(weights)
+            row[record.R_CHANGED], row[record.R_CHANGES] = address_of(changed), address_of(extra[0])
+            row[record.R_BEFORE], row[record.R_STAMPS] = address_of(extra[1]), address_of(extra[2])
+        self._relation_records, self._atoms = relations, atoms
+        self._context = np.zeros(record.CONTEXT, np.int64)
+        self._keep: dict[int, Any] = {}
+        for field, array in {
+            record.RELATIONS: relations,
+            record.COLUMNS: columns,
+            record.FILTERS: matrix(filters, record.FILTER),
+            record.FILTER_SPANS: np.array(spans, np.int64),
+            record.ORDER: np.zeros(TICK_CAPACITY, np.int64),
+            record.SPARE: np.zeros(TICK_CAPACITY, np.int64),
+            record.IDENTITY: np.arange(depth, dtype=np.int64),
+            record.WORK: np.zeros(N_WORK, np.int64),
+        }.items():
+            self._place(field, array)
+        self._context[record.MAX_DEPTH] = depth
+        self._context[record.WEIGHTED] = int(weighted)
+        self._context[record.N_ARRANGEMENTS] = n
+        self._plan_heads(places)
+        self._is_built = True
+
+    def _place(self, field: int, array: Any) -> None:
+        self._keep[field] = array
+        self._context[field] = address_of(array)
+
+    def _plan_heads(self, places: Mapping[int, int]) -> None:
+        self.heads: list[_HeadWalks] = []
+        weighted = self.circuit.execution.weighted
+        for position, (name, head) in enumerate(self.circuit.heads.items()):
+            assert isinstance(head, Head)
+            walks: list[list[Walk]] = [[], []]
+            for join in head.joins:
+                arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
+                for lists_rows in (False, True):
+                    records = WalkRecords(join.query, arrangements, lists_rows)
+                    walks[lists_rows].append(Walk(self.kernels, records, weighted))
+            derivations = None if head.derivations is None else self.relations[id(head.derivations)]
+            relation = None if head.relation is None else self.relations[id(head.relation)]
+            negates = any(join.query.has_negation for join in head.joins)
+            self.heads.append(
+                _HeadWalks(name, position, head, *walks, derivations, relation, negates, frozenset(head.reads))
+            )
+
+    def _follow_spines(self) -> bool:
+        """Take over the batches of the circuit; return False if there are too many."""
+        spines = [arrangement.spine for _, _, arrangement in self.arrangements]
+        if len(spines) == len(self._spines) and all(map(_is_same, spines, self._spines)):
+            return True
+        fields: list[Any] = []
+        most = 0
+        for place, (_, _, arrangement) in enumerate(self.arrangements):
+            batches = arrangement.spine.batches
+            most = max(most, len(batches))
+            row = self._tables[0, place]
+            row[record.A_BATCHES], row[record.A_SLOTS] = len(batches), len(fields)
+            levels = [level for batch in batches for level in batch.levels]
+            if levels:
+                self.kernels.prepare(levels, [0], [True, True], [False], [], [])
+            fields.extend(level.support[0] for level in levels)
+        if most > MAX_BATCHES:
+            return False
+        self._spines = spines
+        self._tables[1] = self._tables[0]
+        self.slots = np.array(fields, np.int64) if fields else np.zeros((1, len(self._slot_fields())), np.int64)
+        self._place(record.SLOTS, self.slots)
+        if most + 2 > self.stride:
+            self.stride = most + 4
+            atoms = self._atoms.copy()
+            atoms[:, record.ATOM_CURSORS] *= self.stride
+            self._place(record.ATOMS, atoms)
+            self._place(record.CURSORS, np.zeros((self._cursor_rows * self.stride, 3), np.int64))
+            self._context[record.STRIDE] = self.stride
+        self.version += 1
+        return True
+
+    @staticmethod
+    def _slot_fields() -> range:
+        from cpu_fallback.ranges import N_FIELDS
+
+        return range(N_FIELDS)
+
+    # Ticks.
+
+    def begin(self, recent: Recent | None) -> Recent | None:
+        """Get ready for a tick; return the present memtables, None if the tick cannot be small."""
+        if not self._is_built:
+            self._build()
+        if recent is None:
+            if not self._follow_spines():
+                return None
+            self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
+            heads = self.circuit.heads.values()
+            totals = tuple(head.total if isinstance(head, Head) else None for head in heads)
+            recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
+        self.arrangement_records = self._tables[recent.side]
+        self._context[record.ARRANGEMENTS] = address_of(self.arrangement_records)
+        self.kernels.begin_small_tick(self._context)
+        return recent
+
+    def evaluate(
+        self, recent: Recent, changes: Mapping[str, SmallChange], collect: frozenset[str] | None
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Recent]:
+        """Compute a tick's changes; see `Circuit.evaluate`. The memtables after it are still to be committed.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If the tick derives too many rows, or a weight may leave int64.
+        """
+        ignored: dict[str, int] = {}
+        changed: set[str] = set()
+        weighted = self.circuit.execution.weighted
+        for name, (columns, weights) in changes.items():
+            relation = self.relations[id(self.circuit.sources[name])]
+            rows = self.rows[relation]
+            n = len(columns[0])
+            for column, values in enumerate(columns):
+                rows[:n, column] = values
+            self.weights[relation][:n] = 1 if weights is None else weights
+            n_changed = self._receive(relation, n, record.AS_BAG if weighted else record.AS_SET)
+            if n_changed:
+                changed.add(name)
+            ignored[name] = n - n_changed
+        counts: dict[str, ChangeCount] = {}
+        rows_by_head: dict[str, list[PhaseRows]] = {}
+        work: dict[str, Any] = {}
+        totals, bounds = list(recent.totals), list(recent.bounds)
+        for walks in self.heads:
+            name, head = walks.name, walks.head
+            lists = collect is not None and name in collect
+            is_changed = not changed.isdisjoint(walks.reads)
+            if not (head.state or lists or (name in self.outputs and (collect is not None or weighted))):
+                if is_changed:
+                    totals[walks.position] = None
+                continue
+            if not is_changed:
+                counts[name] = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
+                work[name] = WalkWork(())
+                continue
+            count, phases = self._evaluate_head(walks, lists, bounds)
+            counts[name] = count
+            if lists:
+                rows_by_head[name] = phases
+            if head.state and any(len(phase) for phase in phases):
+                changed.add(name)
+            used = walks.listing if phases or head.state or walks.negates else walks.counting
+            work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
+            total = totals[walks.position]
+            totals[walks.position] = None if total is None else total + count.net
+        return counts, rows_by_head, ignored, work, Recent(1 - recent.side, tuple(totals), tuple(bounds))
+
+    def _receive(self, relation: int, n: int, mode: int) -> int:
+        self._relation_records[relation, record.R_SIZE] = n
+        n_changed = int(self.kernels.receive_rows(self._context, relation, mode, TICK_CAPACITY))
+        if n_changed < 0:
+            raise UnsuitableTickError
+        return n_changed
+
+    def _evaluate_head(self, walks: _HeadWalks, lists: bool, bounds: list[int]) -> tuple[ChangeCount, list[PhaseRows]]:
+        weighted = self.circuit.execution.weighted
+        if not (lists or walks.head.state or walks.negates):
+            deleted = inserted = 0
+            magnitude = 0.0
+            for walk in walks.counting:
+                for _ in walk.run(self):
+                    pass
+                deleted += int(walk.totals[0])
+                inserted += int(walk.totals[1])
+                magnitude += float(walk.magnitude[0])
+            if not weighted:
+                return ChangeCount(inserted, -deleted, inserted + deleted), []
+            self._add_bound(walks, bounds, magnitude)
+            return ChangeCount(None, None, deleted), []
+        pieces = []
+        magnitude = 0.0
+        for walk in walks.listing:
+            pieces.extend(walk.run(self))
+            magnitude += float(walk.magnitude[0])
+        if magnitude >= record.LARGEST_WEIGHT:
+            raise UnsuitableTickError
+        found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1) if pieces else None
+        columns: list[Int64Array] = [] if found is None else list(found[:-1])
+        weights = np.empty(0, np.int64) if found is None else found[-1]
+        if found is None:
+            columns = [np.empty(0, np.int64)] * walks.head.width
+        elif found.shape[1] > 1:
+            columns, weights = self.kernels.consolidate(columns, weights)
+        if weighted:
+            if walks.relation is not None:
+                self._keep_rows(walks.relation, columns, weights, record.AS_BAG)
+            else:
+                self._add_bound(walks, bounds, magnitude)
+            net = int(weights.sum())
+            return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
+        if walks.derivations is not None:
+            self._keep_rows(walks.derivations, columns, weights, record.AS_BAG)
+            target = walks.derivations if walks.relation is None else walks.relation
+            if walks.relation is not None:
+                n = int(self.kernels.derive_presence(self._context, walks.derivations, target))
+                self._receive(target, n, record.AS_IS)
+                columns, weights = self._changed_rows(target)
+            else:
+                columns, counted = self._changed_rows(target)
+                before = self.changed[target][1][1, : len(counted)]
+                change = (before + counted > 0).astype(np.int64) - (before > 0)
+                (present,) = np.nonzero(change)
+                columns, weights = [column[present] for column in columns], change[present]
+        elif walks.relation is not None:
+            self._keep_rows(walks.relation, columns, weights, record.AS_IS)
+        (gone,), (come,) = np.nonzero(weights < 0), np.nonzero(weights > 0)
+        phases = [
+            PhaseRows([column[gone] for column in columns], -1),
+            PhaseRows([column[come] for column in columns], 1),
+        ]
+        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+
+    def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
+        if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
+            raise UnsuitableTickError
+        if walks.head.relation is None:
+            bounds[walks.position] += int(magnitude)
+
+    def _keep_rows(self, relation: int, columns: Sequence[Int64Array], weights: Int64Array, mode: int) -> None:
+        n = len(weights)
+        if n > TICK_CAPACITY:
+            raise UnsuitableTickError
+        rows = self.rows[relation]
+        for column, values in enumerate(columns):
+            rows[:n, column] = values
+        self.weights[relation][:n] = weights
+        self._receive(relation, n, mode)
+
+    def _changed_rows(self, relation: int) -> tuple[list[Int64Array], Int64Array]:
+        """Return the changed rows of a relation, deleted ones first, and their weights."""
+        n = int(self._relation_records[relation, record.R_N_CHANGED])
+        changed, extra = self.changed[relation]
+        return [changed[:n, column].copy() for column in range(changed.shape[1])], extra[0, :n].copy()
+
+    def take_work(self) -> dict[str, WalkWork]:
+        """Return the work of all small ticks since the last call."""
+        work = {}
+        for walks in self.heads:
+            counted = []
+            for counting, listing in zip(walks.counting, walks.listing, strict=True):
+                walk = listing if listing.total_work.any() else counting
+                counted.append((walk.records, walk.total_work.copy()))
+                counting.total_work[:] = listing.total_work[:] = 0
+            work[walks.name] = WalkWork(counted)
+        return work
+
+    def merge(self, after: Recent) -> bool:
+        """Write the memtables after the tick, beside the present ones; return whether they are full."""
+        target = self._tables[after.side]
+        return int(self.kernels.merge_memtables(self._context, address_of(target))) > MAX_MEMTABLE_ROWS
+
+    def as_pending(self, recent: Recent) -> None:
+        """Make the rows of all memtables the pending change of the circuit's relations."""
+        table = self._tables[recent.side]
+        weighted = self.circuit.execution.weighted
+        for place, (index, key, arrangement) in enumerate(self.arrangements):
+            row = table[place]
+            n, depth = int(row[record.A_SIZE]), len(key.order)
+            rows, weights = _run_at(row, n, depth)
+            counted = weighted or any(head.derivations == self.relations[id(index)] for head in self.heads)
+            arrangement.pending = _pending_batches(arrangement, rows, weights, counted)
+        for walks, total, bound in zip(self.heads, recent.totals, recent.bounds, strict=True):
+            walks.head.pending_total, walks.head.pending_bound = total, bound
+
+
+def find_obstacles(circuit: Circuit) -> dict[str, str]:
+    """Return per head the reason why it cannot take part in small ticks; empty if all can."""
+    obstacles: dict[str, str] = {}
+    if circuit.demands or circuit.execution.share is not None or circuit.execution.measures:
+        obstacles[""] = "ticks are shared, measured or made of several parts"
+    for name, head in circuit.heads.items():
+        if type(head) is not Head:
+            obstacles[name] = f"{type(head).__name__} has no walk"
+            continue
+        for join in head.joins:
+            if (reason := find_obstacle(join.query)) is not None:
+                obstacles[name] = reason
+    for index in circuit.indices():
+        for key in index.arrangements:
+            fixed = {column for column, _ in key.constants} | {right for _, right in key.equal}
+            if set(key.order) | fixed != set(range(index.width)):
+                obstacles[index.name] = f"{key} has fewer columns than the relation"
+    return obstacles
+
+
+def _is_same(left: object, right: object) -> bool:
+    return left is right
+
+
+def _filters(key: ArrangementKey) -> list[tuple[int, int, int, int]]:
+    """Return the comparisons that the rows of an arrangement pass."""
+    from gpu_wcoj.join.walk import OPERATORS
+
+    compared = [
+        (OPERATORS[op], left, -1 if right is None else right, 0 if code is None else code)
+        for left, op, right, code in key.compared
+    ]
+    constants = [(record.EQ, column, -1, code) for column, code in key.constants]
+    return [*constants, *((record.EQ, left, right, 0) for left, right in key.equal), *compared]
+
+
+def _run_at(row: Int64Array, n: int, depth: int) -> tuple[Int64Array, Int64Array]:
+    """Return the rows of a memtable, of shape (n, depth), and their weights."""
+    import ctypes
+
+    rows = np.ctypeslib.as_array((ctypes.c_int64 * (n * depth)).from_address(int(row[record.A_ROWS])))
+    weights = np.ctypeslib.as_array((ctypes.c_int64 * n).from_address(int(row[record.A_WEIGHTS])))
+    return rows.reshape(n, depth), weights
+
+
+def _pending_batches(
+    arrangement: Arrangement, rows: Int64Array, weights: Int64Array, counted: bool
+) -> tuple[IndexedZSet, ...]:
+    """Return sorted rows as the batches of a tick: of a set, deleted and inserted rows apart."""
+    depth, backend = rows.shape[1], arrangement.backend
+
+    def batch(chosen: Any, given: Int64Array | int) -> IndexedZSet:
+        columns = [np.ascontiguousarray(rows[chosen, level]) for level in range(depth)]
+        if len(columns[0]) == 0:
+            return IndexedZSet.empty(depth, backend)
+        return IndexedZSet.from_sorted(columns, given, backend)
+
+    if counted:
+        return (batch(slice(None), weights.copy()),)
+    return batch(weights < 0, -1), batch(weights > 0, 1)

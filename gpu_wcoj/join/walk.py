@@ -1,0 +1,601 @@
+"""Delta queries as records for the kernel that walks all paths of a small tick in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cpu_fallback import walk_records as record
+from gpu_wcoj.functions import Calculation
+from gpu_wcoj.join.plan import Check, Condition, DeltaPath, DeltaQuery, Step, split_independent
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.trace.arrangement import ArrangementKey
+
+OPERATORS = {
+    "=": record.EQ,
+    "!=": record.NE,
+    "<": record.LT,
+    "<=": record.LE,
+    ">": record.GT,
+    ">=": record.GE,
+}
+"""The kernel's number of each comparison."""
+
+
+def find_obstacle(query: DeltaQuery) -> str | None:
+    """Return a description of what the kernel cannot do in a query; None if it can walk the query."""
+    for path in query.paths:
+        steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
+        for check in (*path.seed_conditions, *path.seed_checks, *steps):
+            if isinstance(check, Calculation):
+                return f"{check.variable} is calculated"
+            if isinstance(check, Condition) and check.textual:
+                return f"text is compared in {check}"
+    return None
+
+
+class Clique(NamedTuple):
+    """A body that is a clique over an ordered binary relation: a < b < c, with an atom for each pair.
+
+    A row that changes is an edge of a clique whatever its place in it. So the common neighbours of its two ends are
+    found once, instead of once for each pair of variables.
+
+    Attributes
+    ----------
+    variables
+        The variables, smallest first.
+    forward, backward
+        The arrangements of the relation by its smaller and by its larger column.
+    """
+
+    variables: tuple[str, ...]
+    forward: ArrangementKey
+    backward: ArrangementKey
+
+
+def find_clique(query: DeltaQuery) -> Clique | None:
+    """Return the clique that a query's body is; None if it is another body."""
+    for path in query.paths:
+        if path.is_negated or path.seed_conditions or path.seed_checks:
+            return None
+        if any(step.conditions or step.checks for step in path.steps):
+            return None
+    uses = {use.atom: use for path in query.paths for use in (path.seed, *path.other_atoms)}
+    keys = {use.key for use in uses.values()}
+    if len({key.selection for key in keys}) != 1 or any(len(key.order) != 2 or key.equal for key in keys):
+        return None
+    key = next(iter(keys))
+    low, high = sorted(key.order)
+    if (low, "<", high, None) in key.compared:
+        first, second = low, high
+    elif (low, ">", high, None) in key.compared:
+        first, second = high, low
+    else:
+        return None
+    edges = {tuple(use.variables[use.key.order.index(column)] for column in (first, second)) for use in uses.values()}
+    names = {name for edge in edges for name in edge}
+    n = len(names)
+    if n < 3 or len(uses) != len(edges) or len(edges) != n * (n - 1) // 2 or not query.head_variables <= names:
+        return None
+    order = tuple(sorted(names, key=lambda name: -sum(edge[0] == name for edge in edges)))
+    if edges != {(smaller, larger) for i, smaller in enumerate(order) for larger in order[i + 1 :]}:
+        return None
+    forward, backward = key._replace(order=(first, second)), key._replace(order=(second, first))
+    return Clique(order, forward, backward) if {forward, backward} <= set(query.keys) else None
+
+
+class _Node(NamedTuple):
+    """A step in the tree of a path.
+
+    Attributes
+    ----------
+    factors
+        Per atom of the step, the node at which its prefix was bound, its index, and the level that the step binds.
+    """
+
+    node: int
+    parent: int
+    step: Step
+    mode: int
+    factors: list[tuple[int, int, int]]
+
+
+@dataclass(eq=False)
+class WalkRecords:
+    """The records of one query; see `cpu_fallback.walk_records`.
+
+    Attributes
+    ----------
+    arrangements
+        The index of each arrangement in the records of the state.
+    lists_rows
+        Whether rows of the head are listed, rather than their weights added.
+    """
+
+    query: DeltaQuery
+    arrangements: Mapping[ArrangementKey, int]
+    lists_rows: bool
+    variables: dict[str, int] = field(default_factory=dict)
+    paths: list[list[int]] = field(default_factory=list)
+    nodes: list[list[int]] = field(default_factory=list)
+    uses: list[list[int]] = field(default_factory=list)
+    children: list[int] = field(default_factory=list)
+    checks: list[list[int]] = field(default_factory=list)
+    terms: list[tuple[int, int]] = field(default_factory=list)
+    lists: list[list[int]] = field(default_factory=list)
+    atoms: list[tuple[int, int, int]] = field(default_factory=list)
+    atom_variables: list[list[int]] = field(default_factory=list)
+    head: list[tuple[int, int]] = field(default_factory=list)
+    steps: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Per node that reports its work, the index of its path and the name of its step."""
+    n_buffers: int = 0
+    n_cursors: int = 0
+    max_uses: int = 1
+    max_conditions: int = 1
+
+    def __post_init__(self) -> None:
+        clique = find_clique(self.query)
+        names: Mapping[str, int]
+        if clique is not None:
+            names = self._add_clique(clique)
+        else:
+            for path_index, path in enumerate(self.query.paths):
+                _PathRecords(self, path, path_index).add()
+            names = self.variables
+        if self.lists_rows:
+            self.head = [(names[term], 0) if isinstance(term, str) else (-1, term) for term in self.query.head]
+
+    @property
+    def head_variables(self) -> frozenset[str]:
+        """The variables whose values are enumerated."""
+        return self.query.head_variables if self.lists_rows else frozenset()
+
+    def variable(self, name: str) -> int:
+        """Return the index of a variable."""
+        return self.variables.setdefault(name, len(self.variables))
+
+    def add_atom(self, key: ArrangementKey, sees_itself: bool, variables: Sequence[str]) -> int:
+        """Add an atom of a path; return its index."""
+        self.atoms.append((self.arrangements[key], int(sees_itself), self.n_cursors))
+        self.n_cursors += len(key.order)
+        self.atom_variables.append([self.variable(name) for name in variables])
+        return len(self.atoms) - 1
+
+    def add_buffer(self) -> int:
+        """Add a buffer; return its index."""
+        self.n_buffers += 1
+        return self.n_buffers - 1
+
+    def add_checks(self, checks: Sequence[Check], path: DeltaPath) -> tuple[int, int]:
+        """Add comparisons and negated atoms; return the span of their records."""
+        first = len(self.checks)
+        for check in checks:
+            if isinstance(check, Condition):
+                named = isinstance(check.operand, str)
+                left, right = self.variable(check.variable), self.variable(str(check.operand)) if named else -1
+                constant = 0 if isinstance(check.operand, str) else check.operand
+                self.checks.append([0, OPERATORS[check.op], left, right, constant, 0, 0, 0, 0])
+                continue
+            assert not isinstance(check, Calculation)
+            key, sees_itself = check.use.key, path.sees_after(check.use)
+            atom = self.add_atom(key, sees_itself, ())
+            self.checks.append([1, 0, 0, 0, 0, self.arrangements[key], int(sees_itself), len(self.terms), atom])
+            self.terms.extend((self.variable(term), 0) if isinstance(term, str) else (-1, term) for term in check.terms)
+        return first, len(self.checks)
+
+    def add_children(self, nodes: Sequence[int]) -> tuple[int, int]:
+        """Add the children of a node; return the span of their records."""
+        first = len(self.children)
+        self.children.extend(nodes)
+        return first, len(self.children)
+
+    def _add_clique(self, clique: Clique) -> dict[str, int]:
+        """Add the one path of a clique; return the variables that hold the sorted values, by the head's names.
+
+        Every step takes the values that all bound ends have in common, larger than the one before. The two ends of the
+        changed row have neighbours on both sides.
+        """
+        n, listed = len(clique.variables), self.lists_rows
+        names = [f"value {i}" for i in range(n)]
+        for name in names:
+            self.variable(name)
+        ranks = {name: self.variable(f"rank {i}") for i, name in enumerate(clique.variables)}
+        seed = self.add_atom(clique.forward, False, names[:2])
+        sides = [
+            self.add_atom(key, False, (name, "")) for name in names[:2] for key in (clique.forward, clique.backward)
+        ]
+        first_use = len(self.uses)
+        self.uses.extend([atom, 1, 0, 0, 1] for atom in sides)
+        end_use, root = len(self.uses), len(self.nodes)
+        self.nodes.append([0] * record.NODE_FIELDS)
+        self.steps[root] = (0, "seeds")
+        common = [[atom, 1, 1, 0, i % 2] for i, atom in enumerate(sides)]
+        atoms = [self.add_atom(clique.forward, False, (name, "")) for name in names[2 : n - 1]]
+        end_atom = len(self.atoms)
+        n_lists = n - 2 if listed and n > 3 else n - 3
+        lists: list[int] = []
+        for i in range(n_lists):
+            start = len(self.uses)
+            self.uses.extend(common if i == 0 else [[atoms[i - 1], 1, 1, 0, 0]])
+            self.lists.append([start, len(self.uses), lists[-1] if lists else -1, self.add_buffer()])
+            lists.append(len(self.lists) - 1)
+        parent = root
+        for i in range(n - 2):
+            node, start, is_last = len(self.nodes), len(self.uses), i == n - 3
+            base = lists[i - 1] if is_last and not listed and i else lists[i] if i < n_lists else -1
+            if is_last and n == 3:
+                self.uses.extend(common)
+            elif is_last and not listed:
+                self.uses.append([atoms[i - 1], 1, 1, 0, 0])
+            if not is_last:
+                self.uses.append([atoms[i], 0, 0, 1, 0])
+            children = self.add_children([] if is_last else [node + 1])
+            mode = (record.EMIT if is_last else record.ENUMERATE) if listed else record.SUM
+            own_lists = (lists[i + 1], lists[i + 1] + 1) if i + 1 < n_lists else (0, 0)
+            self.nodes.append(
+                [
+                    self.variable(names[2 + i]), 0, start, len(self.uses), 0, 0, 0, 0, parent, *children, base,
+                    self.add_buffer(), mode, int(is_last and not listed), *own_lists,
+                ]
+            )  # fmt: skip
+            path = self.query.paths[0]
+            steps = [step.name for step in path.steps if not step.is_lookup]
+            self.steps[node] = (0, steps[min(i, len(steps) - 1)])
+            parent = node
+        children = self.add_children([root + 1])
+        self._finish_path(
+            clique.forward, 2, (seed + 1, end_atom), (first_use, end_use), (0, 0), children, False, root,
+            (lists[0], lists[0] + 1) if lists else (0, 0), seed, n if listed else 0,
+            record.ENUMERATE if listed else record.EMIT,
+        )  # fmt: skip
+        self.max_uses = max(self.max_uses, len(common))
+        return ranks
+
+    def _finish_path(
+        self,
+        seed_key: ArrangementKey,
+        width: int,
+        atoms: tuple[int, int],
+        uses: tuple[int, int],
+        checks: tuple[int, int],
+        children: tuple[int, int],
+        is_negated: bool,
+        root: int,
+        lists: tuple[int, int],
+        seed_atom: int,
+        n_sorted: int,
+        mode: int,
+    ) -> None:
+        """Add the record of a path, and that of its root."""
+        self.paths.append(
+            [
+                self.arrangements[seed_key], width, *atoms, *uses, *checks, *children, int(is_negated), root,
+                int(self.lists_rows), *lists, seed_atom, n_sorted,
+            ]
+        )  # fmt: skip
+        node = self.nodes[root]
+        node[record.N_MODE], node[record.N_PARENT] = mode, -1
+        node[record.N_FIRST_CHILD], node[record.N_END_CHILD] = children
+
+
+_ListKey = tuple[int, frozenset[tuple[object, ...]]]
+"""The node at which a list can be made, and what it is made from."""
+
+
+class _PathRecords:
+    """The records of one delta path, as they are made.
+
+    Steps up to the last variable of the head are a chain, whose values are enumerated. Below it, steps that share no
+    atom and no condition are children of one node.
+    """
+
+    def __init__(self, records: WalkRecords, path: DeltaPath, path_index: int) -> None:
+        self.records, self.path, self.path_index = records, path, path_index
+        self.atoms: dict[int, int] = {}
+        self.order: dict[int, int] = {}
+        """Depth of each node."""
+        self.planned: list[_Node] = []
+        self.below: dict[int, list[int]] = {}
+
+    def add(self) -> None:
+        """Add the path to the records."""
+        records, path = self.records, self.path
+        seed_atom = records.add_atom(path.seed.key, False, path.seed.variables)
+        for use in path.other_atoms:
+            self.atoms[use.atom] = records.add_atom(use.key, path.sees_after(use), use.variables)
+        end_atom, first_use = len(records.atoms), len(records.uses)
+        levels = dict.fromkeys(self.atoms, 0)
+        for atom, depth, _ in path.binding:
+            records.uses.append([self.atoms[atom], depth, 0, 0, 0])
+            levels[atom] = depth
+        uses = first_use, len(records.uses)
+        checks = records.add_checks((*path.seed_conditions, *path.seed_checks), path)
+        root = node = len(records.nodes)
+        records.nodes.append([0] * record.NODE_FIELDS)
+        records.steps[root] = (self.path_index, "seeds")
+        self.order[root] = 0
+        bound_at = dict.fromkeys(self.atoms, root)
+        n_enumerated = path.depth_of(records.head_variables) if records.head_variables else 0
+        for step in path.steps[:n_enumerated]:
+            child, levels, bound_at = self._plan_node(step, node, record.ENUMERATE, levels, bound_at)
+            self.below[node] = [child]
+            node = child
+        self._plan_groups(path.steps[n_enumerated:], node, levels, bound_at)
+        bases, spans = self._add_lists()
+        for planned in self.planned:
+            mode = record.EMIT if planned.node == node else planned.mode
+            self._add_node(planned, mode, *bases.get(planned.node, (-1, frozenset())), spans)
+        records._finish_path(
+            path.seed.key, len(path.seed.variables), (seed_atom + 1, end_atom), uses, checks,
+            records.add_children(self.below[root]), path.is_negated, root, spans.get(root, (0, 0)), seed_atom, 0,
+            record.EMIT if node == root else record.ENUMERATE,
+        )  # fmt: skip
+
+    def _plan_node(
+        self, step: Step, parent: int, mode: int, levels: dict[int, int], bound_at: dict[int, int]
+    ) -> tuple[int, dict[int, int], dict[int, int]]:
+        """Plan a node; return it, and the levels of atoms below it and the nodes at which these were bound."""
+        node = len(self.records.nodes)
+        self.records.nodes.append([0] * record.NODE_FIELDS)
+        self.order[node] = self.order[parent] + 1
+        factors = [(bound_at[atom], atom, levels[atom]) for atom in step.atoms]
+        self.planned.append(_Node(node, parent, step, mode, factors))
+        levels = {**levels, **{atom: levels[atom] + 1 for atom in step.atoms}}
+        return node, levels, {**bound_at, **dict.fromkeys(step.atoms, node)}
+
+    def _plan_groups(
+        self, steps: Sequence[Step], parent: int, levels: dict[int, int], bound_at: dict[int, int]
+    ) -> None:
+        """Plan the steps below a node, one subtree a group of steps that share nothing with the others."""
+        self.below[parent] = []
+        for group in split_independent(tuple(steps)) if steps else ():
+            node, levels_below, bound_below = self._plan_node(group[0], parent, record.SUM, levels, bound_at)
+            self.below[parent].append(node)
+            self._plan_groups(group[1:], node, levels_below, bound_below)
+
+    def _prefixes(self, planned: _Node) -> list[tuple[_ListKey, int, list[tuple[int, int, int]]]]:
+        """Return the lists from which a node may start: their keys, their number of factors, the sorted factors."""
+        if planned.step.is_lookup or len(planned.factors) < 2:
+            return []
+        ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
+        uses = {use.atom: use for use in self.path.other_atoms}
+        found: list[tuple[_ListKey, int, list[tuple[int, int, int]]]] = []
+        for n in range(2, len(ranked) + 1):
+            node = ranked[n - 1][0]
+            if n < len(ranked) and ranked[n][0] == node:
+                continue
+            made_from = frozenset(
+                (uses[atom].key, uses[atom].variables[:level], self.path.sees_after(uses[atom]))
+                for _, atom, level in ranked[:n]
+            )
+            found.append(((node, made_from), n, ranked))
+        return found
+
+    def _add_lists(self) -> tuple[dict[int, tuple[int, frozenset[int]]], dict[int, tuple[int, int]]]:
+        """Add the lists that pay; return each node's list and its atoms, and the lists that each node invalidates.
+
+        A list pays if several nodes start from it, or if it does not change with the values of a node's parent.
+        """
+        users: dict[_ListKey, list[_Node]] = {}
+        for planned in self.planned:
+            for key, _, _ in self._prefixes(planned):
+                users.setdefault(key, []).append(planned)
+        paying = {
+            key
+            for key, nodes in users.items()
+            if len(nodes) > 1 or any(self.order[key[0]] < self.order[planned.parent] for planned in nodes)
+        }
+        made: dict[_ListKey, tuple[int, int, _ListKey | None]] = {}
+        bases: dict[int, tuple[_ListKey, frozenset[int]]] = {}
+        for planned in self.planned:
+            base, covered = None, 0
+            for key, n, ranked in self._prefixes(planned):
+                if key not in paying:
+                    continue
+                if key not in made:
+                    first = len(self.records.uses)
+                    self.records.uses.extend(self._use(atom, level) for _, atom, level in ranked[covered:n])
+                    made[key] = first, len(self.records.uses), base
+                base, covered = key, n
+                bases[planned.node] = key, frozenset(atom for _, atom, _ in ranked[:n])
+        numbers: dict[_ListKey, int] = {}
+        spans: dict[int, tuple[int, int]] = {}
+        for key in sorted(made, key=lambda key: (self.order[key[0]], key[0], len(key[1]))):
+            first, end, base = made[key]
+            numbers[key] = len(self.records.lists)
+            start = spans.get(key[0], (numbers[key], 0))[0]
+            spans[key[0]] = start, numbers[key] + 1
+            self.records.lists.append([first, end, -1 if base is None else numbers[base], self.records.add_buffer()])
+        return {node: (numbers[key], atoms) for node, (key, atoms) in bases.items()}, spans
+
+    def _use(self, atom: int, level: int, is_listed: bool = False) -> list[int]:
+        index = self.atoms[atom]
+        is_last = level + 1 == len(self.records.atom_variables[index])
+        return [index, level, int(is_last), int(is_listed), 0]
+
+    def _add_node(
+        self, planned: _Node, mode: int, base: int, listed: frozenset[int], spans: Mapping[int, tuple[int, int]]
+    ) -> None:
+        records, step = self.records, planned.step
+        first = len(records.uses)
+        records.uses.extend(self._use(atom, level, atom in listed) for _, atom, level in planned.factors)
+        end = len(records.uses)
+        conditions = records.add_checks(step.conditions, self.path)
+        checks = records.add_checks(step.checks, self.path)
+        children = self.below.get(planned.node, [])
+        ends_atoms = all(use[record.U_LAST] for use in records.uses[first:end])
+        is_counted = mode == record.SUM and ends_atoms and not (step.is_lookup or children or step.checks)
+        records.nodes[planned.node] = [
+            records.variable(step.variable), int(step.is_lookup), first, end, *conditions, *checks, planned.parent,
+            *records.add_children(children), base, records.add_buffer(), mode, int(is_counted),
+            *spans.get(planned.node, (0, 0)),
+        ]  # fmt: skip
+        records.steps[planned.node] = (self.path_index, step.name)
+        records.max_uses = max(records.max_uses, end - first + 1)
+        records.max_conditions = max(records.max_conditions, len(step.conditions))
+
+
+def matrix(rows: Sequence[Sequence[int]], width: int) -> Int64Array:
+    """Return records as a matrix of int64; one row of zeros for none.
+
+    Examples
+    --------
+    >>> matrix([], 2)
+    array([[0, 0]])
+    """
+    return np.array(rows, np.int64).reshape(-1, width) if len(rows) else np.zeros((1, width), np.int64)
+
+
+def address_of(array: np.ndarray) -> int:  # type: ignore[type-arg]
+    """Return the address of an array's first element."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+INITIAL_CAPACITY = 256
+"""Values of a buffer at first."""
+
+MARK_WORDS = 4096
+"""Words of 64 bits in which a list marks its values: those within 262,144 of each other."""
+
+OUT_ROWS = 4096
+"""Rows of a result that a call returns at most."""
+
+BUDGET_CANDIDATES = 1 << 24
+"""Candidates after which a call returns, so that an interrupt is noticed within about a second."""
+
+
+class WalkState(Protocol):
+    """The state that queries are walked over.
+
+    Attributes
+    ----------
+    arrangement_records, slots
+        Records of the arrangements, and of the levels of their batches.
+    stride
+        Sources of an arrangement at most.
+    version
+        Changes when `slots` or `stride` do.
+    """
+
+    arrangement_records: Int64Array
+    slots: Int64Array
+    stride: int
+    version: int
+
+
+class Walk:
+    """A query's records, ready to be walked: memory for cursors, candidates and results.
+
+    Parameters
+    ----------
+    kernels
+        The kernels, which can walk.
+    records
+        The query.
+    weighted
+        True in bag semantics.
+    """
+
+    def __init__(self, kernels: Any, records: WalkRecords, weighted: bool) -> None:
+        self.kernels, self.records = kernels, records
+        self.context = np.zeros(record.CONTEXT, np.int64)
+        self.work = np.zeros((len(records.nodes), N_WORK), np.int64)
+        self.total_work = np.zeros_like(self.work)
+        self.totals = np.zeros(3, np.int64)
+        self.magnitude = self.totals[2:].view(np.float64)
+        self.version = -1
+        self._arrays: dict[int, Any] = {}
+        self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
+        self._memory: list[tuple[Any, Any]] = [self._new_buffer(i, INITIAL_CAPACITY) for i in range(records.n_buffers)]
+        depth = max(map(len, records.atom_variables), default=1) or 1
+        depth = max(depth, max((use[record.U_LEVEL] for use in records.uses), default=0) + 1)
+        names = np.zeros((len(records.atom_variables), depth), np.int64)
+        for row, variables in zip(names, records.atom_variables, strict=True):
+            row[: len(variables)] = variables
+        self._atoms = matrix(records.atoms, record.ATOM)
+        self._out = np.zeros((len(records.head) + 1, OUT_ROWS), np.int64)
+        arrays: dict[int, Any] = {
+            record.ATOM_VARIABLES: names,
+            record.VARIABLES: np.zeros(len(records.variables) + 1, np.int64),
+            record.PATHS: matrix(records.paths, record.PATH_FIELDS),
+            record.NODES: matrix(records.nodes, record.NODE_FIELDS),
+            record.USES: matrix(records.uses, record.USE),
+            record.CHILDREN: matrix([[child] for child in records.children], 1),
+            record.CHECKS: matrix(records.checks, record.CHECK),
+            record.TERMS: matrix(records.terms, 2),
+            record.LISTS: matrix(records.lists, record.LIST),
+            record.BUFFERS: self._buffers,
+            record.EXCLUDED: np.zeros(records.max_conditions, np.int64),
+            record.WORK: self.work,
+            record.SUMS: np.zeros((len(records.nodes), 3), np.int64),
+            record.MAGNITUDES: np.zeros((len(records.nodes), 2)),
+            record.TOTALS: self.totals,
+            record.HEAD: matrix(records.head, 2),
+            record.OUT: self._out,
+        }
+        for place, array in arrays.items():
+            self._place(place, array)
+        self.context[record.MAX_DEPTH] = depth
+        self.context[record.N_HEAD] = len(records.head)
+        self.context[record.OUT_CAPACITY] = OUT_ROWS
+        self.context[record.WEIGHTED] = int(weighted)
+        self.context[record.PATH_END] = len(records.paths)
+
+    def _place(self, place: int, array: Any) -> None:
+        self._arrays[place] = array
+        self.context[place] = address_of(array)
+
+    def _new_buffer(self, buffer: int, capacity: int) -> tuple[Any, Any]:
+        """Allocate memory for a buffer; its contents are lost."""
+        values, bits = np.empty((3, capacity), np.int64), np.zeros(MARK_WORDS, np.int64)
+        row = self._buffers[buffer]
+        row[:] = 0
+        row[record.B_VALUES] = address_of(values)
+        row[record.B_WEIGHTS] = address_of(values) + 8 * capacity
+        row[record.B_CAPACITY] = capacity
+        row[record.B_BITS], row[record.B_WORDS] = address_of(bits), MARK_WORDS
+        return values, bits
+
+    def _bind(self, state: WalkState) -> None:
+        """Take over the batches of a state."""
+        records = self.records
+        atoms = self._atoms.copy()
+        atoms[:, record.ATOM_CURSORS] *= state.stride
+        self._place(record.ATOMS, atoms)
+        self._place(record.SLOTS, state.slots)
+        self._place(record.CURSORS, np.zeros((max(1, records.n_cursors) * state.stride, 3), np.int64))
+        self._place(record.SEGMENTS, np.zeros(((records.max_uses + 2) * state.stride, record.SEGMENT), np.int64))
+        self.context[record.STRIDE] = state.stride
+        self.version = state.version
+
+    def run(self, state: WalkState) -> Iterator[Int64Array]:
+        """Walk all changed rows; yield the rows of the head in pieces, a matrix with their weights last.
+
+        `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
+        """
+        context = self.context
+        if self.version != state.version:
+            self._bind(state)
+        context[record.ARRANGEMENTS] = address_of(state.arrangement_records)
+        context[record.PATH] = context[record.SEED] = context[record.ACTION] = context[record.OUT_SIZE] = 0
+        context[record.BUDGET] = BUDGET_CANDIDATES
+        self.totals[:] = 0
+        self.work[:] = 0
+        walk = self.kernels.walk
+        while True:
+            ended = walk(context)
+            if ended == record.GROW:
+                buffer, needed = int(context[record.RESULT]), int(context[record.NEEDED])
+                self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
+                continue
+            if n := int(context[record.OUT_SIZE]):
+                yield self._out[:, :n].copy()
+                context[record.OUT_SIZE] = 0
+            if ended == record.DONE:
+                self.total_work += self.work
+                return
+            context[record.BUDGET] = BUDGET_CANDIDATES
