@@ -79,6 +79,7 @@ from cpu_fallback.walk_records import (
     B_VALUES,
     B_WEIGHTS,
     B_WORDS,
+    BEGIN,
     BUDGET,
     BUFFER,
     BUFFERS,
@@ -148,6 +149,7 @@ from cpu_fallback.walk_records import (
     N_LIST,
     N_LOOKUP,
     N_MODE,
+    N_NODES,
     N_PARENT,
     N_VARIABLE,
     NE,
@@ -220,6 +222,7 @@ from cpu_fallback.walk_records import (
     SUM,
     SUMS,
     TERMS,
+    TOTAL_WORK,
     TOTALS,
     U_ATOM,
     U_LAST,
@@ -340,7 +343,7 @@ def descend(context, atom, level, value, work):
 @cached_njit
 def add_segments(context, use, n):
     """Write the segments of a use's candidates after the first `n`; return their number then, and the width."""
-    atoms, cursors, slots = pointer64(context[ATOMS]), pointer64(context[CURSORS]), pointer64(context[SLOTS])
+    atoms, cursors = pointer64(context[ATOMS]), pointer64(context[CURSORS])
     uses = pointer64(context[USES] + 8 * USE * use)
     atom, level, is_last = uses[U_ATOM], uses[U_LEVEL], uses[U_LAST]
     source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atoms[atom * ATOM + ATOM_ARRANGEMENT])
@@ -905,9 +908,9 @@ def node_bounds(context, first, end):
         if op == NE:
             excluded[n_excluded] = operand
             n_excluded += 1
-        if op == LE or op == EQ:
+        if op in (LE, EQ):
             upper = min(upper, operand)
-        if op == GE or op == EQ:
+        if op in (GE, EQ):
             lower = max(lower, operand)
         if op == LT:
             if operand == MIN_INT64:
@@ -1128,12 +1131,28 @@ def bind_value(context, node, work):
 
 
 @cached_njit
+def begin_walk(context):
+    """Start with the first path and nothing counted; the work of the walk before is added to the total."""
+    context[PATH] = context[SEED] = context[OUT_SIZE] = 0
+    context[ACTION] = START
+    totals = pointer64(context[TOTALS])
+    totals[0] = totals[1] = 0
+    pointer_float(context[TOTALS] + 16)[0] = 0.0
+    work, total = pointer64(context[WORK]), pointer64(context[TOTAL_WORK])
+    for i in range(context[N_NODES] * N_WORK):
+        total[i] += work[i]
+        work[i] = 0
+
+
+@cached_njit
 def walk(fields):
     """Walk paths from their changed rows until all is done, or until the caller is needed; see the protocol.
 
     `fields` is the context. The totals are per sign of the change.
     """
     context = pointer64(np.int64(fields.ctypes.data))
+    if context[ACTION] == BEGIN:
+        begin_walk(context)
     sums, magnitudes = pointer64(context[SUMS]), pointer_float(context[MAGNITUDES])
     totals, total_magnitude = pointer64(context[TOTALS]), pointer_float(context[TOTALS] + 16)
     factors = np.empty(4 * 64, np.int64)

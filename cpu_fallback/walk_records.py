@@ -12,8 +12,8 @@ import numpy as np
     ARRANGEMENTS, SLOTS, ATOMS, ATOM_VARIABLES, MAX_DEPTH, CURSORS, STRIDE, VARIABLES, PATHS, NODES, USES, CHILDREN,
     CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
     OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
-    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, CONTEXT,
-) = range(48)  # fmt: skip
+    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK, CONTEXT,
+) = range(50)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
 capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
 NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
@@ -70,8 +70,9 @@ EQ, NE, LT, LE, GT, GE = range(6)
 """Comparisons."""
 DONE, FULL, GROW, PAUSED = range(4)
 """Results of a call: all is done; the result must be taken; a buffer must grow; the budget is used up."""
-START, ENTER, NEXT, RETURNED, EMITTING = range(5)
-"""What is next: a changed row; a step; a candidate of a step; what follows a value; a row of the result."""
+START, ENTER, NEXT, RETURNED, EMITTING, BEGIN = range(6)
+"""What is next: a changed row; a step; a candidate of a step; what follows a value; a row of the result; the first
+row of a tick."""
 
 (
     R_WIDTH, R_ATOM, R_FIRST, R_END, R_ROWS, R_WEIGHTS, R_SIZE, R_CHANGED, R_CHANGES, R_BEFORE, R_STAMPS, R_N_CHANGED,

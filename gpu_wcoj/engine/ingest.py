@@ -151,19 +151,19 @@ def read_small_change(
         if data.dtype != np.int64 or data.ndim != 2 or data.shape[1] != arity or not are_numbered(names):
             return None
         return [np.ascontiguousarray(data[:, column]) for column in range(arity)], None
-    schema = getattr(data, "schema", None)
-    if schema is None or type(data).__name__ != "RecordBatch":
+    if type(data).__name__ != "RecordBatch" or not hasattr(data, "schema"):
         return None
-    given = _INT64_SCHEMAS.get(id(schema))
-    if given is None or given[0] is not schema:
-        given = schema, tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
-        if len(_INT64_SCHEMAS) >= MAX_SCHEMAS:
-            _INT64_SCHEMAS.clear()
-        _INT64_SCHEMAS[id(schema)] = given
-    _, given_names, is_plain = given
+    schema = data.schema
+    for known, given_names, is_plain in _SCHEMAS:
+        if known.equals(schema):
+            break
+    else:
+        given_names, is_plain = tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
+        _SCHEMAS.insert(0, (schema, given_names, is_plain))
+        del _SCHEMAS[MAX_SCHEMAS:]
     if not is_plain or given_names[:arity] != names:
         return None
-    if (len(given_names) > arity and given_names[arity:] != ("weight",)) or "weight" in names:
+    if len(given_names) > arity and (given_names[arity:] != ("weight",) or "weight" in names):
         return None
     columns = []
     for column in data.columns:
@@ -199,10 +199,10 @@ def _read_tuples(data: list[Any], arity: int) -> tuple[Sequence[Int64Array], Int
         return None
 
 
-_INT64_SCHEMAS: dict[int, tuple[Any, tuple[str, ...], bool]] = {}
-"""Arrow schemas seen lately, by identity: the schema, its names, and whether all its columns are int64."""
+_SCHEMAS: list[tuple[Any, tuple[str, ...], bool]] = []
+"""Arrow schemas seen lately: the schema, its names, and whether all its columns are int64."""
 
-MAX_SCHEMAS = 64
+MAX_SCHEMAS = 8
 """Schemas that are remembered."""
 
 

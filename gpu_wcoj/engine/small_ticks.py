@@ -96,6 +96,7 @@ class _HeadWalks:
     relation: int | None
     negates: bool
     reads: frozenset[str]
+    has_state: bool
 
 
 class UnsuitableTickError(Exception):
@@ -167,6 +168,7 @@ class SmallTicks:
             filters.extend(_filters(key))
             spans.append(len(filters))
         self._tables[1] = self._tables[0]
+        self._addresses = address_of(self._tables[0]), address_of(self._tables[1])
         first = 0
         relations = np.zeros((len(self.indices), record.RELATION), np.int64)
         self.rows: list[Int64Array] = []
@@ -231,7 +233,7 @@ class SmallTicks:
             relation = None if head.relation is None else self.relations[id(head.relation)]
             negates = any(join.query.has_negation for join in head.joins)
             self.heads.append(
-                _HeadWalks(name, position, head, *walks, derivations, relation, negates, frozenset(head.reads))
+                _HeadWalks(name, position, head, *walks, derivations, relation, negates, frozenset(head.reads), bool(head.state))
             )
 
     def _follow_spines(self) -> bool:
@@ -285,8 +287,8 @@ class SmallTicks:
             heads = self.circuit.heads.values()
             totals = tuple(head.total if isinstance(head, Head) else None for head in heads)
             recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
-        self.arrangement_records = self._tables[recent.side]
-        self._context[record.ARRANGEMENTS] = address_of(self.arrangement_records)
+        self.arrangement_address = self._addresses[recent.side]
+        self._context[record.ARRANGEMENTS] = self.arrangement_address
         self.kernels.begin_small_tick(self._context)
         return recent
 
@@ -319,10 +321,10 @@ class SmallTicks:
         work: dict[str, Any] = {}
         totals, bounds = list(recent.totals), list(recent.bounds)
         for walks in self.heads:
-            name, head = walks.name, walks.head
+            name = walks.name
             lists = collect is not None and name in collect
             is_changed = not changed.isdisjoint(walks.reads)
-            if not (head.state or lists or (name in self.outputs and (collect is not None or weighted))):
+            if not (walks.has_state or lists or (name in self.outputs and (collect is not None or weighted))):
                 if is_changed:
                     totals[walks.position] = None
                 continue
@@ -334,9 +336,9 @@ class SmallTicks:
             counts[name] = count
             if lists:
                 rows_by_head[name] = phases
-            if head.state and any(len(phase) for phase in phases):
+            if walks.has_state and any(len(phase) for phase in phases):
                 changed.add(name)
-            used = walks.listing if phases or head.state or walks.negates else walks.counting
+            used = walks.listing if lists or walks.has_state or walks.negates else walks.counting
             work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
             total = totals[walks.position]
             totals[walks.position] = None if total is None else total + count.net
@@ -351,12 +353,11 @@ class SmallTicks:
 
     def _evaluate_head(self, walks: _HeadWalks, lists: bool, bounds: list[int]) -> tuple[ChangeCount, list[PhaseRows]]:
         weighted = self.circuit.execution.weighted
-        if not (lists or walks.head.state or walks.negates):
+        if not (lists or walks.has_state or walks.negates):
             deleted = inserted = 0
             magnitude = 0.0
             for walk in walks.counting:
-                for _ in walk.run(self):
-                    pass
+                walk.count(self)
                 deleted += int(walk.totals[0])
                 inserted += int(walk.totals[1])
                 magnitude += float(walk.magnitude[0])
@@ -434,17 +435,20 @@ class SmallTicks:
         work = {}
         for walks in self.heads:
             counted = []
-            for counting, listing in zip(walks.counting, walks.listing, strict=True):
-                walk = listing if listing.total_work.any() else counting
+            for pair in zip(walks.counting, walks.listing, strict=True):
+                for walk in pair:
+                    walk.total_work += walk.work
+                    walk.work[:] = 0
+                walk = max(pair, key=lambda walk: int(walk.total_work.sum()))
                 counted.append((walk.records, walk.total_work.copy()))
-                counting.total_work[:] = listing.total_work[:] = 0
+                for walk in pair:
+                    walk.total_work[:] = 0
             work[walks.name] = WalkWork(counted)
         return work
 
     def merge(self, after: Recent) -> bool:
         """Write the memtables after the tick, beside the present ones; return whether they are full."""
-        target = self._tables[after.side]
-        return int(self.kernels.merge_memtables(self._context, address_of(target))) > MAX_MEMTABLE_ROWS
+        return int(self.kernels.merge_memtables(self._context, self._addresses[after.side])) > MAX_MEMTABLE_ROWS
 
     def as_pending(self, recent: Recent) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations."""

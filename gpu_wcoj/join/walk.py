@@ -473,15 +473,17 @@ class WalkState(Protocol):
 
     Attributes
     ----------
-    arrangement_records, slots
-        Records of the arrangements, and of the levels of their batches.
+    arrangement_address
+        Address of the records of the arrangements.
+    slots
+        Records of the levels of their batches.
     stride
         Sources of an arrangement at most.
     version
         Changes when `slots` or `stride` do.
     """
 
-    arrangement_records: Int64Array
+    arrangement_address: int
     slots: Int64Array
     stride: int
     version: int
@@ -531,6 +533,7 @@ class Walk:
             record.BUFFERS: self._buffers,
             record.EXCLUDED: np.zeros(records.max_conditions, np.int64),
             record.WORK: self.work,
+            record.TOTAL_WORK: self.total_work,
             record.SUMS: np.zeros((len(records.nodes), 3), np.int64),
             record.MAGNITUDES: np.zeros((len(records.nodes), 2)),
             record.TOTALS: self.totals,
@@ -543,6 +546,7 @@ class Walk:
         self.context[record.N_HEAD] = len(records.head)
         self.context[record.OUT_CAPACITY] = OUT_ROWS
         self.context[record.WEIGHTED] = int(weighted)
+        self.context[record.N_NODES] = len(records.nodes)
         self.context[record.PATH_END] = len(records.paths)
 
     def _place(self, place: int, array: Any) -> None:
@@ -572,30 +576,42 @@ class Walk:
         self.context[record.STRIDE] = state.stride
         self.version = state.version
 
+    def _begin(self, state: WalkState) -> Int64Array:
+        context = self.context
+        if self.version != state.version:
+            self._bind(state)
+        context[record.ARRANGEMENTS] = state.arrangement_address
+        context[record.ACTION] = record.BEGIN
+        context[record.BUDGET] = BUDGET_CANDIDATES
+        return context
+
+    def count(self, state: WalkState) -> None:
+        """Walk all changed rows of a query that lists none; `totals` and `work` tell the result."""
+        walk, context = self.kernels.walk, self._begin(state)
+        while (ended := walk(context)) != record.DONE:
+            self._go_on(ended)
+
+    def _go_on(self, ended: int) -> None:
+        """Get ready for another call after one that did not walk everything."""
+        context = self.context
+        if ended == record.GROW:
+            buffer, needed = int(context[record.RESULT]), int(context[record.NEEDED])
+            self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
+        else:
+            context[record.BUDGET] = BUDGET_CANDIDATES
+
     def run(self, state: WalkState) -> Iterator[Int64Array]:
         """Walk all changed rows; yield the rows of the head in pieces, a matrix with their weights last.
 
         `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
         """
-        context = self.context
-        if self.version != state.version:
-            self._bind(state)
-        context[record.ARRANGEMENTS] = address_of(state.arrangement_records)
-        context[record.PATH] = context[record.SEED] = context[record.ACTION] = context[record.OUT_SIZE] = 0
-        context[record.BUDGET] = BUDGET_CANDIDATES
-        self.totals[:] = 0
-        self.work[:] = 0
+        context = self._begin(state)
         walk = self.kernels.walk
         while True:
             ended = walk(context)
-            if ended == record.GROW:
-                buffer, needed = int(context[record.RESULT]), int(context[record.NEEDED])
-                self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
-                continue
-            if n := int(context[record.OUT_SIZE]):
+            if ended != record.GROW and (n := int(context[record.OUT_SIZE])):
                 yield self._out[:, :n].copy()
                 context[record.OUT_SIZE] = 0
             if ended == record.DONE:
-                self.total_work += self.work
                 return
-            context[record.BUDGET] = BUDGET_CANDIDATES
+            self._go_on(ended)
