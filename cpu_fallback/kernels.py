@@ -27,7 +27,7 @@ from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, spa
 from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
 from cpu_fallback.runtime import address_of as _address
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
-from cpu_fallback.walk import begin_tick, derive_presence, merge_runs, receive, walk
+from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, merge_runs, receive, walk
 
 _NOTHING = np.empty(0, np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
@@ -237,6 +237,7 @@ class CompiledKernels:
     begin_small_tick = staticmethod(begin_tick)
     receive_rows = staticmethod(receive)
     derive_presence = staticmethod(derive_presence)
+    consolidate_rows = staticmethod(consolidate_rows)
     merge_memtables = staticmethod(merge_runs)
 
     @staticmethod

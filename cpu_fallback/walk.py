@@ -231,6 +231,7 @@ from cpu_fallback.walk_records import (
     U_UNITED,
     USE,
     USES,
+    USES_A_LIST,
     VARIABLES,
     WEIGHTED,
     WORK,
@@ -639,14 +640,14 @@ def set_marks(buffers):
 
 
 @cached_njit
-def count_marked(buffers, address, width, low, high):
-    """Return how many of the ascending values at an address are in a list with bits."""
+def count_marked(buffers, segment, first, last, low, high):
+    """Return how many values of a segment from `first` to `last` are in a list with bits."""
     bits, base = unsigned64(buffers[B_BITS]), buffers[B_BASE]
-    values = pointer64(buffers[B_VALUES])
-    first, last = values[0], values[buffers[B_SIZE] - 1]
+    if high - low > 16:
+        low = segment_bound(segment, low, high, first)
     hits = np.int64(0)
-    if width == 4:
-        data = pointer32(address)
+    if segment[S_WIDTH] == 4:
+        data = pointer32(segment[S_ADDRESS])
         while low < high and data[low] < first:
             low += 1
         while low < high and data[high - 1] > last:
@@ -655,7 +656,7 @@ def count_marked(buffers, address, width, low, high):
             distance = np.int64(data[i]) - base
             hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
         return hits
-    wide = pointer64(address)
+    wide = pointer64(segment[S_ADDRESS])
     while low < high and wide[low] < first:
         low += 1
     while low < high and wide[high - 1] > last:
@@ -761,12 +762,12 @@ def sum_pair(context, x, y, work):
     if x[S_BUFFER] >= 0 and y[S_SLOT] >= 0 and x[S_WEIGHTS] == 0 and y[S_WEIGHTS] == 0:
         size, width = x[S_HIGH] - x[S_LOW], y[S_HIGH] - y[S_LOW]
         buffers = pointer64(context[BUFFERS] + 8 * BUFFER * x[S_BUFFER])
-        is_ranked = y[S_START] >= 0
-        is_worth_it = width < MARKED_A_RANK * size if is_ranked else width < 8 * size
-        if size >= 4 and size == buffers[B_SIZE] and is_worth_it and set_marks(buffers):
+        is_worth_it = width < MARKED_A_RANK * size if y[S_START] >= 0 else width < 8 * size
+        if size >= 4 and is_worth_it and set_marks(buffers):
             work[PROPOSALS] += min(size, width)
             work[PROBES] += width
-            hits = count_marked(buffers, y[S_ADDRESS], y[S_WIDTH], y[S_LOW], y[S_HIGH])
+            values = pointer64(buffers[B_VALUES])
+            hits = count_marked(buffers, y, values[x[S_LOW]], values[x[S_HIGH] - 1], y[S_LOW], y[S_HIGH])
             return hits, np.float64(hits)
     if y[S_HIGH] - y[S_LOW] < x[S_HIGH] - x[S_LOW]:
         x, y = y, x
@@ -858,10 +859,10 @@ def make_list(context, index, factors, work):
     lists = pointer64(context[LISTS])
     entry = pointer64(context[LISTS] + 8 * LIST * index)
     buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[L_BUFFER])
-    while not buffers[B_VALID]:
+    while buffers[B_VALID] != 1:
         lowest = index
         base = lists[lowest * LIST + L_BASE]
-        while base >= 0 and not pointer64(context[BUFFERS])[lists[base * LIST + L_BUFFER] * BUFFER + B_VALID]:
+        while base >= 0 and pointer64(context[BUFFERS])[lists[base * LIST + L_BUFFER] * BUFFER + B_VALID] != 1:
             lowest = base
             base = lists[lowest * LIST + L_BASE]
         made = pointer64(context[LISTS] + 8 * LIST * lowest)
@@ -870,6 +871,20 @@ def make_list(context, index, factors, work):
             return False
         pointer64(context[BUFFERS])[made[L_BUFFER] * BUFFER + B_VALID] = 1
     return True
+
+
+@cached_njit
+def is_deferred(context, index):
+    """Return whether a list of one atom's values is still to be read from the atom: it has been asked for rarely."""
+    entry = pointer64(context[LISTS] + 8 * LIST * index)
+    if entry[L_END_USE] - entry[L_FIRST_USE] != 1 or entry[L_BASE] >= 0:
+        return False
+    buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[L_BUFFER])
+    if buffers[B_VALID] == 1:
+        return False
+    _, width = add_segments(context, entry[L_FIRST_USE], 0)
+    buffers[B_VALID] -= 1
+    return -buffers[B_VALID] * USES_A_LIST < width
 
 
 @cached_njit
@@ -1002,10 +1017,12 @@ def sum_node(context, node, factors, work):
     """Return the sum over a last step's values, their magnitude, and False if a buffer is too small."""
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
     base = entry[N_LIST]
+    if base >= 0 and is_deferred(context, base):
+        base = -1
     if base >= 0 and not make_list(context, base, factors, work):
         return np.int64(0), 0.0, False
     lower, upper, n_excluded = node_bounds(context, entry[N_FIRST_CONDITION], entry[N_END_CONDITION])
-    n_factors = gather_factors(context, entry[N_FIRST_USE], entry[N_END_USE], base, True, factors)
+    n_factors = gather_factors(context, entry[N_FIRST_USE], entry[N_END_USE], base, base >= 0, factors)
     if lower > upper:
         return np.int64(0), 0.0, True
     is_bounded = lower > MIN_INT64 or upper < MAX_INT64
@@ -1492,3 +1509,51 @@ def begin_tick(fields):
         pointer64(context[ARRANGEMENTS])[arrangement * ARRANGEMENT + A_TICK_SIZE] = 0
     context[DELETED] = 0
     context[INSERTED] = FIRST_INSERT
+
+
+@cached_njit
+def consolidate_rows(fields, spare_rows, order, spare):
+    """Sort the listed rows, add the weights of equal ones and drop those of weight 0; return their number.
+
+    Rows of negative weight stand before the others in set semantics, and their number is the context's RESULT.
+    `spare_rows` is the address of as much memory as the result has, `order` and `spare` of one number a row.
+    """
+    context = pointer64(np.int64(fields.ctypes.data))
+    n, width, capacity = context[OUT_SIZE], context[N_HEAD], context[OUT_CAPACITY]
+    out, rows, numbers, others = pointer64(context[OUT]), pointer64(spare_rows), pointer64(order), pointer64(spare)
+    stride = width + 1
+    for row in range(n):
+        numbers[row] = row
+        for column in range(width):
+            rows[row * stride + column] = out[column * capacity + row]
+        rows[row * stride + width] = out[width * capacity + row]
+    sort_rows(rows, stride, pointer64(context[IDENTITY]), width, numbers, others, n)
+    n_left, n_gone = np.int64(0), np.int64(0)
+    at = np.int64(0)
+    while at < n:
+        row = numbers[at]
+        weight = rows[row * stride + width]
+        at += 1
+        while at < n and not is_before(rows, stride, pointer64(context[IDENTITY]), width, row, numbers[at]):
+            weight += rows[numbers[at] * stride + width]
+            at += 1
+        if weight != 0:
+            rows[row * stride + width] = weight
+            numbers[n_left] = row
+            n_left += 1
+            n_gone += np.int64(weight < 0)
+    if context[WEIGHTED]:
+        n_gone = np.int64(0)
+    gone, come = np.int64(0), n_gone
+    for i in range(n_left):
+        row = numbers[i]
+        if rows[row * stride + width] < 0 and context[WEIGHTED] == 0:
+            target = gone
+            gone += 1
+        else:
+            target = come
+            come += 1
+        for column in range(stride):
+            out[column * capacity + target] = rows[row * stride + column]
+    context[RESULT] = n_gone
+    return n_left

@@ -87,6 +87,8 @@ AS_SET, AS_BAG, AS_IS = range(3)
 
 MARKED_A_RANK = 2
 """Values tested by bits that cost as much as one value searched by ranks."""
+USES_A_LIST = 16
+"""Values of an atom per use from which they are copied into a list, whose values are then marked by bits."""
 FIRST_INSERT = 1 << 40
 """Stamp of a tick's first inserted row of a set; deleted rows have smaller ones."""
 LARGEST_WEIGHT = 1 << 61

@@ -31,7 +31,7 @@ from gpu_wcoj.engine.options import (
     validate_strategy,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
-from gpu_wcoj.engine.small_ticks import MAX_TICK_ROWS, SmallChange, UnsuitableTickError
+from gpu_wcoj.engine.small_ticks import SmallChange
 from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -47,6 +47,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
 from gpu_wcoj.join.settings import ITERATIONS, Execution
+from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.planner.body import Shape
@@ -410,7 +411,8 @@ class TickRunner:
         if recent is None:
             return None
         small, before = ledger.small, ledger.present
-        assert small is not None and before.sides is not None
+        assert small is not None
+        assert before.sides is not None
         lowered = before.sides.primary.lowered
         incoming: dict[str, SmallChange] = {}
         n_rows = 0
@@ -428,7 +430,7 @@ class TickRunner:
                 return None
             n_rows += len(rows[0][0])
             incoming[relation] = rows
-        if n_rows > MAX_TICK_ROWS:
+        if not small.is_small(n_rows):
             return None
         tick = before.report.tick + 1
         try:

@@ -154,13 +154,12 @@ def read_small_change(
     if type(data).__name__ != "RecordBatch" or not hasattr(data, "schema"):
         return None
     schema = data.schema
-    for known, given_names, is_plain in _SCHEMAS:
-        if known.equals(schema):
-            break
-    else:
-        given_names, is_plain = tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
-        _SCHEMAS.insert(0, (schema, given_names, is_plain))
+    given = next((entry for entry in _SCHEMAS if entry[0].equals(schema)), None)
+    if given is None:
+        given = schema, tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
+        _SCHEMAS.insert(0, given)
         del _SCHEMAS[MAX_SCHEMAS:]
+    _, given_names, is_plain = given
     if not is_plain or given_names[:arity] != names:
         return None
     if len(given_names) > arity and (given_names[arity:] != ("weight",) or "weight" in names):

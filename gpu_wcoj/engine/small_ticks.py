@@ -19,7 +19,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import ChangeCount, Head
-from gpu_wcoj.join.walk import Walk, WalkRecords, address_of, find_obstacle, matrix
+from gpu_wcoj.join.walk import OPERATORS, UnsuitableTickError, Walk, WalkRecords, address_of, find_obstacle, matrix
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 MAX_TICK_ROWS = 256
 """Given rows of a tick up to which it is a small one."""
+
+MAX_EXPECTED_WORK = 1 << 21
+"""Values to propose and search, as many a changed row as in the small ticks before, up to which a tick is a small one.
+
+A walk costs about 8 ns for each. From a few milliseconds on, joins that bind one variable for all changed rows at a
+time are as fast (`gpu-wcoj bench`, 4-cycles of R-MAT 17: 10 rows a tick)."""
 
 MAX_MEMTABLE_ROWS = 512
 """Rows of a memtable from which all of them become batches."""
@@ -99,10 +105,6 @@ class _HeadWalks:
     has_state: bool
 
 
-class UnsuitableTickError(Exception):
-    """A tick turns out not to be small; it runs as any other."""
-
-
 class SmallTicks:
     """Memtables of a circuit's relations, and its rules ready to be walked.
 
@@ -115,6 +117,8 @@ class SmallTicks:
     ----------
     obstacles
         Per head that cannot take part, the reason. With one of them, no tick of the program is small.
+    work_per_row
+        Values proposed and searched per changed row, a moving average over the small ticks.
     """
 
     def __init__(self, circuit: Circuit) -> None:
@@ -124,6 +128,7 @@ class SmallTicks:
         self.version = 0
         self.stride = 0
         self.slots = np.zeros((1, 1), np.int64)
+        self.work_per_row = 0.0
         self._spines: list[Any] = []
         self._is_built = False
 
@@ -131,6 +136,10 @@ class SmallTicks:
     def serves(self) -> bool:
         """Return whether small ticks can run."""
         return not self.obstacles
+
+    def is_small(self, n_rows: int) -> bool:
+        """Return whether a tick of as many given rows is a small one."""
+        return n_rows <= MAX_TICK_ROWS and n_rows * self.work_per_row <= MAX_EXPECTED_WORK
 
     # The records of the state.
 
@@ -233,7 +242,17 @@ class SmallTicks:
             relation = None if head.relation is None else self.relations[id(head.relation)]
             negates = any(join.query.has_negation for join in head.joins)
             self.heads.append(
-                _HeadWalks(name, position, head, *walks, derivations, relation, negates, frozenset(head.reads), bool(head.state))
+                _HeadWalks(
+                    name,
+                    position,
+                    head,
+                    *walks,
+                    derivations,
+                    relation,
+                    negates,
+                    frozenset(head.reads),
+                    bool(head.state),
+                )
             )
 
     def _follow_spines(self) -> bool:
@@ -303,6 +322,7 @@ class SmallTicks:
             If the tick derives too many rows, or a weight may leave int64.
         """
         ignored: dict[str, int] = {}
+        received: list[int] = []
         changed: set[str] = set()
         weighted = self.circuit.execution.weighted
         for name, (columns, weights) in changes.items():
@@ -312,6 +332,7 @@ class SmallTicks:
             for column, values in enumerate(columns):
                 rows[:n, column] = values
             self.weights[relation][:n] = 1 if weights is None else weights
+            received.append(relation)
             n_changed = self._receive(relation, n, record.AS_BAG if weighted else record.AS_SET)
             if n_changed:
                 changed.add(name)
@@ -319,7 +340,8 @@ class SmallTicks:
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
         work: dict[str, Any] = {}
-        totals, bounds = list(recent.totals), list(recent.bounds)
+        n_changed = sum(int(self._relation_records[relation, record.R_N_CHANGED]) for relation in received)
+        totals, bounds, done = list(recent.totals), list(recent.bounds), 0
         for walks in self.heads:
             name = walks.name
             lists = collect is not None and name in collect
@@ -340,8 +362,11 @@ class SmallTicks:
                 changed.add(name)
             used = walks.listing if lists or walks.has_state or walks.negates else walks.counting
             work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
+            done += sum(walk.work_done for walk in used)
             total = totals[walks.position]
             totals[walks.position] = None if total is None else total + count.net
+        if n_changed:
+            self.work_per_row += (done / n_changed - self.work_per_row) / 4
         return counts, rows_by_head, ignored, work, Recent(1 - recent.side, tuple(totals), tuple(bounds))
 
     def _receive(self, relation: int, n: int, mode: int) -> int:
@@ -365,6 +390,45 @@ class SmallTicks:
                 return ChangeCount(inserted, -deleted, inserted + deleted), []
             self._add_bound(walks, bounds, magnitude)
             return ChangeCount(None, None, deleted), []
+        found, n_gone, magnitude = self._list_rows(walks)
+        columns, weights = [*found[:-1]], found[-1]
+        if weighted:
+            if walks.relation is not None:
+                self._keep_rows(walks.relation, columns, weights, record.AS_BAG)
+            else:
+                self._add_bound(walks, bounds, magnitude)
+            return ChangeCount(None, None, int(weights.sum())), [PhaseRows(columns, weights)]
+        target = walks.relation
+        if walks.derivations is not None:
+            self._keep_rows(walks.derivations, columns, weights, record.AS_BAG)
+            target = walks.derivations if target is None else target
+            if walks.relation is not None:
+                n = int(self.kernels.derive_presence(self._context, walks.derivations, target))
+                self._receive(target, n, record.AS_IS)
+            columns, weights = self._changed_rows(target)
+            if walks.relation is None:
+                before = self.changed[target][1][1, : len(weights)]
+                weights = (before + weights > 0).astype(np.int64) - (before > 0)
+                order = np.concatenate([np.flatnonzero(weights < 0), np.flatnonzero(weights > 0)])
+                columns, weights = [column[order] for column in columns], weights[order]
+            n_gone = int(np.count_nonzero(weights < 0))
+        elif target is not None:
+            self._keep_rows(target, columns, weights, record.AS_IS)
+        phases = [
+            PhaseRows([column[:n_gone] for column in columns], -1),
+            PhaseRows([column[n_gone:] for column in columns], 1),
+        ]
+        n_come = len(weights) - n_gone
+        return ChangeCount(n_come, n_gone, n_come - n_gone), phases
+
+    def _list_rows(self, walks: _HeadWalks) -> tuple[Int64Array, int, float]:
+        """Return a head's changed rows, a matrix with weights last, the number of deleted ones, and the magnitude."""
+        if len(walks.listing) == 1:
+            (walk,) = walks.listing
+            listed = walk.consolidate(self)
+            magnitude = float(walk.magnitude[0])
+            if listed is not None and magnitude < record.LARGEST_WEIGHT:
+                return *listed, magnitude
         pieces = []
         magnitude = 0.0
         for walk in walks.listing:
@@ -372,41 +436,15 @@ class SmallTicks:
             magnitude += float(walk.magnitude[0])
         if magnitude >= record.LARGEST_WEIGHT:
             raise UnsuitableTickError
-        found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1) if pieces else None
-        columns: list[Int64Array] = [] if found is None else list(found[:-1])
-        weights = np.empty(0, np.int64) if found is None else found[-1]
-        if found is None:
-            columns = [np.empty(0, np.int64)] * walks.head.width
-        elif found.shape[1] > 1:
-            columns, weights = self.kernels.consolidate(columns, weights)
-        if weighted:
-            if walks.relation is not None:
-                self._keep_rows(walks.relation, columns, weights, record.AS_BAG)
-            else:
-                self._add_bound(walks, bounds, magnitude)
-            net = int(weights.sum())
-            return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
-        if walks.derivations is not None:
-            self._keep_rows(walks.derivations, columns, weights, record.AS_BAG)
-            target = walks.derivations if walks.relation is None else walks.relation
-            if walks.relation is not None:
-                n = int(self.kernels.derive_presence(self._context, walks.derivations, target))
-                self._receive(target, n, record.AS_IS)
-                columns, weights = self._changed_rows(target)
-            else:
-                columns, counted = self._changed_rows(target)
-                before = self.changed[target][1][1, : len(counted)]
-                change = (before + counted > 0).astype(np.int64) - (before > 0)
-                (present,) = np.nonzero(change)
-                columns, weights = [column[present] for column in columns], change[present]
-        elif walks.relation is not None:
-            self._keep_rows(walks.relation, columns, weights, record.AS_IS)
-        (gone,), (come,) = np.nonzero(weights < 0), np.nonzero(weights > 0)
-        phases = [
-            PhaseRows([column[gone] for column in columns], -1),
-            PhaseRows([column[come] for column in columns], 1),
-        ]
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+        if not pieces:
+            return np.empty((walks.head.width + 1, 0), np.int64), 0, magnitude
+        found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+        columns, weights = self.kernels.consolidate(list(found[:-1]), found[-1])
+        if self.circuit.execution.weighted:
+            return np.stack([*columns, weights]), 0, magnitude
+        order = np.argsort(weights > 0, kind="stable")
+        found = np.stack([*columns, weights])[:, order]
+        return found, int(np.count_nonzero(weights < 0)), magnitude
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
@@ -490,8 +528,6 @@ def _is_same(left: object, right: object) -> bool:
 
 def _filters(key: ArrangementKey) -> list[tuple[int, int, int, int]]:
     """Return the comparisons that the rows of an arrangement pass."""
-    from gpu_wcoj.join.walk import OPERATORS
-
     compared = [
         (OPERATORS[op], left, -1 if right is None else right, 0 if code is None else code)
         for left, op, right, code in key.compared

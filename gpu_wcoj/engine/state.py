@@ -191,7 +191,9 @@ class StateStore:
     def _empty_memtables(self) -> None:
         """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are."""
         present, small = self.present, self.small
-        assert present.recent is not None and present.sides is not None and small is not None
+        assert present.recent is not None
+        assert present.sides is not None
+        assert small is not None
         side = present.sides.primary
         circuit = side.circuit
         self.installed = None

@@ -11,7 +11,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Check, Condition, DeltaPath, DeltaQuery, Step, split_independent
-from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 OPERATORS = {
@@ -363,9 +363,13 @@ class _PathRecords:
         ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
         uses = {use.atom: use for use in self.path.other_atoms}
         found: list[tuple[_ListKey, int, list[tuple[int, int, int]]]] = []
-        for n in range(2, len(ranked) + 1):
+        depth = self.order[planned.parent]  # the only atom that does not change with the parent is listed for its marks
+        lone = self.order[ranked[0][0]] < depth == self.order[ranked[1][0]]
+        for n in range(1 if lone else 2, len(ranked) + 1):
             node = ranked[n - 1][0]
             if n < len(ranked) and ranked[n][0] == node:
+                continue
+            if n == 1 and (planned.mode != record.SUM or not self._ends(planned)):
                 continue
             made_from = frozenset(
                 (uses[atom].key, uses[atom].variables[:level], self.path.sees_after(uses[atom]))
@@ -373,6 +377,12 @@ class _PathRecords:
             )
             found.append(((node, made_from), n, ranked))
         return found
+
+    def _ends(self, planned: _Node) -> bool:
+        """Return whether a step binds the last level of all of its atoms, so that it may be counted."""
+        return not (planned.step.checks or self.below.get(planned.node)) and all(
+            level + 1 == len(self.records.atom_variables[self.atoms[atom]]) for _, atom, level in planned.factors
+        )
 
     def _add_lists(self) -> tuple[dict[int, tuple[int, frozenset[int]]], dict[int, tuple[int, int]]]:
         """Add the lists that pay; return each node's list and its atoms, and the lists that each node invalidates.
@@ -464,8 +474,16 @@ MARK_WORDS = 4096
 OUT_ROWS = 4096
 """Rows of a result that a call returns at most."""
 
-BUDGET_CANDIDATES = 1 << 24
+BUDGET_CANDIDATES = 1 << 20
 """Candidates after which a call returns, so that an interrupt is noticed within about a second."""
+
+MAX_WALK_WORK = 1 << 24
+"""Values proposed and searched at which a walk is given up. Joins that bind one variable for all changed rows at a time
+group them where values repeat, so they need fewer."""
+
+
+class UnsuitableTickError(Exception):
+    """A tick turns out not to be small; it runs as any other."""
 
 
 class WalkState(Protocol):
@@ -511,6 +529,7 @@ class Walk:
         self.magnitude = self.totals[2:].view(np.float64)
         self.version = -1
         self._arrays: dict[int, Any] = {}
+        self._sorting: tuple[Int64Array, Int64Array] | None = None
         self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
         self._memory: list[tuple[Any, Any]] = [self._new_buffer(i, INITIAL_CAPACITY) for i in range(records.n_buffers)]
         depth = max(map(len, records.atom_variables), default=1) or 1
@@ -539,6 +558,7 @@ class Walk:
             record.TOTALS: self.totals,
             record.HEAD: matrix(records.head, 2),
             record.OUT: self._out,
+            record.IDENTITY: np.arange(len(records.head) + 1, dtype=np.int64),
         }
         for place, array in arrays.items():
             self._place(place, array)
@@ -599,6 +619,32 @@ class Walk:
             self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
         else:
             context[record.BUDGET] = BUDGET_CANDIDATES
+            if self.work_done > MAX_WALK_WORK:
+                raise UnsuitableTickError
+
+    @property
+    def work_done(self) -> int:
+        """Values that the present or last run has proposed and searched."""
+        return int(self.work[:, (PROPOSALS, PROBES)].sum())
+
+    def consolidate(self, state: WalkState) -> tuple[Int64Array, int] | None:
+        """Walk all changed rows; return the rows of the head, and how many of the first are deleted ones of a set.
+
+        The rows are sorted and distinct, a matrix with their weights last. None if there are more than `OUT_ROWS`.
+        """
+        walk, context = self.kernels.walk, self._begin(state)
+        while (ended := walk(context)) != record.DONE:
+            if ended == record.FULL:
+                return None
+            self._go_on(ended)
+        n = int(context[record.OUT_SIZE])
+        if n > 1 or (n == 1 and not context[record.WEIGHTED]):
+            if self._sorting is None:
+                self._sorting = np.empty_like(self._out), np.empty((2, OUT_ROWS), np.int64)
+            rows, numbers = self._sorting
+            n = self.kernels.consolidate_rows(context, address_of(rows), address_of(numbers), address_of(numbers[1]))
+            return self._out[:, :n].copy(), int(context[record.RESULT])
+        return self._out[:, :n].copy(), 0
 
     def run(self, state: WalkState) -> Iterator[Int64Array]:
         """Walk all changed rows; yield the rows of the head in pieces, a matrix with their weights last.
