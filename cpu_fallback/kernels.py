@@ -39,11 +39,23 @@ MAX_PIECE_ROWS = 1 << 22
 """Rows that one call of `fill_common` returns at most, regardless of its capacity: their memory is allocated first."""
 
 
+class CompiledWalks:
+    """See `gpu_wcoj.kernels.protocol.WalkKernels`."""
+
+    walk = staticmethod(walk)
+    begin_small_tick = staticmethod(begin_tick)
+    receive_rows = staticmethod(receive)
+    derive_presence = staticmethod(derive_presence)
+    consolidate_rows = staticmethod(consolidate_rows)
+    merge_memtables = staticmethod(merge_runs)
+
+
 class CompiledKernels:
     """See `gpu_wcoj.kernels.protocol.Kernels`."""
 
     name: ClassVar[str] = "numba"
     measures_ranges: ClassVar[bool] = True
+    walker: ClassVar[CompiledWalks] = CompiledWalks()
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(distinct_packed)
@@ -231,14 +243,6 @@ class CompiledKernels:
                     del level.support[DESCRIBED + 1 :]  # ranks that other threads have built meanwhile, unused
         records = [level.record for level in levels]
         return np.array([len(rows), len(last), *first, *last, *shared, *records, *rows, *out_rows], np.int64)
-
-    walks: ClassVar[bool] = True
-    walk = staticmethod(walk)
-    begin_small_tick = staticmethod(begin_tick)
-    receive_rows = staticmethod(receive)
-    derive_presence = staticmethod(derive_presence)
-    consolidate_rows = staticmethod(consolidate_rows)
-    merge_memtables = staticmethod(merge_runs)
 
     @staticmethod
     def count_common(

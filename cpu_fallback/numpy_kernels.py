@@ -497,7 +497,7 @@ class VectorisedKernels:
 
     name: ClassVar[str] = "numpy"
     measures_ranges: ClassVar[bool] = False
-    walks: ClassVar[bool] = False
+    walker: ClassVar[None] = None
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)

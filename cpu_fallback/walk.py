@@ -251,7 +251,7 @@ def pointer_float(typingctx, address):
 
 @cached_njit
 def run_bound(rows, depth, column, low, high, value, after):
-    """Return the first row of a run from `low` with a value in a column not below `value`, or beyond if `after`."""
+    """Return the first row of a run with a value not below `value`; beyond it if `after`."""
     while low < high:
         middle = (low + high) >> 1
         found = rows[middle * depth + column]
@@ -284,7 +284,7 @@ def open_atom(context, atom):
 
 @cached_njit
 def descend(context, atom, level, value, work):
-    """Descend an atom from a level by a value; return whether it has it, and the weight at the last level."""
+    """Descend an atom by a value; return whether it has it, and the weight at the last level."""
     atoms, cursors, slots = pointer64(context[ATOMS]), pointer64(context[CURSORS]), pointer64(context[SLOTS])
     source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atoms[atom * ATOM + ATOM_ARRANGEMENT])
     depth, n_batches = source[A_DEPTH], source[A_BATCHES]
@@ -343,7 +343,7 @@ def descend(context, atom, level, value, work):
 
 @cached_njit
 def add_segments(context, use, n):
-    """Write the segments of a use's candidates after the first `n`; return their number then, and the width."""
+    """Write the segments of a use after the first `n`; return their number, and the width."""
     atoms, cursors = pointer64(context[ATOMS]), pointer64(context[CURSORS])
     uses = pointer64(context[USES] + 8 * USE * use)
     atom, level, is_last = uses[U_ATOM], uses[U_LEVEL], uses[U_LAST]
@@ -434,7 +434,7 @@ def segment_weight(segment, i):
 
 @cached_njit
 def segment_bound(segment, low, high, value):
-    """Return the first position of a segment from `low` with a value not below `value`, by galloping."""
+    """Return the first position of a segment with a value not below `value`, by galloping."""
     if low >= high or segment_value(segment, low) >= value:
         return low
     step = 1
@@ -489,7 +489,7 @@ def clip(context, begin, end, lower, upper):
 
 @cached_njit
 def weight_in(context, begin, end, is_last, value):
-    """Return the weight of a value in the segments of one factor; its presence above the last level."""
+    """Return the weight of a value in the segments of one factor, or its presence."""
     weight = np.int64(0)
     for s in range(begin, end):
         segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
@@ -573,7 +573,7 @@ def propose_values(context, begin, end, is_last, buffers):
 
 @cached_njit
 def add_matches(context, segment, is_last, values, n, sums):
-    """Add to ``sums[i]`` the weight of ``values[i]`` in a segment; above the last level its presence."""
+    """Add to ``sums[i]`` the weight of ``values[i]`` in a segment, or its presence."""
     low, high = segment[S_LOW], segment[S_HIGH]
     slot, start = segment[S_SLOT], segment[S_START]
     is_plain = segment[S_WEIGHTS] == 0 and segment[S_STAMPS] == 0
@@ -756,7 +756,7 @@ def sum_segment(segment):
 
 @cached_njit
 def sum_pair(context, x, y, work):
-    """Return the sum of the weight products over the common values of two segments, and of the magnitudes."""
+    """Return the sum of weight products over the common values of two segments; its magnitude."""
     if x[S_BUFFER] < 0 and y[S_BUFFER] >= 0:
         x, y = y, x
     if x[S_BUFFER] >= 0 and y[S_SLOT] >= 0 and x[S_WEIGHTS] == 0 and y[S_WEIGHTS] == 0:
@@ -827,7 +827,7 @@ def sum_pair(context, x, y, work):
 
 @cached_njit
 def gather_factors(context, first_use, end_use, base, skip_listed, factors):
-    """Write the segments of a step's or a list's atoms, and of the list that it starts from; return the factors."""
+    """Write the segments of a step's atoms and of its list; return the number of factors."""
     n = np.int64(0)
     n_factors = 0
     if base >= 0:
@@ -875,7 +875,7 @@ def make_list(context, index, factors, work):
 
 @cached_njit
 def is_deferred(context, index):
-    """Return whether a list of one atom's values is still to be read from the atom: it has been asked for rarely."""
+    """Return whether a list of one atom has been asked for too rarely to be made."""
     entry = pointer64(context[LISTS] + 8 * LIST * index)
     if entry[L_END_USE] - entry[L_FIRST_USE] != 1 or entry[L_BASE] >= 0:
         return False
@@ -975,7 +975,7 @@ def invalidate(context, first, end):
 
 @cached_njit
 def open_seed(context, path, seed):
-    """Bind a changed row; return the weight of the row and of the atoms that it binds, 0 if one lacks it."""
+    """Bind a changed row; return its weight times those of the atoms that it binds, or 0."""
     entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
     source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * entry[P_SEED])
     rows, width = pointer64(source[A_TICK_ROWS]), entry[P_WIDTH]
@@ -1014,7 +1014,7 @@ def open_seed(context, path, seed):
 
 @cached_njit
 def sum_node(context, node, factors, work):
-    """Return the sum over a last step's values, their magnitude, and False if a buffer is too small."""
+    """Return the sum over a last step's values and its magnitude; False if a buffer is small."""
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
     base = entry[N_LIST]
     if base >= 0 and is_deferred(context, base):
@@ -1118,7 +1118,7 @@ def emit_row(context, weight, n_sorted):
 
 @cached_njit
 def bind_value(context, node, work):
-    """Bind the next candidate of a step that its atoms and checks allow; return its weight, 0 if there is none."""
+    """Bind the next candidate that a step allows; return its weight, 0 after the last one."""
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
     buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
     uses = pointer64(context[USES])
@@ -1149,7 +1149,7 @@ def bind_value(context, node, work):
 
 @cached_njit
 def begin_walk(context):
-    """Start with the first path and nothing counted; the work of the walk before is added to the total."""
+    """Start with the first path; the work of the walk before is added to the total."""
     context[PATH] = context[SEED] = context[OUT_SIZE] = 0
     context[ACTION] = START
     totals = pointer64(context[TOTALS])
@@ -1163,7 +1163,7 @@ def begin_walk(context):
 
 @cached_njit
 def walk(fields):
-    """Walk paths from their changed rows until all is done, or until the caller is needed; see the protocol.
+    """Walk paths from their changed rows until all is done or the caller is needed.
 
     `fields` is the context. The totals are per sign of the change.
     """
@@ -1336,7 +1336,7 @@ def passes_filter(filters, first, end, rows, row, stride):
 
 @cached_njit
 def receive(fields, index, mode, capacity):
-    """Make a relation's given rows its change of this tick, sorted into the run of each of its arrangements.
+    """Make a relation's given rows its change of this tick, in each of its arrangements.
 
     Returns the number of changed rows, or -1 if a weight is too large or there are more rows than `capacity`.
     """
@@ -1428,7 +1428,7 @@ def receive(fields, index, mode, capacity):
 
 @cached_njit
 def derive_presence(fields, source, target):
-    """Give a set the rows that appear or disappear where a relation's counts of derivations change."""
+    """Give a set the rows that appear or disappear where derivations change."""
     context = pointer64(np.int64(fields.ctypes.data))
     counts = pointer64(context[RELATIONS] + 8 * RELATION * source)
     relation = pointer64(context[RELATIONS] + 8 * RELATION * target)
@@ -1513,7 +1513,7 @@ def begin_tick(fields):
 
 @cached_njit
 def consolidate_rows(fields, spare_rows, order, spare):
-    """Sort the listed rows, add the weights of equal ones and drop those of weight 0; return their number.
+    """Sort the listed rows, add weights of equal ones, drop weight 0; return their number.
 
     Rows of negative weight stand before the others in set semantics, and their number is the context's RESULT.
     `spare_rows` is the address of as much memory as the result has, `order` and `spare` of one number a row.

@@ -92,6 +92,6 @@ USES_A_LIST = 16
 FIRST_INSERT = 1 << 40
 """Stamp of a tick's first inserted row of a set; deleted rows have smaller ones."""
 LARGEST_WEIGHT = 1 << 61
-"""Magnitude of a weight from which sums are left to exact arithmetic."""
+"""Magnitude of a weight, in rows, from which sums are left to exact arithmetic."""
 MIN_INT64, MAX_INT64 = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 """Least and greatest code."""

@@ -402,7 +402,7 @@ class TickRunner:
         emit_remaining: EmitRows | None,
         start: float,
     ) -> dict[str, ChangeCount] | None:
-        """Run a tick of few rows by walking each rule once; return None if it has to run as a large one.
+        """Run a tick of few rows by walking each rule; return None if it is a large one.
 
         Nothing has changed in that case, and after an error.
         """

@@ -121,7 +121,7 @@ def read_change(
 def read_small_change(
     data: Any, kinds: Sequence[DataType | None], names: tuple[str, ...] | None
 ) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
-    """Read a few rows of int64 columns without the checks and conversions that others need; None for other rows.
+    """Read a few rows of int64 columns; return None for other rows.
 
     A record batch whose columns, and perhaps a column of weights last, have the relation's names and no nulls; a
     NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
@@ -202,7 +202,7 @@ _SCHEMAS: list[tuple[Any, tuple[str, ...], bool]] = []
 """Arrow schemas seen lately: the schema, its names, and whether all its columns are int64."""
 
 MAX_SCHEMAS = 8
-"""Schemas that are remembered."""
+"""Number of schemas that are remembered."""
 
 
 def narrow_columns(

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cpu_fallback import walk_records as record
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import ChangeCount, Head
+from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import OPERATORS, UnsuitableTickError, Walk, WalkRecords, address_of, find_obstacle, matrix
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.join.relation import RelationIndex
 
 MAX_TICK_ROWS = 256
 """Given rows of a tick up to which it is a small one."""
@@ -48,7 +46,7 @@ MAX_BATCHES = 14
 
 @dataclass(frozen=True, eq=False)
 class Recent:
-    """Which records of the memtables are valid, and what else the ticks since the last batch have changed.
+    """The valid records of the memtables, and totals since the last batch.
 
     Attributes
     ----------
@@ -124,6 +122,8 @@ class SmallTicks:
     def __init__(self, circuit: Circuit) -> None:
         self.circuit, self.outputs = circuit, frozenset(circuit.outputs)
         self.kernels = circuit.backend.kernels
+        assert self.kernels.walker is not None
+        self.walker = self.kernels.walker
         self.obstacles = find_obstacles(circuit)
         self.version = 0
         self.stride = 0
@@ -195,12 +195,12 @@ class SmallTicks:
             atoms[number] = canonical, 0, self._cursor_rows
             self._cursor_rows += index.width
             first = end
-            rows, weights = np.empty((TICK_CAPACITY, index.width), np.int64), np.empty(TICK_CAPACITY, np.int64)
+            given, given_weights = np.empty((TICK_CAPACITY, index.width), np.int64), np.empty(TICK_CAPACITY, np.int64)
             changed, extra = np.empty((TICK_CAPACITY, index.width), np.int64), np.empty((3, TICK_CAPACITY), np.int64)
-            self.rows.append(rows)
-            self.weights.append(weights)
+            self.rows.append(given)
+            self.weights.append(given_weights)
             self.changed.append((changed, extra))
-            row[record.R_ROWS], row[record.R_WEIGHTS] = address_of(rows), address_of(weights)
+            row[record.R_ROWS], row[record.R_WEIGHTS] = address_of(given), address_of(given_weights)
             row[record.R_CHANGED], row[record.R_CHANGES] = address_of(changed), address_of(extra[0])
             row[record.R_BEFORE], row[record.R_STAMPS] = address_of(extra[1]), address_of(extra[2])
         self._relation_records, self._atoms = relations, atoms
@@ -232,12 +232,12 @@ class SmallTicks:
         weighted = self.circuit.execution.weighted
         for position, (name, head) in enumerate(self.circuit.heads.items()):
             assert isinstance(head, Head)
-            walks: list[list[Walk]] = [[], []]
+            counting: list[Walk] = []
+            listing: list[Walk] = []
             for join in head.joins:
                 arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
-                for lists_rows in (False, True):
-                    records = WalkRecords(join.query, arrangements, lists_rows)
-                    walks[lists_rows].append(Walk(self.kernels, records, weighted))
+                for walks, lists_rows in ((counting, False), (listing, True)):
+                    walks.append(Walk(self.walker, WalkRecords(join.query, arrangements, lists_rows), weighted))
             derivations = None if head.derivations is None else self.relations[id(head.derivations)]
             relation = None if head.relation is None else self.relations[id(head.relation)]
             negates = any(join.query.has_negation for join in head.joins)
@@ -246,7 +246,8 @@ class SmallTicks:
                     name,
                     position,
                     head,
-                    *walks,
+                    counting,
+                    listing,
                     derivations,
                     relation,
                     negates,
@@ -308,13 +309,13 @@ class SmallTicks:
             recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
         self.arrangement_address = self._addresses[recent.side]
         self._context[record.ARRANGEMENTS] = self.arrangement_address
-        self.kernels.begin_small_tick(self._context)
+        self.walker.begin_small_tick(self._context)
         return recent
 
     def evaluate(
         self, recent: Recent, changes: Mapping[str, SmallChange], collect: frozenset[str] | None
     ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Recent]:
-        """Compute a tick's changes; see `Circuit.evaluate`. The memtables after it are still to be committed.
+        """Compute a tick's changes as `Circuit.evaluate` does; nothing is committed.
 
         Raises
         ------
@@ -371,7 +372,7 @@ class SmallTicks:
 
     def _receive(self, relation: int, n: int, mode: int) -> int:
         self._relation_records[relation, record.R_SIZE] = n
-        n_changed = int(self.kernels.receive_rows(self._context, relation, mode, TICK_CAPACITY))
+        n_changed = int(self.walker.receive_rows(self._context, relation, mode, TICK_CAPACITY))
         if n_changed < 0:
             raise UnsuitableTickError
         return n_changed
@@ -403,7 +404,7 @@ class SmallTicks:
             self._keep_rows(walks.derivations, columns, weights, record.AS_BAG)
             target = walks.derivations if target is None else target
             if walks.relation is not None:
-                n = int(self.kernels.derive_presence(self._context, walks.derivations, target))
+                n = int(self.walker.derive_presence(self._context, walks.derivations, target))
                 self._receive(target, n, record.AS_IS)
             columns, weights = self._changed_rows(target)
             if walks.relation is None:
@@ -422,14 +423,14 @@ class SmallTicks:
         return ChangeCount(n_come, n_gone, n_come - n_gone), phases
 
     def _list_rows(self, walks: _HeadWalks) -> tuple[Int64Array, int, float]:
-        """Return a head's changed rows, a matrix with weights last, the number of deleted ones, and the magnitude."""
+        """Return a head's changed rows, weights last, the number of deleted ones, the magnitude."""
         if len(walks.listing) == 1:
             (walk,) = walks.listing
             listed = walk.consolidate(self)
             magnitude = float(walk.magnitude[0])
             if listed is not None and magnitude < record.LARGEST_WEIGHT:
                 return *listed, magnitude
-        pieces = []
+        pieces: list[Int64Array] = []
         magnitude = 0.0
         for walk in walks.listing:
             pieces.extend(walk.run(self))
@@ -486,7 +487,7 @@ class SmallTicks:
 
     def merge(self, after: Recent) -> bool:
         """Write the memtables after the tick, beside the present ones; return whether they are full."""
-        return int(self.kernels.merge_memtables(self._context, self._addresses[after.side])) > MAX_MEMTABLE_ROWS
+        return int(self.walker.merge_memtables(self._context, self._addresses[after.side])) > MAX_MEMTABLE_ROWS
 
     def as_pending(self, recent: Recent) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations."""

@@ -163,13 +163,13 @@ class StateStore:
         self.present = state
 
     def begin_small_tick(self) -> Recent | None:
-        """Get ready for a small tick; return the memtables to start from, None if the tick cannot be small."""
+        """Get ready for a small tick; return the memtables, None if the tick cannot be small."""
         sides = self.present.sides
         if sides is None or sides.twin is not None or self.router is not None or self.feedback.is_due:
             return None
         circuit = sides.primary.circuit
         if self.small is None or self.small.circuit is not circuit:
-            if circuit.backend.device is not None or not circuit.backend.kernels.walks:
+            if circuit.backend.device is not None or circuit.backend.kernels.walker is None:
                 return None
             self.small = SmallTicks(circuit)
         if not self.small.serves:

@@ -11,7 +11,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Check, Condition, DeltaPath, DeltaQuery, Step, split_independent
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array, WalkKernels
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 OPERATORS = {
@@ -26,7 +26,7 @@ OPERATORS = {
 
 
 def find_obstacle(query: DeltaQuery) -> str | None:
-    """Return a description of what the kernel cannot do in a query; None if it can walk the query."""
+    """Return what the kernel cannot do in a query; None if it can walk the query."""
     for path in query.paths:
         steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
         for check in (*path.seed_conditions, *path.seed_checks, *steps):
@@ -193,7 +193,7 @@ class WalkRecords:
         return first, len(self.children)
 
     def _add_clique(self, clique: Clique) -> dict[str, int]:
-        """Add the one path of a clique; return the variables that hold the sorted values, by the head's names.
+        """Add the one path of a clique; return the variables of the sorted values.
 
         Every step takes the values that all bound ends have in common, larger than the one before. The two ends of the
         changed row have neighbours on both sides.
@@ -246,39 +246,23 @@ class WalkRecords:
             self.steps[node] = (0, steps[min(i, len(steps) - 1)])
             parent = node
         children = self.add_children([root + 1])
-        self._finish_path(
-            clique.forward, 2, (seed + 1, end_atom), (first_use, end_use), (0, 0), children, False, root,
-            (lists[0], lists[0] + 1) if lists else (0, 0), seed, n if listed else 0,
+        root_lists = (lists[0], lists[0] + 1) if lists else (0, 0)
+        self.add_root(
+            [
+                self.arrangements[clique.forward], 2, seed + 1, end_atom, first_use, end_use, 0, 0, *children, 0, root,
+                int(listed), *root_lists, seed, n if listed else 0,
+            ],
             record.ENUMERATE if listed else record.EMIT,
         )  # fmt: skip
         self.max_uses = max(self.max_uses, len(common))
         return ranks
 
-    def _finish_path(
-        self,
-        seed_key: ArrangementKey,
-        width: int,
-        atoms: tuple[int, int],
-        uses: tuple[int, int],
-        checks: tuple[int, int],
-        children: tuple[int, int],
-        is_negated: bool,
-        root: int,
-        lists: tuple[int, int],
-        seed_atom: int,
-        n_sorted: int,
-        mode: int,
-    ) -> None:
+    def add_root(self, path: list[int], mode: int) -> None:
         """Add the record of a path, and that of its root."""
-        self.paths.append(
-            [
-                self.arrangements[seed_key], width, *atoms, *uses, *checks, *children, int(is_negated), root,
-                int(self.lists_rows), *lists, seed_atom, n_sorted,
-            ]
-        )  # fmt: skip
-        node = self.nodes[root]
+        self.paths.append(path)
+        node = self.nodes[path[record.P_ROOT]]
         node[record.N_MODE], node[record.N_PARENT] = mode, -1
-        node[record.N_FIRST_CHILD], node[record.N_END_CHILD] = children
+        node[record.N_FIRST_CHILD : record.N_END_CHILD + 1] = path[record.P_FIRST_CHILD : record.P_END_CHILD + 1]
 
 
 _ListKey = tuple[int, frozenset[tuple[object, ...]]]
@@ -328,16 +312,19 @@ class _PathRecords:
         for planned in self.planned:
             mode = record.EMIT if planned.node == node else planned.mode
             self._add_node(planned, mode, *bases.get(planned.node, (-1, frozenset())), spans)
-        records._finish_path(
-            path.seed.key, len(path.seed.variables), (seed_atom + 1, end_atom), uses, checks,
-            records.add_children(self.below[root]), path.is_negated, root, spans.get(root, (0, 0)), seed_atom, 0,
+        records.add_root(
+            [
+                records.arrangements[path.seed.key], len(path.seed.variables), seed_atom + 1, end_atom, *uses, *checks,
+                *records.add_children(self.below[root]), int(path.is_negated), root, int(records.lists_rows),
+                *spans.get(root, (0, 0)), seed_atom, 0,
+            ],
             record.EMIT if node == root else record.ENUMERATE,
         )  # fmt: skip
 
     def _plan_node(
         self, step: Step, parent: int, mode: int, levels: dict[int, int], bound_at: dict[int, int]
     ) -> tuple[int, dict[int, int], dict[int, int]]:
-        """Plan a node; return it, and the levels of atoms below it and the nodes at which these were bound."""
+        """Plan a node; return it, the levels of atoms below it, and where these were bound."""
         node = len(self.records.nodes)
         self.records.nodes.append([0] * record.NODE_FIELDS)
         self.order[node] = self.order[parent] + 1
@@ -349,7 +336,7 @@ class _PathRecords:
     def _plan_groups(
         self, steps: Sequence[Step], parent: int, levels: dict[int, int], bound_at: dict[int, int]
     ) -> None:
-        """Plan the steps below a node, one subtree a group of steps that share nothing with the others."""
+        """Plan the steps below a node: a subtree for each group of independent steps."""
         self.below[parent] = []
         for group in split_independent(tuple(steps)) if steps else ():
             node, levels_below, bound_below = self._plan_node(group[0], parent, record.SUM, levels, bound_at)
@@ -357,7 +344,7 @@ class _PathRecords:
             self._plan_groups(group[1:], node, levels_below, bound_below)
 
     def _prefixes(self, planned: _Node) -> list[tuple[_ListKey, int, list[tuple[int, int, int]]]]:
-        """Return the lists from which a node may start: their keys, their number of factors, the sorted factors."""
+        """Return the lists from which a node may start: key, number of factors, sorted factors."""
         if planned.step.is_lookup or len(planned.factors) < 2:
             return []
         ranked = sorted(planned.factors, key=lambda factor: self.order[factor[0]])
@@ -385,7 +372,9 @@ class _PathRecords:
         )
 
     def _add_lists(self) -> tuple[dict[int, tuple[int, frozenset[int]]], dict[int, tuple[int, int]]]:
-        """Add the lists that pay; return each node's list and its atoms, and the lists that each node invalidates.
+        """Add the lists that pay.
+
+        Returns each node's list and its atoms, and the lists that each node invalidates.
 
         A list pays if several nodes start from it, or if it does not change with the values of a node's parent.
         """
@@ -459,7 +448,7 @@ def matrix(rows: Sequence[Sequence[int]], width: int) -> Int64Array:
     return np.array(rows, np.int64).reshape(-1, width) if len(rows) else np.zeros((1, width), np.int64)
 
 
-def address_of(array: np.ndarray) -> int:  # type: ignore[type-arg]
+def address_of(array: np.ndarray) -> int:
     """Return the address of an array's first element."""
     address: int = array.__array_interface__["data"][0]
     return address
@@ -512,16 +501,16 @@ class Walk:
 
     Parameters
     ----------
-    kernels
-        The kernels, which can walk.
+    walker
+        The kernels of small ticks.
     records
         The query.
     weighted
         True in bag semantics.
     """
 
-    def __init__(self, kernels: Any, records: WalkRecords, weighted: bool) -> None:
-        self.kernels, self.records = kernels, records
+    def __init__(self, walker: WalkKernels, records: WalkRecords, weighted: bool) -> None:
+        self.walker, self.records = walker, records
         self.context = np.zeros(record.CONTEXT, np.int64)
         self.work = np.zeros((len(records.nodes), N_WORK), np.int64)
         self.total_work = np.zeros_like(self.work)
@@ -607,7 +596,7 @@ class Walk:
 
     def count(self, state: WalkState) -> None:
         """Walk all changed rows of a query that lists none; `totals` and `work` tell the result."""
-        walk, context = self.kernels.walk, self._begin(state)
+        walk, context = self.walker.walk, self._begin(state)
         while (ended := walk(context)) != record.DONE:
             self._go_on(ended)
 
@@ -632,7 +621,7 @@ class Walk:
 
         The rows are sorted and distinct, a matrix with their weights last. None if there are more than `OUT_ROWS`.
         """
-        walk, context = self.kernels.walk, self._begin(state)
+        walk, context = self.walker.walk, self._begin(state)
         while (ended := walk(context)) != record.DONE:
             if ended == record.FULL:
                 return None
@@ -642,17 +631,17 @@ class Walk:
             if self._sorting is None:
                 self._sorting = np.empty_like(self._out), np.empty((2, OUT_ROWS), np.int64)
             rows, numbers = self._sorting
-            n = self.kernels.consolidate_rows(context, address_of(rows), address_of(numbers), address_of(numbers[1]))
+            n = self.walker.consolidate_rows(context, address_of(rows), address_of(numbers), address_of(numbers[1]))
             return self._out[:, :n].copy(), int(context[record.RESULT])
         return self._out[:, :n].copy(), 0
 
     def run(self, state: WalkState) -> Iterator[Int64Array]:
-        """Walk all changed rows; yield the rows of the head in pieces, a matrix with their weights last.
+        """Walk all changed rows; yield the rows of the head in pieces, weights last.
 
         `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
         """
         context = self._begin(state)
-        walk = self.kernels.walk
+        walk = self.walker.walk
         while True:
             ended = walk(context)
             if ended != record.GROW and (n := int(context[record.OUT_SIZE])):

@@ -59,6 +59,98 @@ Choice = tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]
 Per atom and batch of it: a row of the positions, and the offsets that delimit the children of its nodes."""
 
 
+class WalkKernels(Protocol):
+    """The operations of small ticks: walks of delta paths over memtables and batches.
+
+    Contexts are int64 arrays that describe a query and a state; see `cpu_fallback.walk_records`.
+    """
+
+    def walk(self, context: Int64Array) -> int:
+        """Walk the delta paths of a query from all changed rows, until the caller is needed.
+
+        Parameters
+        ----------
+        context
+            int64, shape (CONTEXT,), which describes the query, the state and memory to work in; see
+            `cpu_fallback.walk_records`. It holds where the next call goes on.
+
+        Returns
+        -------
+        `DONE`; `FULL`, if the result has to be taken; `GROW`, if a buffer has to grow; or `PAUSED`, if the budget of
+        candidates is used up
+
+        Notes
+        -----
+        The result is the sum over paths and changed rows of the weights of all bindings, per sign of the changed row,
+        or the rows of the head with the sums of the bindings that agree on them, which may repeat. A changed row sees
+        the batches, the memtables, and those changed rows of the tick that have a smaller stamp; an atom before the
+        path's own in the delta rule sees the row itself, too. Products and sums are taken modulo 2^64; the context's
+        magnitude is a bound of all of them.
+
+        A step costs the smallest of its atoms' ranges times a logarithm. Steps of a path that share no atom and no
+        condition are summed apart and multiplied. Ranges that several values of a step have in common are intersected
+        once, into a list of ascending values.
+        """
+        ...
+
+    def begin_small_tick(self, context: Int64Array) -> None:
+        """Drop the changed rows of all arrangements, and begin with the first stamps."""
+        ...
+
+    def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
+        """Make a relation's given rows its changed rows, in the order of each of its arrangements.
+
+        Parameters
+        ----------
+        mode
+            `AS_SET`: operations, of which the last on a row wins; rows that are there are not inserted again, and rows
+            that are not there not deleted. `AS_BAG`: weights are added. `AS_IS`: distinct rows that do change.
+        capacity
+            Rows that a relation may change.
+
+        Returns
+        -------
+        The number of changed rows; -1 if it is above `capacity` or a weight may leave int64
+
+        Notes
+        -----
+        O(n log n) for n rows and each arrangement, and one search a row. In set semantics deleted rows have smaller
+        stamps than inserted ones.
+        """
+        ...
+
+    def derive_presence(self, context: Int64Array, source: int, target: int) -> int:
+        """Give a relation the rows whose number of derivations becomes positive, or 0.
+
+        Returns their number; `receive_rows` is to be called for them.
+        """
+        ...
+
+    def merge_memtables(self, context: Int64Array, target: int) -> int:
+        """Merge the changed rows into new memtables; the present ones stay as they are.
+
+        O(rows of the memtables of changed arrangements).
+
+        Parameters
+        ----------
+        target
+            Address of the arrangements' records after the tick.
+
+        Returns
+        -------
+        The rows of the largest memtable
+        """
+        ...
+
+    def consolidate_rows(self, context: Int64Array, spare_rows: int, order: int, spare: int) -> int:
+        """Sort the result of `walk`, add the weights of equal rows, drop those of weight 0.
+
+        In set semantics rows of negative weight come first; the context's `RESULT` is their number. The other
+        arguments are addresses of memory as large as the result, and of two int64 a row. O(n log n).
+        """
+        ...
+
+
 class Kernels(Protocol):
     """The operations of a backend.
 
@@ -68,10 +160,13 @@ class Kernels(Protocol):
     ----------
     measures_ranges
         Whether `count_common` reads no values of a single atom without weights and bounds.
+    walker
+        The kernels of small ticks; None where rows are not in the host's memory or there is no machine code.
     """
 
     name: str
     measures_ranges: bool
+    walker: WalkKernels | None
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """Return the stable order that sorts rows by the first column, then the second, ...

@@ -15,7 +15,17 @@ from gpu_wcoj.kernels.cuda import tries as merge
 from gpu_wcoj.kernels.cuda import tries as rows
 from gpu_wcoj.kernels.cuda import tries as sums
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
+from gpu_wcoj.kernels.protocol import (
+    BoolArray,
+    Choice,
+    CodeArray,
+    IndexArray,
+    Int64Array,
+    Level,
+    Trie,
+    UInt64Array,
+    WalkKernels,
+)
 
 
 class CudaKernels:
@@ -28,7 +38,7 @@ class CudaKernels:
     """
 
     name = "cuda"
-    walks = False
+    walker: WalkKernels | None = None
     measures_ranges = False
 
     def __init__(self, device: Device) -> None:

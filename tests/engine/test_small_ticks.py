@@ -1,0 +1,300 @@
+"""Small ticks: the same answers, state and errors as ticks that run path by path, and as a fresh program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpu_wcoj as gw
+from gpu_wcoj.checkpoint import Checkpoint
+from gpu_wcoj.engine import small_ticks
+from gpu_wcoj.engine.small_ticks import WalkWork
+
+ORDERED = "e(a, b) :- edge(a, b), a < b.\n"
+SYMMETRIC = "s(a, b) :- edge(a, b).\ns(b, a) :- edge(a, b).\n"
+PROGRAMS = {
+    "triangle": ORDERED + "t(a, b, c) :- e(a, b), e(b, c), e(a, c).\n.output t",
+    "clique4": ORDERED + "t(a, b, c, d) :- e(a, b), e(a, c), e(a, d), e(b, c), e(b, d), e(c, d).\n.output t",
+    "clique5": ORDERED
+    + "t(a, b, c, d, f) :- e(a, b), e(a, c), e(a, d), e(a, f), e(b, c), e(b, d), e(b, f), e(c, d), e(c, f), e(d, f).\n"
+    + ".output t",
+    "diamond": ORDERED + SYMMETRIC + "t(a, b, c, d) :- e(a, b), s(a, c), s(b, c), s(a, d), s(b, d), c < d.\n.output t",
+    "cycle4": SYMMETRIC + "t(a, b, c, d) :- s(a, b), s(b, c), s(c, d), s(d, a), a < b, a < c, a < d, b < d.\n.output t",
+    "cycle3": "t(a, b, c) :- edge(a, b), edge(b, c), edge(c, a).",
+    "loop": "t(a, b) :- edge(a, b), edge(b, a), edge(a, a).",
+    "negation": "t(a, b, c) :- edge(a, b), edge(b, c), !edge(a, c), a != c.",
+    "projection": "t(a, d) :- edge(a, b), edge(b, c), edge(c, d).",
+    "house": "t(a, b, c, d, f) :- edge(a, b), edge(b, c), edge(c, d), edge(d, a), edge(a, f), edge(b, f), a != c.",
+    "constants": "t(b, c) :- edge(3, b), edge(b, c), edge(c, 3), c > 4.",
+    "star": "t(a) :- edge(a, b), edge(a, c), edge(a, d), edge(e, a).",
+    "strata": "t(a, c) :- edge(a, b), f(b, c).\nu(a) :- t(a, c), !f(a, c).\n.output t\n.output u",
+    "wildcards": "t(a) :- edge(a, _), f(_, a).",
+    "cross": "t(a, d) :- edge(a, b), f(c, d), b >= d.",
+    "arity3": "t(a, d) :- g(a, b, c), edge(b, d), g(d, c, a).",
+}
+WIDTHS = {"g": 3}
+
+Rows = list[tuple[tuple[int, ...], int]]
+
+
+class Twins:
+    """A program whose small ticks walk, and one whose ticks never do, that must stay equal."""
+
+    def __init__(self, text: str, bag: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rng, self.bag, self.patch = rng, bag, monkeypatch
+        self.walking, self.plain = (gw.Program(text, backend="cpu", bag=bag) for _ in range(2))
+        self.text = text
+        self.n_values = int(rng.choice([6, 25]))
+        self.rows: dict[str, Counter[tuple[int, ...]]] = {}
+        start = {}
+        for name in self.walking.inputs:
+            given = [self._row(name) for _ in range(int(rng.integers(0, 4 * self.n_values)))]
+            self.rows[name] = Counter(given) if bag else Counter(set(given))
+            start[name] = given
+        for program in (self.walking, self.plain):
+            program.load(start)
+        self.n_walked = 0
+
+    def _row(self, name: str) -> tuple[int, ...]:
+        return tuple(self.rng.integers(0, self.n_values, WIDTHS.get(name, 2)).tolist())
+
+    def change(self) -> dict[str, Rows]:
+        """Return a random change: deletions of rows that are there or not, insertions of either, repeats."""
+        changes: dict[str, Rows] = {}
+        for name, present in self.rows.items():
+            if len(self.rows) > 1 and self.rng.random() < 0.3:
+                continue
+            rows: Rows = []
+            for _ in range(int(self.rng.choice([1, 1, 1, 2, 5, 20]))):
+                if self.rng.random() < 0.5 and present:
+                    row = list(present)[int(self.rng.integers(len(present)))]
+                    rows.append((row, -int(self.rng.integers(1, 3)) if self.bag else -1))
+                else:
+                    rows.append((self._row(name), int(self.rng.integers(1, 4)) if self.bag else 1))
+            for row, weight in rows:
+                present[row] = present[row] + weight if self.bag else int(weight > 0)
+                if present[row] == 0:
+                    del present[row]
+            changes[name] = rows
+        return changes
+
+    def tick(self) -> None:
+        """Run one random tick on both programs, and compare what it returns."""
+        changes = self.change()
+        how = str(self.rng.choice(["step", "step_counts", "load"]))
+        results = []
+        for program, limit in ((self.walking, 256), (self.plain, -1)):
+            self.patch.setattr(small_ticks, "MAX_TICK_ROWS", limit)
+            try:
+                results.append((getattr(program, how)(changes), None))
+            except gw.errors.GpuWcojError as error:
+                results.append((None, str(error)))
+        self.n_walked += any(isinstance(work, WalkWork) for work in self.walking.last_tick.work.values())
+        (answer, error), (expected, expected_error) = results
+        assert error == expected_error
+        if how == "step" and answer is not None:
+            assert {name: change.rows() for name, change in answer.items()} == {
+                name: change.rows() for name, change in expected.items()
+            }
+        elif how == "step_counts":
+            assert answer == expected
+        assert self.walking.last_tick.ignored == self.plain.last_tick.ignored
+
+    def compare_state(self) -> None:
+        """Compare all relations, with each other and with a program that gets all rows at once."""
+        fresh = gw.Program(self.text, backend="cpu", bag=self.bag)
+        fresh.load({name: [(row, n) for row, n in rows.items()] for name, rows in self.rows.items()})
+        for name in (*fresh.inputs, *fresh.heads):
+            expected = fresh.relation(name).rows()
+            assert self.plain.relation(name).rows() == expected, name
+            assert self.walking.relation(name).rows() == expected, name
+            assert self.walking.count(name) == fresh.count(name), name
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng([seed, len(name), bag])
+        monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 8 if seed == 1 else 512)
+        twins = Twins(PROGRAMS[name], bag, rng, monkeypatch)
+        for _ in range(12):
+            twins.tick()
+            if rng.random() < 0.2:
+                twins.compare_state()
+        twins.compare_state()
+        assert twins.n_walked > 3, twins.walking._ledger.small.obstacles  # type: ignore[union-attr]
+
+
+def _triangles() -> gw.Program:
+    return _triangles_of([(i, i + 1) for i in range(30)] + [(i, i + 2) for i in range(30)])
+
+
+def _triangles_of(rows: list[tuple[int, int]]) -> gw.Program:
+    program = gw.Program(PROGRAMS["triangle"], backend="cpu")
+    if rows:
+        program.load({"edge": rows})
+    return program
+
+
+def _rows(program: gw.Program) -> dict[str, Any]:
+    return {name: program.relation(name).rows() for name in (*program.inputs, *program.heads)}
+
+
+def test_ticks_stay_in_the_memtables_until_something_reads_the_state() -> None:
+    program = _triangles()
+    batches = [len(rows) for rows in program.state_rows.values()]
+    for i in range(20):
+        assert program.step_counts({"edge": [(i, i + 3)]})["t"].net == 2 if i < 27 else True
+    assert program._ledger.present.recent is not None
+    assert program.count("edge") == 80
+    assert program._ledger.present.recent is None
+    assert [len(rows) for rows in program.state_rows.values()] >= batches
+
+
+def test_full_memtables_become_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 4)
+    program = _triangles()
+    seen = []
+    for i in range(8):
+        program.step_counts({"edge": [(i, i + 3)]})
+        seen.append(program._ledger.present.recent is None)
+    assert seen == [False, False, False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("kernel", ["receive_rows", "walk", "merge_memtables", "consolidate_rows"])
+def test_an_interrupted_small_tick_leaves_the_state_as_it_was(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, expected = _triangles(), _triangles()
+    program.step({"edge": [(0, 3)]})
+    expected.step({"edge": [(0, 3)]})
+    kernels = type(program.backend.kernels.walker)
+
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernels, kernel, staticmethod(interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            program.step({"edge": [(1, 4), ((0, 1), -1)]})
+    assert program.last_tick.tick == expected.last_tick.tick
+    for change in ([(1, 4), ((0, 1), -1)], [((0, 3), -1)]):
+        assert program.step({"edge": change})["t"].rows() == expected.step({"edge": change})["t"].rows()
+    assert _rows(program) == _rows(expected)
+
+
+def test_memory_that_runs_out_while_memtables_are_emptied_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, expected = _triangles(), _triangles()
+    for ticked in (program, expected):
+        ticked.step({"edge": [(0, 3), ((4, 5), -1)]})
+
+    def fail(*_arguments: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(program.backend.kernels), "merge_tries", staticmethod(fail))
+        patched.setattr(small_ticks, "_pending_batches", fail)
+        with pytest.raises(MemoryError):
+            program.relation("edge")
+    assert program.step({"edge": [(1, 4)]})["t"].rows() == expected.step({"edge": [(1, 4)]})["t"].rows()
+    assert _rows(program) == _rows(expected)
+
+
+def test_marks_and_checkpoints_hold_the_rows_of_small_ticks(tmp_path: Any) -> None:
+    program = _triangles()
+    program.step({"edge": [(0, 3)]})
+    mark = program.mark()
+    before = _rows(program)
+    program.step({"edge": [(1, 4)]})
+    program.step({"edge": [((0, 1), -1)]})
+    program.return_to(mark)
+    assert _rows(program) == before
+    program.step({"edge": [(1, 4)]})
+    with Checkpoint.open(tmp_path / "checkpoint", program=program) as checkpoint:
+        checkpoint.commit(0)
+        program.step({"edge": [((1, 4), -1), (2, 5)]})
+        checkpoint.commit(1)
+    opened = _triangles_of([])
+    with Checkpoint.open(tmp_path / "checkpoint", program=opened) as checkpoint:
+        checkpoint.restore(opened)
+    assert _rows(opened) == _rows(program)
+
+
+def test_arrow_batches_with_and_without_weights_are_read() -> None:
+    program, expected = _triangles(), _triangles()
+    names = list(program.relation("edge").names)
+    batch = pa.RecordBatch.from_arrays([pa.array([0, 1]), pa.array([3, 4])], names=names)
+    assert program.step({"edge": batch})["t"].rows() == expected.step({"edge": [(0, 3), (1, 4)]})["t"].rows()
+    assert program._ledger.present.recent is not None
+    deletions = batch.append_column("weight", pa.array([-1, -1]))
+    assert (
+        program.step({"edge": deletions})["t"].rows()
+        == expected.step({"edge": [((0, 3), -1), ((1, 4), -1)]})["t"].rows()
+    )
+    assert _rows(program) == _rows(expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        [("a", "b")],
+        [(1, 2, 3)],
+        [(1, 2**70)],
+        [((1, 2), "x")],
+        {"c0": [1], "c2": [2]},
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_as_before(change: Any) -> None:
+    program, expected = _triangles(), gw.Program(PROGRAMS["triangle"], backend="cpu")
+    program.step({"edge": [(0, 3)]})
+    before = program.last_tick.tick
+    with pytest.raises(gw.errors.GpuWcojError) as caught:
+        program.step({"edge": change})
+    expected.load({"edge": [(0, 1)]})
+    with pytest.raises(type(caught.value)):
+        expected.step({"edge": change})
+    assert program.last_tick.tick == before
+    assert program.count("edge") == 61
+
+
+def test_a_walk_that_turns_out_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpu_wcoj.join import walk
+
+    monkeypatch.setattr(walk, "BUDGET_CANDIDATES", 1)
+    monkeypatch.setattr(walk, "MAX_WALK_WORK", 8)
+    program, expected = (gw.Program("t(a, d) :- edge(a, b), edge(b, c), edge(c, d).", backend="cpu") for _ in range(2))
+    rows = [(a, b) for a in range(12) for b in range(12)]
+    for ticked in (program, expected):
+        ticked.load({"edge": rows})
+    monkeypatch.setattr(walk, "MAX_WALK_WORK", 1 << 40)
+    monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", 256)
+    wanted = expected.step({"edge": [(20, 3), (3, 21)]})["t"].rows()
+    monkeypatch.setattr(walk, "MAX_WALK_WORK", 8)
+    assert program.step({"edge": [(20, 3), (3, 21)]})["t"].rows() == wanted
+    assert program._ledger.present.recent is None
+
+
+def test_a_tick_of_one_edge_makes_a_bounded_number_of_calls() -> None:
+    """Calls do not hang on a machine's noise: a triangle's edge made 1,025 calls of Python functions before."""
+    import sys
+
+    program = _triangles()
+    names = list(program.relation("edge").names)
+    batches = [pa.RecordBatch.from_arrays([pa.array([i]), pa.array([i + 3])], names=names) for i in range(4)]
+    for batch in batches[:3]:
+        program.step_counts({"edge": batch})
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        program.step_counts({"edge": batches[3]})
+    finally:
+        sys.setprofile(None)
+    assert calls <= 90
