@@ -640,26 +640,26 @@ def set_marks(buffers):
 
 
 @cached_njit
-def count_marked(buffers, segment, first, last, low, high):
-    """Return how many values of a segment from `first` to `last` are in a list with bits."""
+def count_marked(buffers, segment, minimum, maximum, low, high):
+    """Return how many values of a segment from `minimum` to `maximum` are in a list with bits."""
     bits, base = unsigned64(buffers[B_BITS]), buffers[B_BASE]
     if high - low > 16:
-        low = segment_bound(segment, low, high, first)
+        low = segment_bound(segment, low, high, minimum)
     hits = np.int64(0)
     if segment[S_WIDTH] == 4:
         data = pointer32(segment[S_ADDRESS])
-        while low < high and data[low] < first:
+        while low < high and data[low] < minimum:
             low += 1
-        while low < high and data[high - 1] > last:
+        while low < high and data[high - 1] > maximum:
             high -= 1
         for i in range(low, high):
             distance = np.int64(data[i]) - base
             hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
         return hits
     wide = pointer64(segment[S_ADDRESS])
-    while low < high and wide[low] < first:
+    while low < high and wide[low] < minimum:
         low += 1
-    while low < high and wide[high - 1] > last:
+    while low < high and wide[high - 1] > maximum:
         high -= 1
     for i in range(low, high):
         distance = wide[i] - base

@@ -202,7 +202,7 @@ _SCHEMAS: list[tuple[Any, tuple[str, ...], bool]] = []
 """Arrow schemas seen lately: the schema, its names, and whether all its columns are int64."""
 
 MAX_SCHEMAS = 8
-"""Number of schemas that are remembered."""
+"""Schemas that are remembered, in entries."""
 
 
 def narrow_columns(

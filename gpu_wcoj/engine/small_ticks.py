@@ -552,11 +552,11 @@ def _pending_batches(
     """Return sorted rows as the batches of a tick: of a set, deleted and inserted rows apart."""
     depth, backend = rows.shape[1], arrangement.backend
 
-    def batch(chosen: Any, given: Int64Array | int) -> IndexedZSet:
+    def batch(chosen: Any, row_weights: Int64Array | int) -> IndexedZSet:
         columns = [np.ascontiguousarray(rows[chosen, level]) for level in range(depth)]
         if len(columns[0]) == 0:
             return IndexedZSet.empty(depth, backend)
-        return IndexedZSet.from_sorted(columns, given, backend)
+        return IndexedZSet.from_sorted(columns, row_weights, backend)
 
     if counted:
         return (batch(slice(None), weights.copy()),)

@@ -38,7 +38,7 @@ def find_obstacle(query: DeltaQuery) -> str | None:
 
 
 class Clique(NamedTuple):
-    """A body that is a clique over an ordered binary relation: a < b < c, with an atom for each pair.
+    """A body that is a clique over an ordered binary relation, as of a < b < c.
 
     A row that changes is an edge of a clique whatever its place in it. So the common neighbours of its two ends are
     found once, instead of once for each pair of variables.
@@ -617,7 +617,7 @@ class Walk:
         return int(self.work[:, (PROPOSALS, PROBES)].sum())
 
     def consolidate(self, state: WalkState) -> tuple[Int64Array, int] | None:
-        """Walk all changed rows; return the rows of the head, and how many of the first are deleted ones of a set.
+        """Walk all changed rows; return the rows of the head, and the number of deleted ones.
 
         The rows are sorted and distinct, a matrix with their weights last. None if there are more than `OUT_ROWS`.
         """
