@@ -2,13 +2,9 @@
 
 numba's own cache is beside the sources, so it is lost when the package moves and impossible if its folder is
 read-only. It also checks one file only, so an edited function stays unchanged in functions of other files that call it.
-Here all compiled functions share one folder, whose name identifies the sources and the compiler:
-
-    $NUMBA_CACHE_DIR/cpu_fallback-<version of numba>-<hash of every source of this package>
-
-or the same below the user's cache folder. A copy of the package in another place uses the same folder, an edited
-one another folder. Within it, numba distinguishes versions of Python, processors and argument types. The files are
-pickles, so other users cannot write to the folder, unless NUMBA_CACHE_DIR names such a folder.
+Here all compiled functions share the folder of `cpu_fallback.compilation`. Within it, numba distinguishes versions of
+Python, processors and argument types. The files are pickles, so other users cannot write to the folder, unless
+NUMBA_CACHE_DIR names such a folder.
 
 Processes that start together share the work: while one compiles a function, the others that need it wait for it.
 """
@@ -17,11 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import logging
 import os
-import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,35 +28,12 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.types import unliteral
 from numba.extending import intrinsic
 
-_LOGGER = logging.getLogger("gpu_wcoj")
+from cpu_fallback.compilation import cache_folder, create_folder
 
-MAX_FOLDERS = 8
-"""Cache folders that remain when a new one is created; the oldest are removed."""
+_LOGGER = logging.getLogger("gpu_wcoj")
 
 PATIENCE = 120.0
 """Seconds that a process waits for another one that compiles the same function and may have been stopped."""
-
-
-def sources_hash(package: Path) -> str:
-    """Return a hash of the names and contents of all Python files of a package."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()[:16]
-
-
-def cache_folder() -> Path:
-    """Return the folder for the machine code of these sources; it may not exist yet."""
-    if numba.config.CACHE_DIR:
-        parent = Path(numba.config.CACHE_DIR)
-    elif sys.platform == "darwin":
-        parent = Path("~/Library/Caches/gpu_wcoj").expanduser()
-    else:
-        cache_home = os.environ.get("XDG_CACHE_HOME", "")
-        parent = Path(cache_home if os.path.isabs(cache_home) else "~/.cache").expanduser() / "gpu_wcoj"
-    return parent / f"cpu_fallback-{numba.__version__}-{sources_hash(Path(__file__).parent)}"
 
 
 try:
@@ -101,13 +71,7 @@ class Locator:
 
     def ensure_cache_path(self) -> None:
         """Create the folder; if it is new, remove the oldest cache folders."""
-        if self._folder.is_dir():
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # another process may remove them too
-            folders = self._folder.parent.glob("cpu_fallback-*")
-            for old in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_FOLDERS:]:
-                shutil.rmtree(old, ignore_errors=True)
+        create_folder(self._folder)
 
 
 class KernelCacheImpl(CompileResultCacheImpl):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +32,23 @@ class Backend:
     ----------
     device
         The device of `kernels`; None on the CPU.
+    is_interim
+        Whether programs leave it between two ticks once the compiled kernels are loaded; see `next_backend`.
     """
 
     name: str
     xp: Any
     kernels: Kernels
     device: Device | None = None
+    is_interim: bool = False
 
     def __repr__(self) -> str:
         return f"Backend({self.name!r}, {self.kernels.name})"
+
+    @property
+    def description(self) -> str:
+        """The name, and the kernels if they are the slower ones."""
+        return described(self.name, self.kernels.name)
 
     def asarray(self, array: Any) -> Any:
         """Return the array in this backend's memory; it is copied only if it lives elsewhere."""
@@ -53,14 +63,201 @@ class Backend:
         return array if isinstance(array, np.ndarray) else array.get()
 
 
+def described(backend: str, kernels: str) -> str:
+    """Return the names of a backend and its kernels for people.
+
+    Examples
+    --------
+    >>> described("cpu", "numpy"), described("cpu", "numba")
+    ('cpu (NumPy kernels)', 'cpu')
+    """
+    return f"{backend} (NumPy kernels)" if kernels == "numpy" else backend
+
+
 @functools.cache
-def cpu_backend(compiled: bool | None = None) -> Backend:
-    """Return the CPU backend: numba if installed and `compiled` is not False, else NumPy."""
+def _cpu_backend_with(compiled: bool | None, is_interim: bool = False) -> Backend:
     from cpu_fallback import load_kernels
     from cpu_fallback.tries import keep_freed
 
     keep_freed()
-    return Backend("cpu", np, load_kernels(compiled))
+    return Backend("cpu", np, load_kernels(compiled), is_interim=is_interim)
+
+
+def cpu_backend(compiled: bool | None = None, is_lasting: bool = False) -> Backend:
+    """Return the CPU backend.
+
+    Parameters
+    ----------
+    compiled
+        True for the compiled kernels, False for the NumPy ones. None follows ``GPU_WCOJ_COMPILE``: the compiled kernels
+        if they are loaded, and the NumPy ones before that.
+    is_lasting
+        Whether the caller cannot change to other kernels later: then compiled kernels on disk are loaded at once.
+
+    Raises
+    ------
+    UsageError
+        If ``GPU_WCOJ_COMPILE`` has an invalid value.
+    """
+    if compiled is not None:
+        return _cpu_backend_with(compiled)
+    mode = compile_mode()
+    if mode == "never":
+        return _cpu_backend_with(False)
+    if mode == "wait" or not _has_numba():
+        return _cpu_backend_with(None)
+    if _changeover.target is None and is_lasting:
+        _changeover.finish()
+    return _changeover.target or _cpu_backend_with(False, is_interim=not is_lasting)
+
+
+# The change from the NumPy kernels to the compiled ones.
+#
+# A new machine has no machine code, and loading it costs a process more time than a small program takes as a whole. So
+# programs start on the NumPy kernels, which give the same answers bit for bit. Each changes between two of its ticks,
+# once the machine code is there and loading it pays.
+
+
+CompileMode = Literal["background", "never", "wait"]
+
+COMPILE_VARIABLE: Final = "GPU_WCOJ_COMPILE"
+"""The environment variable that says when kernels are compiled, a `CompileMode`.
+
+``background``, the default: in a process of lowest priority, while programs run on the NumPy kernels; ``wait``: before
+they are first called, in the process that calls them; ``never``: programs run on the NumPy kernels for good."""
+
+COMPILED_FROM = 2048
+"""Rows of a program's state and tick together from which on the process loads the compiled kernels."""
+
+LOADING_SECONDS = 0.5
+"""Seconds of ticks on the NumPy kernels after which a process loads the compiled ones: about what loading takes."""
+
+
+@functools.cache
+def compile_mode() -> CompileMode:
+    """Return the value of ``GPU_WCOJ_COMPILE``, which is read once a process.
+
+    Raises
+    ------
+    UsageError
+        If it has another value.
+    """
+    value = os.environ.get(COMPILE_VARIABLE) or "background"
+    for mode in get_args(CompileMode):
+        if value == mode:
+            return mode
+    raise UsageError.invalid_value(COMPILE_VARIABLE, value, "'background', 'never' or 'wait'")
+
+
+@functools.cache
+def _has_numba() -> bool:
+    try:
+        from cpu_fallback.compilation import has_numba
+    except ImportError:  # a system without file locks
+        return False
+    return has_numba()
+
+
+@dataclass(eq=False)
+class Changeover:
+    """The change of a process from the NumPy kernels to the compiled ones.
+
+    Attributes
+    ----------
+    target
+        The backend to change to, once its kernels are loaded.
+    seconds
+        Duration of all ticks on the NumPy kernels.
+    is_begun
+        Whether the process has looked for the compiled kernels and, where they are missing, begun to have them made.
+    is_over
+        Whether nothing is left to be done: the kernels are loaded, or cannot be.
+    """
+
+    target: Backend | None = None
+    seconds: float = 0.0
+    is_begun: bool = False
+    is_over: bool = False
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Take note of a tick that is about to run on so many rows, and of the duration of the one before it."""
+        if not self.is_begun:
+            self.begin()
+        self.seconds += seconds
+        if not self.is_over and (rows >= COMPILED_FROM or self.seconds >= LOADING_SECONDS):
+            self.finish()
+
+    def begin(self) -> None:
+        """Start the compilation in the background, if it is still to be done and nobody does it."""
+        from cpu_fallback import compilation
+
+        self.is_begun = True
+        try:
+            folder = compilation.cache_folder()
+            if compilation.is_complete(folder):
+                return
+            is_running = compilation.start_background(_report_failure)
+        except (OSError, RuntimeError) as error:
+            self.is_over = True
+            _LOGGER.warning(
+                "The kernels cannot be compiled in the background (%s), so the NumPy kernels are used. "
+                "Set NUMBA_CACHE_DIR to a folder that can be written to, or %s=wait.", error, COMPILE_VARIABLE
+            )  # fmt: skip
+            return
+        if is_running:
+            _tell("compiling the kernels in the background, once on this machine; NumPy kernels are used until then")
+
+    def finish(self) -> None:
+        """Load the compiled kernels if all of them are on disk; otherwise do nothing."""
+        from cpu_fallback import compilation
+
+        if not self.is_begun:
+            self.begin()
+        if self.is_over or not compilation.is_complete(compilation.cache_folder()):
+            return
+        try:
+            target = _cpu_backend_with(True)
+        except ImportError as error:
+            self.is_over = True
+            _LOGGER.warning("numba cannot be loaded (%s): the NumPy kernels are used.", error)
+            return
+        if compilation.is_complete(compilation.cache_folder()):
+            self.target, self.is_over = target, True
+            _tell("the compiled kernels are in use from here on", is_news=False)
+        elif self.is_begun:  # they were compiled for another processor
+            self.begin()
+
+
+_changeover = Changeover()
+
+
+def next_backend(backend: Backend, rows: int, seconds: float) -> Backend:
+    """Return the backend of a program's next tick; it is the present one unless compiled kernels replace it.
+
+    Parameters
+    ----------
+    rows
+        Rows of the program's state and of the tick.
+    seconds
+        Duration of the program's previous tick.
+    """
+    if not backend.is_interim:
+        return backend
+    _changeover.observe(rows, seconds)
+    return _changeover.target or backend
+
+
+def _report_failure(problem: str) -> None:
+    _changeover.is_over = True
+    _LOGGER.warning("The NumPy kernels remain in use: %s. Run 'gpu-wcoj warm' to see why.", problem)
+
+
+def _tell(news: str, is_news: bool = True) -> None:
+    """Log a line about the kernels; if it `is_news`, also show it to a person at a terminal or a notebook."""
+    _LOGGER.info("CPU kernels: %s", news)
+    stderr = sys.stderr
+    if is_news and stderr is not None and ("ipykernel" in sys.modules or stderr.isatty()):
+        stderr.write(f"gpu_wcoj: {news}\n")
 
 
 @functools.cache
@@ -103,7 +300,9 @@ def _cuda_backend(gpu_memory: float | str | None) -> Backend:
     return _cuda_backends[index]
 
 
-def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str | None = None) -> Backend:
+def select_backend(
+    name: BackendName | Backend = "auto", gpu_memory: float | str | None = None, is_lasting: bool = False
+) -> Backend:
     """Return the backend of a name; ``"auto"`` is the GPU if there is one, else the CPU.
 
     Parameters
@@ -113,6 +312,8 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
     gpu_memory
         Maximum memory of the GPU for the process, in bytes (8000000000, ``"8GB"``) or as a share (0.5, ``"50%"``);
         None for all of it. Ignored on the CPU.
+    is_lasting
+        Whether the caller cannot change to other kernels later; see `cpu_backend`.
 
     Raises
     ------
@@ -133,7 +334,7 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
     if name == "auto":
         name = _choose_automatically()
     if name == "cpu":
-        return cpu_backend()
+        return cpu_backend(is_lasting=is_lasting)
     if name == "cuda":
         return _cuda_backend(gpu_memory)
     raise UsageError.invalid_value("backend", name, "one of 'auto', 'cpu', 'cuda'")

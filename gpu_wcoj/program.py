@@ -268,8 +268,6 @@ class TickRunner:
         Per relation, its number of columns.
     declared
         The declared names of columns.
-    backend
-        The requested backend of the program.
     narrow
         Per input, the declared integer types that are narrower than int64.
     rules
@@ -286,7 +284,6 @@ class TickRunner:
     ledger: StateStore
     outgoing: Emitter
     dictionaries: tuple[Dictionary, Dictionary]
-    backend: Backend
     narrow: Mapping[str, Sequence[DataType | None]]
     rules: Rules
     required: Sequence[str]
@@ -340,6 +337,8 @@ class TickRunner:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
             if tick == 0 and self.lowering.rules.facts:
                 incoming.update(self.lowering.facts(incoming, was.types))
+            self.ledger.change_kernels(incoming)
+            was = self.ledger.state
             if self.ledger.feedback.is_due:
                 self.ledger.replan()
             before = self.ledger.state
@@ -370,8 +369,8 @@ class TickRunner:
                     names[name] = named_after(change.names, names.get(name))
             report = TickReport(
                 tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
-                circuit.backend.name, sides.backlog_rows, lowered.plan, circuit.profile, circuit.recounted,
-                circuit.declined,
+                circuit.backend.name, circuit.backend.kernels.name, sides.backlog_rows, lowered.plan, circuit.profile,
+                circuit.recounted, circuit.declined,
             )  # fmt: skip
             n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
             self.ledger.commit(
@@ -379,7 +378,7 @@ class TickRunner:
             )
         except BaseException as error:
             try:  # values are read from the dictionaries before these forget them
-                raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
+                raised = self.outgoing.to_user_error(explain_memory_error(error, self.ledger.backend))
             finally:
                 if self.ledger.state.report is was.report:
                     self.ledger.state = was  # this also restores the plan: the next check needs more work first
@@ -501,8 +500,6 @@ class Inspected(NotCopied):
         Relations that take rows, relations that rules define, and relations whose changes ticks return.
     bag
         True if weights are exact, as in bags.
-    backend
-        The backend of the state.
     """
 
     rules: Rules
@@ -510,12 +507,16 @@ class Inspected(NotCopied):
     heads: tuple[str, ...]
     outputs: tuple[str, ...]
     bag: bool
-    backend: Backend
     _arity: dict[str, int]
     _measures: bool
     _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the state; its kernels may be others after a tick, see `gpu_wcoj.backend.next_backend`."""
+        return self._ledger.backend
 
     @property
     def last_tick(self) -> TickReport:
@@ -759,7 +760,7 @@ class Inspected(NotCopied):
         planned = self._planned(catalog) if lowered is None else lowered.plan
         renderer = PlanView(
             self._outgoing.column_name,
-            self.backend.name,
+            self.backend.description,
             self.bag,
             self._ledger.route_text(),
             None if lowered is None else lowered.chosen or None,
@@ -936,7 +937,7 @@ class Program(Inspected):
         self.keep = validate_heads(keep, "keep", self.heads)
         default = self.rules.outputs or unread(self.rules)
         self.outputs = default if outputs is None else validate_heads(outputs, "outputs", self.heads)
-        self.backend = select_backend(backend, gpu_memory)
+        chosen_backend = select_backend(backend, gpu_memory)
         self.threads = validate_positive("threads", threads, processors())
         self.chunk_rows = validate_positive("chunk_rows", chunk_rows, CHUNK_ROWS)
         self.iterations = validate_positive("iterations", iterations, ITERATIONS)
@@ -954,15 +955,15 @@ class Program(Inspected):
             lowered, self._arity, self.keep, self.outputs, self.bag, self.dictionaries, self._execution, merge_policy,
             self.strategy, validate_order(order, self.rules),
         )  # fmt: skip
-        router = router_of(self._lowering, self.backend, twin, route, twin_memory)
+        router = router_of(self._lowering, chosen_backend, twin, route, twin_memory)
         self._ledger = StateStore(
-            self._lowering, router, State(types, names), Feedback(validate_factor("replan", replan))
+            self._lowering, router, chosen_backend, State(types, names), Feedback(validate_factor("replan", replan))
         )
         self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, self.backend, narrow, self.rules, required,
+            self.dictionaries, narrow, self.rules, required,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -476,6 +476,8 @@ class Circuit:
 def adopt(circuit: Circuit, previous: Circuit) -> None:
     """Fill an empty circuit with the state of `previous`, which has the same relations.
 
+    Its backend may have other kernels, for the same memory.
+
     Raises
     ------
     AuxiliaryError
@@ -486,7 +488,7 @@ def adopt(circuit: Circuit, previous: Circuit) -> None:
             made: dict[ArrangementKey, IndexedZSet] = {}
             for key, arrangement in index.arrangements.items():
                 if key in source.arrangements:
-                    arrangement.spine = source.arrangements[key].spine
+                    arrangement.spine = source.arrangements[key].spine.on(arrangement.backend)
                 else:
                     batch = _arranged(arrangement, source, made)
                     if len(batch):

@@ -116,7 +116,7 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
 
     if rows < 100:
         raise UsageError.invalid_value("--rows", rows, "an integer from 100 on")
-    device, twin = select_backend(backend), select_backend("cpu")
+    device, twin = select_backend(backend), select_backend("cpu", is_lasting=True)
     if device.device is None:
         raise UsageError("there is no GPU here, so every tick runs on the CPU.\n  There is nothing to measure.")
     calibration = measure_costs(device, twin, rows)

@@ -415,6 +415,12 @@ class Replica:
         adopt(circuit, self.circuit)
         return Replica(replace(self.lowered, plan=plan, circuit=circuit, chosen=chosen), circuit.snapshot())
 
+    def on(self, lowering: Compiler, backend: Backend) -> Replica:
+        """Return this side on another backend of the same memory; the arrays of its batches are shared."""
+        circuit = lowering.circuit(self.lowered.plan, replace(self.circuit.execution, backend=backend))
+        adopt(circuit, self.circuit)
+        return Replica(replace(self.lowered, circuit=circuit), circuit.snapshot(), self.backlog)
+
     def caught_up(self, ahead: Replica) -> Replica:
         """Return this side with its backlog merged and installed; itself without a backlog."""
         if not self.backlog:
@@ -489,6 +495,10 @@ class Replicas:
         primary = sides.primary.planned_as(lowering, plan, chosen)
         twin = None if sides.twin is None else sides.twin.planned_as(lowering, plan, chosen)
         return Replicas(primary, twin, sides.credit)
+
+    def on(self, lowering: Compiler, backend: Backend) -> Replicas:
+        """Return the same rows and plan with the primary side on another backend of the same memory."""
+        return replace(self, primary=self.primary.on(lowering, backend))
 
     def noting(self, plan: Plan, chosen: str) -> Replicas:
         """Return the same plan with other estimates and another reason."""
@@ -658,7 +668,7 @@ def router_of(
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
     if twin is None and primary.device is None:
         return None
-    twin_backend = select_backend("cpu" if twin is None else twin)
+    twin_backend = select_backend("cpu" if twin is None else twin, is_lasting=True)
     model = (_measured(primary, twin_backend) if route == "auto" else None) or ASSUMED
     return Router(lowering, twin_backend, Route.from_option(route, model), model, memory)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpu_wcoj.backend import Backend
+from gpu_wcoj.backend import Backend, next_backend
 from gpu_wcoj.circuit.circuit import CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
@@ -42,8 +42,9 @@ class TickReport:
         Per head, rule, delta path and variable, the counts of the kernels; auxiliary relations are heads, too.
     merged_rows
         Rows that merges of batches read; a backlog that was merged first is not counted.
-    backend
-        The backend of the tick; empty before the first tick, and after a tick without changes.
+    backend, kernels
+        The backend of the tick and its kernels: ``"numba"``, ``"numpy"`` or ``"cuda"``; both are empty before the first
+        tick, and after a tick without changes.
     backlog_rows
         If the state is stored twice: per backend, the changed rows that it has not applied yet.
     plan
@@ -62,6 +63,7 @@ class TickReport:
     work: Work = field(default_factory=dict, compare=False)
     merged_rows: int = 0
     backend: str = ""
+    kernels: str = ""
     backlog_rows: Mapping[str, int] = field(default_factory=dict)
     plan: Plan | None = field(default=None, compare=False, repr=False)
     measured: TickProfile | None = field(default=None, compare=False, repr=False)
@@ -120,6 +122,8 @@ class StateStore:
 
     Attributes
     ----------
+    backend
+        The backend of the primary side.
     present
         The state after the last tick, perhaps with rows in memtables.
     small
@@ -138,6 +142,7 @@ class StateStore:
 
     lowering: Compiler
     router: Router | None
+    backend: Backend
     present: State
     feedback: Feedback = field(default_factory=lambda: Feedback(None))
     installed: State | None = None
@@ -218,6 +223,21 @@ class StateStore:
     def replace_state(self, state: State) -> None:
         """Replace the state by one that the circuits hold already."""
         self.present = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
+
+    def change_kernels(self, incoming: Mapping[str, Incoming]) -> None:
+        """Move the state to the backend for a tick of these rows, if it is another one; the state's rows stay."""
+        sides = self.state.sides
+        is_interim = sides is not None and sides.primary.circuit.backend.is_interim
+        if not (is_interim or self.backend.is_interim):
+            return
+        state_rows = 0 if sides is None else sides.primary.relation_rows
+        rows = state_rows + sum(map(len, incoming.values()))
+        self.backend = next_backend(self.backend, rows, self.state.report.seconds)
+        sides = None if self.backend.is_interim or not is_interim else self.settle()
+        if sides is not None:
+            moved_sides = sides.on(self.lowering, self.backend)
+            journal = carry_over_journal(self.state.journal, sides, moved_sides)
+            self.replace_state(replace(self.state, sides=moved_sides, journal=journal))
 
     def restore_state(self, state: State) -> None:
         """Restore an earlier state, whatever the circuits hold now."""

@@ -8,6 +8,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Any, Literal
 
+from gpu_wcoj.backend import described
 from gpu_wcoj.circuit.circuit import Circuit, TickProfile
 from gpu_wcoj.circuit.head import PositiveHead
 from gpu_wcoj.circuit.recount import Declined, Recounted
@@ -97,8 +98,8 @@ def with_counts(tree: PlanTree, ticked: TickReport, notes: Sequence[str] = ()) -
             levels, proposals=total.proposals, probes=total.probes, marks=total.marks, survivors=total.survivors
         )
     tick = TickTree(
-        ticked.tick, ticked.backend, ticked.seconds, ticked.merged_rows, ticked.measured is not None, total,
-        tuple(notes),
+        ticked.tick, described(ticked.backend, ticked.kernels), ticked.seconds, ticked.merged_rows,
+        ticked.measured is not None, total, tuple(notes),
     )  # fmt: skip
     return replace(tree, heads=heads, tick=tick)
 

@@ -719,7 +719,9 @@ class Circuit(NotCopied, Scope):
     def __init__(self, *, backend: BackendName | Backend = "auto") -> None:
         from gpu_wcoj.data.column import Dictionary
 
-        super().__init__(Place(select_backend(backend), Dictionary("string"), Dictionary("binary")), ())
+        super().__init__(
+            Place(select_backend(backend, is_lasting=True), Dictionary("string"), Dictionary("binary")), ()
+        )
         self.sources: dict[str, Source] = {}
         self.sinks: dict[str, Stream] = {}
         self._children: list[Subcircuit] = []

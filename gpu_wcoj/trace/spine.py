@@ -17,6 +17,7 @@ from math import isqrt
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.zset.index import IndexedZSet
 
 RATIO = 64
@@ -89,6 +90,12 @@ class Spine:
             if len(merged):
                 batches.append(merged)
         return Spine(tuple(batches), self.policy, merged_rows)
+
+    def on(self, backend: Backend) -> Spine:
+        """Return the same batches on another backend of the same memory; itself if they are there. O(1) a batch."""
+        if all(batch.backend is backend for batch in self.batches):
+            return self
+        return Spine(tuple(batch.on(backend) for batch in self.batches), self.policy, self.merged_rows)
 
     def _is_due(self, batches: list[IndexedZSet]) -> bool:
         ratio, depth = self.policy.ratio, batches[-1].depth

@@ -278,6 +278,13 @@ class IndexedZSet:
         view._levels = self.levels
         return view
 
+    def on(self, backend: Backend) -> IndexedZSet:
+        """Return the trie on another backend of the same memory, over the same arrays; itself on its own. O(1).
+
+        The other trie has an empty cache.
+        """
+        return self if backend is self.backend else IndexedZSet(self.values, self.offsets, self.weights, backend)
+
     def weight_column(self) -> Int64Array:
         """Return the weight of every row."""
         if self.weights is not None:

@@ -13,7 +13,8 @@ import numba
 import pytest
 
 import cpu_fallback
-from cpu_fallback.runtime import MAX_FOLDERS, KernelCache, Locator, cache_folder, cached_njit, sources_hash
+from cpu_fallback.compilation import MAX_FOLDERS, cache_folder, sources_hash
+from cpu_fallback.runtime import KernelCache, Locator, cached_njit
 
 PACKAGE = Path(cpu_fallback.__file__).parent
 
@@ -221,7 +222,7 @@ def test_every_compiled_function_is_kept():
 
 
 def test_the_folder_is_named_after_numba_and_the_sources(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert cache_folder() == tmp_path / f"cpu_fallback-{numba.__version__}-{sources_hash(PACKAGE)}"
 
 
@@ -240,7 +241,7 @@ def test_the_hash_sees_names_contents_and_files_in_folders(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has one place for caches")
 def test_the_folder_follows_the_desktop_standard(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
     assert cache_folder().parent == tmp_path / "own" / "gpu_wcoj"
