@@ -1,4 +1,4 @@
-"""Calls of every compiled kernel with every type of arguments, so that all machine code is made ahead of its use.
+"""Calls of every compiled kernel with every type of arguments, to compile them ahead.
 
 Each part of `PARTS` calls some kernels on a few rows: on codes of 4 and of 8 bytes, with and without weights. A kernel
 that is missing here works all the same; the first process that needs it compiles it.
@@ -88,9 +88,7 @@ def describe_levels() -> None:
         for n_columns in (1, 2):
             values, offsets, weights = _trie(n_columns, factor, is_weighted, 32)
             _levels((values, offsets, weights))
-            _levels(([_read_only(level) for level in values], [_read_only(level) for level in offsets], weights))
-            if weights is not None:
-                _levels((values, offsets, _read_only(weights)))
+            _levels(([_read_only(level) for level in values], offsets, weights))
         row = np.arange(RANKED_FROM, dtype=np.int64)
         level = _levels(([np.zeros(1, np.int32), row.astype(np.int32)], [np.array([0, len(row)])], None))[1]
         CompiledKernels.prepare([level], [0, 1], [True], [False], [0], [-1], True)

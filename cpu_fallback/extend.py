@@ -184,7 +184,9 @@ def extend(
     if n_shared > 0:
         for a in range(n_atoms):
             member[a] = member[a] or table[first[a] * N_FIELDS + PARENT] == 0
-    member_row = np.full(n_slots, -1, np.int64)
+    member_row = np.empty(n_slots, np.int64)
+    for k in range(n_slots):
+        member_row[k] = -1
     for a in range(n_atoms):
         if member[a]:
             for k in range(first[a], first[a + 1]):
@@ -348,9 +350,19 @@ def extend(
 
 
 @cached_njit
-def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, prefix_weight, fill, resume, out, work):
-    """Call `extend` for arrays and an extension of `CompiledKernels.prepare`."""
+def extend_arrays(
+    extension, descents, columns, positions, end, lower, upper, excluded, weighted, weight_address, fill, resume, out,
+    work,
+):  # fmt: skip
+    """Call `extend` for arrays and an extension of `CompiledKernels.prepare`.
+
+    If `descents` is not empty, it is the table of `locate` for the levels above, and `positions` is filled first, from
+    `columns`.
+    """
     n_slots, n_atoms = extension[0], extension[1]
+    is_located = len(descents) > 0
+    if is_located:
+        locate(descents, columns, positions)
     first = 2
     last_offset = first + n_atoms + 1
     shared = last_offset + n_atoms
@@ -364,11 +376,11 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
             table[k * N_FIELDS + PLACES] = 0
         table[k * N_FIELDS + ROW] = extension[records + n_slots + k]
         table[k * N_FIELDS + OUT_ROW] = extension[records + 2 * n_slots + k]
-    if n_atoms == 1 and (resume[1] == FRESH or resume[1] == ALONE):
+    if n_atoms == 1 and not is_located and (resume[1] == FRESH or resume[1] == ALONE):
         if len(lower) > 0 and lower.ctypes.data == upper.ctypes.data:
             look_up(
-                table, n_slots, extension[last_offset] != 0, positions, end, lower, excluded, weighted, prefix_weight,
-                fill, resume, out, work,
+                table, n_slots, extension[last_offset] != 0, positions, end, lower, excluded, weighted,
+                pointer64(weight_address), fill, resume, out, work,
             )  # fmt: skip
             return np.int64(0)
         if not fill and extension[last_offset] != 0:
@@ -385,44 +397,8 @@ def extend_arrays(extension, positions, end, lower, upper, excluded, weighted, p
     extend(
         n_slots, n_atoms, table.ctypes.data, base + 8 * first, base + 8 * last_offset, base + 8 * shared,
         positions.ctypes.data, positions.shape[1], end, len(lower) > 0, lower.ctypes.data, upper.ctypes.data,
-        excluded.shape[0], excluded.ctypes.data, weighted, prefix_weight.ctypes.data,
+        excluded.shape[0], excluded.ctypes.data, weighted, weight_address,
         fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
     )  # fmt: skip
     # The arrays made here must outlive the call, which sees only their addresses.
     return table[0] + scratch[0]
-
-
-# Descent and extension in one call, for a few seeds of a path with one more variable.
-
-
-@cached_njit
-def extend_seeds(slots, descents, columns, fill, out, work):
-    """Count the common values of all atoms below the rows of `columns`, or list them.
-
-    Counts go to ``out[0]``; a list fills `out` with (row, value). `slots` is (number of slots, number of atoms, first
-    slot of each atom and the end, then per slot the address of the fields of its last level); `descents` is the table
-    of `locate` for the levels above.
-    """
-    n_slots, n_atoms = slots[0], slots[1]
-    n = columns.shape[1]
-    positions = np.empty((n_slots, n), np.int64)
-    locate(descents, columns, positions)
-    table = np.empty(n_slots * N_FIELDS, np.int64)
-    for k in range(n_slots):
-        fields = pointer64(slots[3 + n_atoms + k])
-        for f in range(N_FIELDS):
-            table[k * N_FIELDS + f] = fields[f]
-        table[k * N_FIELDS + ROW] = k
-        table[k * N_FIELDS + OUT_ROW] = -1
-    is_last = np.ones(n_atoms, np.int64)
-    shared = np.zeros(n_atoms, np.int64)
-    scratch = np.empty(SCRATCH * n_slots, np.int64)
-    resume = np.zeros(3, np.int64)
-    none = np.uint64(0)  # the type of an address
-    extend(
-        n_slots, n_atoms, table.ctypes.data, slots.ctypes.data + 16, np.int64(is_last.ctypes.data),
-        np.int64(shared.ctypes.data), positions.ctypes.data, n, n, False, none, none, 0, none, False, none,
-        fill, resume.ctypes.data, out.ctypes.data, out.shape[1], scratch.ctypes.data, work.ctypes.data,
-    )  # fmt: skip
-    # The arrays made here must outlive the call, which sees only their addresses.
-    return table[0] + is_last[0] + shared[0] + scratch[0] + resume[0] + positions[0, 0]

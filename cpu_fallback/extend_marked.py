@@ -7,7 +7,6 @@ their range is short, and searches the marked values in it if it is long.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from cpu_fallback.ranges import (
     AHEAD,
@@ -49,7 +48,7 @@ HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """The multiplier of the hash: 2^64 divided by the golden ratio, odd."""
 
 
-@njit(nogil=True, inline="always")
+@cached_njit
 def bit_of(value, base, hash_shift):
     """Return the bit index of a value; `hash_shift` 0 means exact marks."""
     distance = np.uint64(value) - np.uint64(base)

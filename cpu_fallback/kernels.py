@@ -12,7 +12,7 @@ from cpu_fallback import tries
 from cpu_fallback import tries as choices
 from cpu_fallback import tries as sort
 from cpu_fallback import tries as sums
-from cpu_fallback.extend import extend_arrays, extend_seeds
+from cpu_fallback.extend import extend_arrays
 from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locate, narrow, trie_levels, trie_levels_two
 from cpu_fallback.merge import (
     LEVEL_FIELDS,
@@ -30,6 +30,7 @@ from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Ar
 from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, merge_runs, receive, walk
 
 _NOTHING = np.empty(0, np.int64)
+_NO_ROWS = np.empty((0, 0), np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
 DESCRIBED = 2
 """Arrays that `CompiledKernels.describe` stores for a level; the ranks of `rank_level` follow after these."""
@@ -78,7 +79,10 @@ class CompiledKernels:
         offsets = np.empty(n + 1, np.int64)
         fits = int(second.min()) >= -(1 << 31) and int(second.max()) < 1 << 31
         children: CodeArray = np.empty(n, np.int32) if fits else np.empty(n, np.int64)
-        count = trie_levels_two(first, second, values, offsets, children)
+        count = trie_levels_two(
+            _address(first), first.strides[0], _address(second), second.strides[0], n, values, offsets,
+            _address(children), children.itemsize,
+        )  # fmt: skip
         return [tries.narrow(values[:count].copy()), children], [offsets[: count + 1].copy()]
 
     @staticmethod
@@ -115,10 +119,11 @@ class CompiledKernels:
             span = int(values[-1]) - int(values[0])
             shift = max(0, span.bit_length() - (2 * n).bit_length())
             starts = np.empty((span >> shift) + 2, np.int64)
-            bucket_index(values, shift, starts)
+            bucket_index(_address(values), values.itemsize, n, shift, starts)
         fields = np.empty(N_FIELDS, np.int64)
         parents = _NOTHING if parent_offsets is None else parent_offsets
-        address = describe_level(values, parents, _NOTHING if weights is None else weights, starts, shift, fields)
+        weights_address = 0 if weights is None or len(weights) == 0 else _address(weights)
+        address = describe_level(_address(values), values.itemsize, n, parents, weights_address, starts, shift, fields)
         return address, [fields, starts]
 
     @staticmethod
@@ -210,7 +215,10 @@ class CompiledKernels:
         columns: Int64Array, fill: bool, work: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:  # fmt: skip
         """See `gpu_wcoj.kernels.protocol.Kernels.extend_seeds`."""
-        slots = [len(levels), len(first) - 1, *first, *[descent[-1].record for descent in levels]]
+        n_slots, n_atoms, n = len(levels), len(first) - 1, columns.shape[1]
+        slots = [n_slots, n_atoms, *first, *[1] * n_atoms, *[0] * n_atoms]
+        slots += [descent[-1].record for descent in levels]
+        slots += [*range(n_slots), *[-1] * n_slots]
         descents: list[int] = []
         for descent, level_columns in zip(levels, column_of, strict=True):
             if len(level_columns) == 1:
@@ -219,14 +227,16 @@ class CompiledKernels:
             descents.append(len(level_columns))
             for level, column in zip(descent, level_columns, strict=False):
                 descents += (level.record, column)
-        described = np.array(slots, np.int64), np.array(descents, np.int64)
-        counts = np.zeros((1, columns.shape[1]), np.int64)
-        extend_seeds(*described, columns, False, counts, work)
+        positions = np.empty((n_slots, n), np.int64)
+        extension, described = np.array(slots, np.int64), np.array(descents, np.int64)
+        fixed = (extension, described, columns, positions, n, _NOTHING, _NOTHING, _NO_ROWS, False, 0)
+        counts = np.zeros((1, n), np.int64)
+        extend_arrays(*fixed, False, np.zeros(3, np.int64), counts, work)
         total = int(counts.sum()) if fill else 0
         if total == 0:
             return counts[0], np.empty((2, 0), np.int64)
         pairs = np.empty((2, total), np.int64)
-        extend_seeds(*described, columns, True, pairs, np.zeros(N_WORK, np.int64))
+        extend_arrays(*fixed, True, np.zeros(3, np.int64), pairs, np.zeros(N_WORK, np.int64))
         return counts[0], pairs
 
     @staticmethod
@@ -252,7 +262,9 @@ class CompiledKernels:
         """See `gpu_wcoj.kernels.protocol.Kernels.count_common`."""
         counts = np.zeros((1, end), np.int64)
         resume = np.array((begin, 0, 0), np.int64)
-        extend_arrays(extension, positions, end, lower, upper, excluded, False, _NOTHING, False, resume, counts, work)
+        extend_arrays(
+            extension, _NOTHING, _NO_ROWS, positions, end, lower, upper, excluded, False, 0, False, resume, counts, work
+        )
         return counts[0, begin:]
 
     @staticmethod
@@ -265,11 +277,11 @@ class CompiledKernels:
         fixed = 3 if weighted else 2
         out = np.empty((fixed + n_out_rows, min(capacity, MAX_PIECE_ROWS)), np.int64)
         call_work = np.zeros(N_WORK, np.int64)
-        if weighted and weights is None:
-            weights = np.ones(end, np.int64)
+        if weighted:
+            weights = np.ones(end, np.int64) if weights is None else np.ascontiguousarray(weights)
         extend_arrays(
-            extension, positions, end, lower, upper, excluded,
-            weighted, _NOTHING if weights is None else weights, True, resume, out, call_work,
+            extension, _NOTHING, _NO_ROWS, positions, end, lower, upper, excluded,
+            weighted, _address_or_none(weights), True, resume, out, call_work,
         )  # fmt: skip
         work += call_work
         n = int(call_work[SURVIVORS])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_fallback.ranges import N_FIELDS, OUT_ROW, PARENT, ROW, SIZE, find, position_of, range_of, weight_at
-from cpu_fallback.runtime import cached_njit, pointer64
+from cpu_fallback.runtime import cached_njit, load, pointer64, store
 from cpu_fallback.tries import FRESH, PROPOSALS, RANKED, SUM_OF_MINIMA, SURVIVORS
 
 
@@ -19,8 +19,10 @@ def look_up(
     range has them. The caller counts the searches; those that used ranks only are counted here.
     """
     matches = np.empty(n_slots, np.int64)
-    node, low, high, start = np.full((4, n_slots), -1, np.int64)
+    node, low = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
+    high, start = np.empty(n_slots, np.int64), np.empty(n_slots, np.int64)
     for k in range(n_slots):
+        node[k] = low[k] = high[k] = start[k] = -1
         if table[k * N_FIELDS + PARENT] == 0:
             low[k], high[k] = 0, table[k * N_FIELDS + SIZE]
     fixed = 3 if weighted else 2
@@ -82,15 +84,15 @@ def look_up(
 
 
 @cached_njit
-def bucket_index(values, shift, starts):
+def bucket_index(address, width, n, shift, starts):
     """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
 
-    The bucket of a value is its distance from ``values[0]``, shifted right by `shift`.
+    The bucket of a value is its distance from the first of the n values at the address, shifted right by `shift`.
     """
     position = 0
-    minimum = np.uint64(values[0])
+    minimum = np.uint64(load(address, width, 0))
     for b in range(len(starts)):
-        while position < len(values) and np.int64((np.uint64(values[position]) - minimum) >> np.uint64(shift)) < b:
+        while position < n and np.int64((np.uint64(load(address, width, position)) - minimum) >> np.uint64(shift)) < b:
             position += 1
         starts[b] = position
 
@@ -146,6 +148,10 @@ def count_children(described, columns, children, sums):
         sums[t] = total
 
 
+MAX_WIDTH = (1 << 63) - 1
+"""The width of a choice without atoms."""
+
+
 @cached_njit
 def narrow(described, positions, choice, min_widths, chosen):
     """Write width and choice where a choice leaves prefix i fewer values than ``min_widths[i]``.
@@ -156,7 +162,7 @@ def narrow(described, positions, choice, min_widths, chosen):
     if described[0] == 0:
         return
     for i in range(positions.shape[1]):
-        width = np.iinfo(np.int64).max
+        width = MAX_WIDTH
         offset = 1
         for _ in range(described[0]):
             end = offset + 1 + 2 * described[offset]
@@ -177,14 +183,18 @@ def narrow(described, positions, choice, min_widths, chosen):
 
 
 @cached_njit
-def add_column(key, column, low, bits, is_first):
-    """Append a column to the keys."""
+def add_column(key, address, stride, low, bits, is_first):
+    """Append a column to the keys: the int64 every `stride` bytes from an address on."""
+    column, step = pointer64(address), stride >> 3
     if is_first:
         for i in range(len(key)):
-            key[i] = column[i] - low
-    else:
+            key[i] = column[i * step] - low
+    elif step == 1:
         for i in range(len(key)):
             key[i] = (key[i] << bits) | (column[i] - low)
+    else:
+        for i in range(len(key)):
+            key[i] = (key[i] << bits) | (column[i * step] - low)
 
 
 @cached_njit
@@ -219,16 +229,26 @@ def drop_repeats(key):
 
 
 @cached_njit
-def trie_levels_two(first, second, values, offsets, children):
-    """Split two sorted columns into a trie: distinct first values, offsets, second values."""
+def trie_levels_two(
+    first_address, first_stride, second_address, second_stride, n_rows, values, offsets, children, width
+):
+    """Split two sorted columns into a trie: distinct first values, offsets, second values.
+
+    The columns are int64, as in `add_column`; the second values are written to the address `children`.
+    """
+    first, first_step = pointer64(first_address), first_stride >> 3
+    second, second_step = pointer64(second_address), second_stride >> 3
     n = 0
-    for i in range(len(first)):
-        if i == 0 or first[i] != first[i - 1]:
-            values[n] = first[i]
+    previous = np.int64(0)
+    for i in range(n_rows):
+        value = first[i * first_step]
+        if i == 0 or value != previous:
+            values[n] = value
             offsets[n] = i
             n += 1
-        children[i] = second[i]
-    offsets[n] = len(first)
+            previous = value
+        store(children, width, i, second[i * second_step])
+    offsets[n] = n_rows
     return n
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cpu_fallback.lookup import add_column, ascends, drop_repeats, unpack_column
+from cpu_fallback.ranges import extremes
 from cpu_fallback.runtime import address_of, cached_njit, load, pointer32, pointer64, store
 from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, packing, run_starts
 
@@ -357,16 +358,6 @@ Ranges = Sequence[tuple[int, int]]
 
 
 @cached_njit
-def extremes(values):
-    """Return the smallest and the largest of one or more values."""
-    minimum = maximum = values[0]
-    for i in range(len(values)):
-        minimum = min(minimum, values[i])
-        maximum = max(maximum, values[i])
-    return minimum, maximum
-
-
-@cached_njit
 def pack_trie(table, lows, shifts, tag, keys):
     """Write the key of every row of a trie, with the tag.
 
@@ -489,13 +480,14 @@ def levels_of(keys: Int64Array, ranges: Ranges, n_tags: int = 0) -> Levels:
 
 def index_rows(columns: Sequence[Int64Array]) -> Levels | None:
     """Return the trie of the distinct rows of columns; None if 63 bits cannot hold a row."""
-    ranges = [extremes(column) for column in columns]
+    columns = [np.ascontiguousarray(column) for column in columns]
+    ranges = [extremes(address_of(column), 8, len(column)) for column in columns]
     packed = layout(ranges)
     if packed is None:
         return None
     keys = np.empty(len(columns[0]), np.int64)
     for index, (column, (minimum, _), bits) in enumerate(zip(columns, ranges, packed[0], strict=True)):
-        add_column(keys, column, minimum, bits, index == 0)
+        add_column(keys, address_of(column), 8, minimum, bits, index == 0)
     if not ascends(keys):
         keys.sort()
         keys = keys[: drop_repeats(keys)]
@@ -509,7 +501,7 @@ def rearrange_packed(
 
     Its columns have another order; with tags, the tag of a row's trie is an additional column.
     """
-    extremes_of = [[extremes(level) for level in values] for values, _ in parts]
+    extremes_of = [[extremes(address_of(level), level.itemsize, len(level)) for level in values] for values, _ in parts]
     ranges = [
         (
             min(part_extremes[column][0] for part_extremes in extremes_of),
@@ -558,7 +550,7 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
     lows, bits = packed
     key = np.empty(n, np.int64)
     for index, (column, low, width) in enumerate(zip(columns, lows, bits, strict=True)):
-        add_column(key, column, low, width, index == 0)
+        add_column(key, address_of(column), column.strides[0], low, width, index == 0)
     if ascends(key):
         return list(columns)
     key.sort()

@@ -12,7 +12,7 @@ import numpy as np
 
 from cpu_fallback.merge import copy_block, first_from
 from cpu_fallback.ranges import MAXIMUM, MINIMUM, PARENT, SIZE, VALUES, WIDTH
-from cpu_fallback.runtime import cached_njit, load, pointer32, pointer64, prefetch, trailing_zeros
+from cpu_fallback.runtime import cached_njit, load, pointer32, pointer64, prefetch, trailing_zeros, unsigned64
 from cpu_fallback.tries import MARKS, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 
 MAX_BYTE_SPAN = 1 << 24
@@ -83,7 +83,7 @@ def drain_marks(seen, base, low, high, out, n):
 
     `out` has room for one more value.
     """
-    words = seen.view(np.uint64)
+    words = unsigned64(np.int64(seen.ctypes.data))
     for word in range((low - base) >> 3, ((high - base) >> 3) + 1):
         marks = words[word]
         if marks != 0:
@@ -134,10 +134,10 @@ def drain_bits(bits, above, base, low, high, out, n):
 
 
 @cached_njit
-def prefetch_ahead(records, n_levels, positions, p):
-    """Prefetch the memory of the ranges below a later prefix."""
+def prefetch_ahead(records, first, n_levels, positions, p):
+    """Prefetch the memory of the ranges below a later prefix, in n levels from the first on."""
     for k in range(n_levels):
-        fields = pointer64(records[k])
+        fields = pointer64(records[first + k])
         if fields[PARENT] == 0:
             continue
         if p + 2 * AHEAD < positions.shape[1]:
@@ -189,8 +189,55 @@ def reserve(out, n, needed):
     if needed <= len(out):
         return out
     larger = np.empty(max(needed, 2 * len(out)), np.int64)
-    larger[:n] = out[:n]
+    for i in range(n):
+        larger[i] = out[i]
     return larger
+
+
+_SHORT = 16
+"""Values up to which they are sorted by insertion."""
+
+
+@cached_njit
+def sort_values(values, begin, end):
+    """Sort the distinct values from `begin` to `end`.
+
+    Quicksort by the median of three; short parts by insertion.
+    """
+    stack = np.empty(128, np.int64)  # the longer part waits, so its length halves at least from one to the next
+    n_waiting = 0
+    while True:
+        while end - begin > _SHORT:
+            low, middle, high = values[begin], values[(begin + end) >> 1], values[end - 1]
+            pivot = max(min(low, middle), min(max(low, middle), high))
+            i, j = begin, end - 1
+            while i <= j:
+                while values[i] < pivot:
+                    i += 1
+                while values[j] > pivot:
+                    j -= 1
+                if i <= j:
+                    values[i], values[j] = values[j], values[i]
+                    i += 1
+                    j -= 1
+            if j + 1 - begin > end - i:
+                stack[n_waiting], stack[n_waiting + 1] = begin, j + 1
+                begin = i
+            else:
+                stack[n_waiting], stack[n_waiting + 1] = i, end
+                end = j + 1
+            n_waiting += 2
+        for i in range(begin + 1, end):
+            value = values[i]
+            j = i
+            while j > begin and values[j - 1] > value:
+                values[j] = values[j - 1]
+                j -= 1
+            values[j] = value
+        if n_waiting == 0:
+            return
+        n_waiting -= 2
+        begin, end = stack[n_waiting], stack[n_waiting + 1]
 
 
 @cached_njit
@@ -227,7 +274,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         high = np.int64(0)
         only_level, only_begin = 0, np.int64(0)
         for p in range(starts[group], starts[group + 1]):
-            prefetch_ahead(records, n_levels, positions, p)
+            prefetch_ahead(records, 0, n_levels, positions, p)
             for k in range(n_levels):
                 fields = pointer64(records[k])
                 begin, end = range_below(fields, positions[k, p])
@@ -246,7 +293,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
         span = np.uint64(high) - np.uint64(low)
         start = n
         n_known_values = 0
-        prefetch_ahead(records[n_levels:], n_known, known_positions, group)
+        prefetch_ahead(records, n_levels, n_known, known_positions, group)
         for k in range(n_known):
             begin, end = range_below(pointer64(records[n_levels + k]), known_positions[k, group])
             n_known_values += end - begin
@@ -307,7 +354,7 @@ def fresh_values(records, n_levels, positions, starts, known_positions, base, se
                             n += 1
                             if 2 * (n - start) > len(table):
                                 table, shift = grow(table, stamp, out, start, n)
-            out[start:n].sort()
+            sort_values(out, start, n)
         if n_known_values > 0:
             for k in range(n_known):
                 fields = pointer64(records[n_levels + k])

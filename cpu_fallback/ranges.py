@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from cpu_fallback.runtime import address_of, bits_of, cached_njit, load, pointer32, pointer64, prefetch, unsigned64
 from cpu_fallback.tries import PROBES, RANKED, SURVIVORS, Int64Array
@@ -94,30 +93,44 @@ def weight_at(table, k, position):
 
 
 @cached_njit
-def describe_level(values, parents, weights, starts, shift, fields):
-    """Fill the fields of a level's slots and return their address.
+def extremes(address, width, n):
+    """Return the smallest and the largest of one or more values."""
+    if width == 4:
+        narrow = pointer32(address)
+        low = high = narrow[0]
+        for i in range(n):
+            low = min(low, narrow[i])
+            high = max(high, narrow[i])
+        return np.int64(low), np.int64(high)
+    wide = pointer64(address)
+    minimum = maximum = wide[0]
+    for i in range(n):
+        minimum = min(minimum, wide[i])
+        maximum = max(maximum, wide[i])
+    return minimum, maximum
 
-    Empty arrays stand for parts that the level does not have.
+
+@cached_njit
+def describe_level(address, width, n, parents, weights, starts, shift, fields):
+    """Fill the fields of the slots of a level of n values and return the address of the fields.
+
+    Empty arrays, and 0 for the address of weights, stand for parts that the level does not have.
     """
-    fields[VALUES] = values.ctypes.data
-    fields[WIDTH] = values.itemsize
+    fields[VALUES] = address
+    fields[WIDTH] = width
     fields[PARENT] = parents.ctypes.data if len(parents) > 0 else 0
-    fields[SIZE] = len(values)
-    fields[WEIGHTS] = weights.ctypes.data if len(weights) > 0 else 0
+    fields[SIZE] = n
+    fields[WEIGHTS] = weights
     fields[BUCKETS] = starts.ctypes.data if len(starts) > 0 else 0
     fields[SHIFT] = shift
     fields[MINIMUM] = 0
     fields[MAXIMUM] = 0
-    if len(values) > 0:
+    if n > 0:
         if len(parents) == 0:
-            fields[MINIMUM] = values[0]
-            fields[MAXIMUM] = values[-1]
+            fields[MINIMUM] = load(address, width, 0)
+            fields[MAXIMUM] = load(address, width, n - 1)
         else:
-            minimum = values[0]
-            maximum = values[0]
-            for i in range(len(values)):
-                minimum = min(minimum, values[i])
-                maximum = max(maximum, values[i])
+            minimum, maximum = extremes(address, width, n)
             fields[MINIMUM] = minimum
             fields[MAXIMUM] = maximum
     fields[ROW] = -1
@@ -288,13 +301,13 @@ def position_of(table, k, start, value):
     return np.int64(words[word_at + 1]) + bits_of(bits & (bit - np.uint64(1)))
 
 
-@njit(nogil=True, inline="always")
+@cached_njit
 def base_of(table, k):
     """Return the first value of the first block of slot k."""
     return table[k * N_FIELDS + MINIMUM] >> BLOCK_BITS << BLOCK_BITS
 
 
-@njit(nogil=True, inline="always")
+@cached_njit
 def is_set(words, start, distance):
     """Return 1 if the value at `distance` from `base_of` is in the range at `start`, else 0.
 

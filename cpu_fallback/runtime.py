@@ -22,10 +22,29 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, Flags
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
 from numba.core.types import unliteral
+from numba.core.typing.templates import make_concrete_template
+from numba.core.untyped_passes import (
+    FixupArgs,
+    GenericRewrites,
+    InlineInlinables,
+    IRProcessing,
+    ReconstructSSA,
+    TranslateByteCode,
+)
 from numba.extending import intrinsic
 
 from cpu_fallback.compilation import cache_folder, create_folder
@@ -170,17 +189,129 @@ _REPORTED: set[str] = set()
 """Folders for which a warning has been logged."""
 
 
-def cached_njit(function: Callable[..., Any]) -> Any:
-    """Compile a function per argument types, without the GIL, with its code cached on disk.
+# Functions that compiled functions call.
+#
+# numba optimises a function alone, translates it, and optimises it again in each function that calls it. Here it is
+# linked into its callers and optimised with them only, which halves the time of compilation.
 
-    A constant that one compiled function passes to another is typed as a plain value: otherwise numba would compile the
-    callee again for each constant.
+
+class LinkedLibrary(JITCodeLibrary):
+    """The code of a function that is only linked into others."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class KernelFlags(Flags):
+    """numba's options of a compilation; equal for all kernels.
+
+    So kernels share what numba compiles for them.
     """
-    dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True)(function)
-    template = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda args, kws: template(
-        tuple(map(unliteral, args)), dict(zip(kws, map(unliteral, kws.values()), strict=True))
-    )
+
+    def __hash__(self) -> int:
+        return hash(KernelFlags)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KernelFlags)
+
+
+class KernelCompiler(CompilerBase):
+    """numba's pipeline without passes that kernels do not need.
+
+    Those are for closures, array expressions and the like.
+    """
+
+    def __init__(
+        self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, variables: Any
+    ) -> None:
+        super().__init__(typingctx, targetctx, library, args, return_type, KernelFlags(flags), variables)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Return the passes, in one pipeline."""
+        passes = PassManager("kernel")
+        for step in (
+            TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, InlineInlinables, ReconstructSSA,
+            NopythonTypeInference, PreLowerStripPhis, IRLegalization, NativeLowering, NoPythonBackend,
+        ):  # fmt: skip
+            passes.add_pass(step, step.__name__)
+        passes.finalize()
+        return [passes]
+
+
+class LinkedCompiler(KernelCompiler):
+    """The same pipeline, with the code in a `LinkedLibrary`."""
+
+    def __init__(
+        self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, variables: Any
+    ) -> None:
+        flags.no_compile = True
+        linked = LinkedLibrary(targetctx.codegen(), "linked")
+        super().__init__(typingctx, targetctx, linked, args, return_type, flags, variables)
+
+
+class LinkedFunction:
+    """A function as other compiled functions call it.
+
+    Parameters
+    ----------
+    dispatcher
+        numba's object for the calls from Python.
+
+    Attributes
+    ----------
+    compiled
+        The code by types of arguments: the key under which numba finds it, and its signature.
+    """
+
+    def __init__(self, dispatcher: Any) -> None:
+        options = dispatcher.targetoptions | {"no_cpython_wrapper": True}
+        self._target = dispatcher.targetctx
+        make_compiler = type(dispatcher._compiler)
+        self._compiler = make_compiler(dispatcher.py_func, dispatcher.targetdescr, options, {}, LinkedCompiler)
+        self._n_parameters = dispatcher.py_func.__code__.co_argcount
+        self.compiled: dict[tuple[Any, ...], tuple[object, Any]] = {}
+
+    def get_call_template(self, args: Any, kws: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Return numba's description of a call with these types, after compiling for them.
+
+        A constant is typed as a plain value: otherwise numba would compile again for each constant.
+        """
+        args, pysig = tuple(map(unliteral, args)), None
+        if kws or len(args) < self._n_parameters:
+            plain = dict(zip(kws, map(unliteral, kws.values()), strict=True))
+            pysig, folded = self._compiler.fold_argument_types(args, plain)
+            args = tuple(folded)
+        if args not in self.compiled:
+            compiled = self._compiler.compile(args, None)
+            key = object()
+            self._target.insert_user_function(key, compiled.fndesc, [compiled.library])
+            self.compiled[args] = key, compiled.signature
+        name = self._compiler.py_func.__name__
+        signatures = [signature for _, signature in self.compiled.values()]
+        return make_concrete_template(f"CallTemplate({name})", key=name, signatures=signatures), pysig, args, {}
+
+    def get_overload(self, args: Any) -> object:
+        """Return the key of the code for these types."""
+        return self.compiled[tuple(args)][0]
+
+
+def cached_njit(function: Callable[..., Any]) -> Any:
+    """Compile a function per argument types, without the GIL.
+
+    The code for calls from Python is cached on disk. For calls from compiled functions see `LinkedFunction`.
+    """
+    options = {"nogil": True, "no_cfunc_wrapper": True, "pipeline_class": KernelCompiler}
+    dispatcher = numba.njit(**options)(function)
+    dispatcher.linked = LinkedFunction(dispatcher)
+    dispatcher.get_call_template = dispatcher.linked.get_call_template
+    dispatcher.get_overload = dispatcher.linked.get_overload
     if FOLDER is not None:
         dispatcher._cache = KernelCache(function)  # as `cache=True` does with numba's own cache
     return dispatcher
@@ -263,21 +394,49 @@ def bits_of(typingctx, word):
     return signature, generate
 
 
-@njit(nogil=True, inline="always")
-def load(address, width, index):
+@intrinsic
+def load(typingctx, address, width, index):
     """Read the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
-    if width == 4:
-        return types.int64(pointer32(address)[index])
-    return pointer64(address)[index]
+    signature = types.int64(types.int64, types.int64, types.int64)
+
+    def generate(context, builder, sig, args):
+        int32, int64 = ir.IntType(32), ir.IntType(64)
+        is_narrow = builder.icmp_signed("==", args[1], int64(4))
+        with builder.if_else(is_narrow) as (narrow, wide):
+            with narrow:
+                pointer = builder.inttoptr(args[0], int32.as_pointer())
+                short = builder.sext(builder.load(builder.gep(pointer, [args[2]])), int64)
+                after_narrow = builder.block
+            with wide:
+                pointer = builder.inttoptr(args[0], int64.as_pointer())
+                long = builder.load(builder.gep(pointer, [args[2]]))
+                after_wide = builder.block
+        value = builder.phi(int64)
+        value.add_incoming(short, after_narrow)
+        value.add_incoming(long, after_wide)
+        return value
+
+    return signature, generate
 
 
-@njit(nogil=True, inline="always")
-def store(address, width, index, value):
+@intrinsic
+def store(typingctx, address, width, index, value):
     """Write the int32 or int64 at `index`; `width` is 4 or 8 bytes."""
-    if width == 4:
-        pointer32(address)[index] = types.int32(value)
-    else:
-        pointer64(address)[index] = value
+    signature = types.void(types.int64, types.int64, types.int64, types.int64)
+
+    def generate(context, builder, sig, args):
+        int32, int64 = ir.IntType(32), ir.IntType(64)
+        is_narrow = builder.icmp_signed("==", args[1], int64(4))
+        with builder.if_else(is_narrow) as (narrow, wide):
+            with narrow:
+                pointer = builder.inttoptr(args[0], int32.as_pointer())
+                builder.store(builder.trunc(args[3], int32), builder.gep(pointer, [args[2]]))
+            with wide:
+                pointer = builder.inttoptr(args[0], int64.as_pointer())
+                builder.store(args[3], builder.gep(pointer, [args[2]]))
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 # The address of an array, read in compiled code, which is several times faster than NumPy.
