@@ -12,6 +12,7 @@ one another folder, and a copied folder serves as well as the original, also if 
 from __future__ import annotations
 
 import fcntl
+import gc
 import hashlib
 import logging
 import os
@@ -21,16 +22,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import metadata, util
+from importlib import import_module, metadata, util
 from pathlib import Path
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
 MAX_FOLDERS = 8
 """Cache folders that remain when a new one is created; the oldest are removed."""
-
-NICENESS = 19
-"""Niceness of the background process, the largest; on Linux it also runs only where a processor is idle."""
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from cpu_fallback.compilation import run_background; run_background()"
 """Program of the background process, with the module path of the process that starts it."""
@@ -56,7 +54,7 @@ def cache_folder() -> Path:
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR", "")
     if chosen:
-        parent = Path(chosen)
+        parent = Path(chosen).absolute()
     elif sys.platform == "darwin":
         parent = Path("~/Library/Caches/gpu_wcoj").expanduser()
     else:
@@ -125,7 +123,7 @@ def _set_complete(folder: Path) -> None:
 
 @contextmanager
 def _turn(folder: Path, waits: bool) -> Iterator[bool]:
-    """Hold the lock of a folder's compilation; yield whether it is held, which it is after waiting."""
+    """Hold the lock of a folder's compilation; yield whether it is held."""
     create_folder(folder)
     with (folder / "compiling").open("w") as lock:
         try:
@@ -139,7 +137,7 @@ def _turn(folder: Path, waits: bool) -> Iterator[bool]:
 def compile_kernels(
     folder: Path, progress: Callable[[str, int, int], None] | None = None, waits: bool = True
 ) -> float | None:
-    """Compile all kernels that a folder lacks; return the seconds that it took, None if there was nothing to do.
+    """Compile all kernels that a folder lacks; return the seconds, None if it lacked none.
 
     Parameters
     ----------
@@ -164,20 +162,24 @@ def compile_kernels(
     with _turn(folder, waits) as is_mine:
         if not is_mine or is_complete(folder):
             return None
-        from cpu_fallback.exercise import PARTS
-
+        parts = import_module("cpu_fallback.exercise").PARTS  # no import statement: it needs numba
         start = time.perf_counter()
-        for number, (name, call) in enumerate(PARTS.items(), 1):
+        gc.disable()  # numba makes millions of objects, few of them garbage in cycles
+        for number, (name, call) in enumerate(parts.items(), 1):
             if progress is not None:
-                progress(name, number, len(PARTS))
+                progress(name, number, len(parts))
             call()
+        gc.enable()
         _set_complete(folder)
         return time.perf_counter() - start
 
 
 def run_background() -> None:
-    """Compile all kernels at the lowest priority: the main function of the background process."""
-    os.nice(NICENESS)
+    """Compile all kernels at the lowest priority: the main function of the background process.
+
+    On Linux it runs only while a processor is idle.
+    """
+    os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -185,9 +187,9 @@ def run_background() -> None:
 
 
 def start_background(report: Callable[[str], None]) -> bool:
-    """Start a process that compiles all kernels and outlives this one; return whether one runs now.
+    """Start a process that compiles all kernels; return whether one runs now.
 
-    Nothing is started while another process compiles for the same folder.
+    It outlives this process. Nothing is started while another process compiles for the same folder.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ def start_background(report: Callable[[str], None]) -> bool:
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM.format(path=[os.path.abspath(entry) for entry in sys.path])],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        cwd=folder, start_new_session=True,
+        cwd=folder, env=os.environ | {"NUMBA_CACHE_DIR": str(folder.parent)}, start_new_session=True,
     )  # fmt: skip
 
     def reap() -> None:

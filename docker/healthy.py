@@ -1,6 +1,6 @@
 """Whether this container does its work: its page answers, or, where HEALTH_URL names none, what it needs is there.
 
-Nothing is joined: the first join compiles for longer than a check may take.
+Nothing is joined: a check starts no compilation.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ def compile_mode() -> CompileMode:
         If it has another value.
     """
     value = os.environ.get(COMPILE_VARIABLE) or "background"
-    for mode in get_args(CompileMode):
+    modes: tuple[CompileMode, ...] = get_args(CompileMode)
+    for mode in modes:
         if value == mode:
             return mode
     raise UsageError.invalid_value(COMPILE_VARIABLE, value, "'background', 'never' or 'wait'")
@@ -180,7 +181,7 @@ class Changeover:
     is_over: bool = False
 
     def observe(self, rows: int, seconds: float) -> None:
-        """Take note of a tick that is about to run on so many rows, and of the duration of the one before it."""
+        """Take note of a tick that is about to run, and of the duration of the one before it."""
         if not self.is_begun:
             self.begin()
         self.seconds += seconds
@@ -232,7 +233,7 @@ _changeover = Changeover()
 
 
 def next_backend(backend: Backend, rows: int, seconds: float) -> Backend:
-    """Return the backend of a program's next tick; it is the present one unless compiled kernels replace it.
+    """Return the backend of a program's next tick: another one once the kernels change.
 
     Parameters
     ----------
@@ -253,7 +254,7 @@ def _report_failure(problem: str) -> None:
 
 
 def _tell(news: str, is_news: bool = True) -> None:
-    """Log a line about the kernels; if it `is_news`, also show it to a person at a terminal or a notebook."""
+    """Log a line about the kernels; if it `is_news`, also show it in a terminal or notebook."""
     _LOGGER.info("CPU kernels: %s", news)
     stderr = sys.stderr
     if is_news and stderr is not None and ("ipykernel" in sys.modules or stderr.isatty()):

@@ -515,7 +515,7 @@ class Inspected(NotCopied):
 
     @property
     def backend(self) -> Backend:
-        """The backend of the state; its kernels may be others after a tick, see `gpu_wcoj.backend.next_backend`."""
+        """The backend of the state; a tick may change it to one with the compiled kernels."""
         return self._ledger.backend
 
     @property

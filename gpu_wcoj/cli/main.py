@@ -124,6 +124,38 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     print(f"stored in {store(device, twin, calibration.model)}")
 
 
+# The command ``gpu-wcoj warm``: compile the kernels ahead of their use.
+
+
+def warm() -> None:
+    """Compile the kernels for the CPU now, for all processes that use the same folder.
+
+    Without it a process of lowest priority compiles them while the first programs run on slower kernels. The folder is
+    in the user's cache, or below NUMBA_CACHE_DIR; a copy of it on machines of the same kind serves as well. Processes
+    that are started together, also on several machines that share the folder, compile once.
+    """
+    from cpu_fallback import compilation
+
+    try:
+        folder = compilation.cache_folder()
+    except RuntimeError as error:
+        raise UsageError.missing("the cache of kernels", "a folder", "Set NUMBA_CACHE_DIR to one.") from error
+    try:
+        seconds = compilation.compile_kernels(folder, _tell_part)
+    except ImportError as error:
+        raise GpuWcojError.with_parts(
+            f"the kernels cannot be compiled: {error}", remedy="Install numba; without it the NumPy kernels are used."
+        ) from error
+    if seconds is None:
+        print(f"all kernels are in {folder}")
+    else:
+        print(f"compiled in {seconds:.0f} s into {folder}")
+
+
+def _tell_part(name: str, part: int, n_parts: int) -> None:
+    sys.stderr.write(f"compiling {part} of {n_parts}: {name}\n")
+
+
 # The command ``gpu-wcoj generate``: reproducible data.
 
 
@@ -229,6 +261,7 @@ app = App(
 app.command("gpu_wcoj.cli.run:run", name="run")
 app.command("gpu_wcoj.cli.run:explain", name="explain")
 app.command(calibrate)
+app.command(warm)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
 app.command(generate)

@@ -416,7 +416,7 @@ class Replica:
         return Replica(replace(self.lowered, plan=plan, circuit=circuit, chosen=chosen), circuit.snapshot())
 
     def on(self, lowering: Compiler, backend: Backend) -> Replica:
-        """Return this side on another backend of the same memory; the arrays of its batches are shared."""
+        """Return this side on another backend of the same memory; arrays are shared."""
         circuit = lowering.circuit(self.lowered.plan, replace(self.circuit.execution, backend=backend))
         adopt(circuit, self.circuit)
         return Replica(replace(self.lowered, circuit=circuit), circuit.snapshot(), self.backlog)

@@ -225,7 +225,7 @@ class StateStore:
         self.present = self.installed = state  # the first assignment is the commit, and nothing can interrupt it
 
     def change_kernels(self, incoming: Mapping[str, Incoming]) -> None:
-        """Move the state to the backend for a tick of these rows, if it is another one; the state's rows stay."""
+        """Move the state to the backend for a tick of these rows, if it is another one."""
         sides = self.state.sides
         is_interim = sides is not None and sides.primary.circuit.backend.is_interim
         if not (is_interim or self.backend.is_interim):

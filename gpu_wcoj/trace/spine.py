@@ -92,7 +92,7 @@ class Spine:
         return Spine(tuple(batches), self.policy, merged_rows)
 
     def on(self, backend: Backend) -> Spine:
-        """Return the same batches on another backend of the same memory; itself if they are there. O(1) a batch."""
+        """Return the same batches on another backend of the same memory. O(1) a batch."""
         if all(batch.backend is backend for batch in self.batches):
             return self
         return Spine(tuple(batch.on(backend) for batch in self.batches), self.policy, self.merged_rows)

@@ -279,9 +279,9 @@ class IndexedZSet:
         return view
 
     def on(self, backend: Backend) -> IndexedZSet:
-        """Return the trie on another backend of the same memory, over the same arrays; itself on its own. O(1).
+        """Return the trie on another backend of the same memory; it shares the arrays. O(1).
 
-        The other trie has an empty cache.
+        Another trie has an empty cache.
         """
         return self if backend is self.backend else IndexedZSet(self.values, self.offsets, self.weights, backend)
 
