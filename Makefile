@@ -5,6 +5,8 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.up-to-date
+ENGINE_STAMP := $(VENV)/.engine
+SPARK_STAMP := $(VENV)/.spark
 
 # What the targets for a GPU run on: PYTHON where it is given, else the first interpreter that has CuPy and pytest.
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
@@ -54,24 +56,26 @@ help:  ## list the commands
 
 setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up to date
 
-$(STAMP): pyproject.toml
+$(STAMP): EXTRAS = [dev,bench]
+$(SPARK_STAMP): EXTRAS = [spark]
+$(STAMP) $(SPARK_STAMP) $(ENGINE_STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
-	@touch $@
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.$(EXTRAS)'
+	@touch $@ $(if $(findstring dev,$(EXTRAS)),$(SPARK_STAMP)) $(ENGINE_STAMP)
 
-run: setup  ## keep triangles up to date on Spark, on this machine alone, over a stream of files that is made first
+run: $(SPARK_STAMP)  ## keep triangles up to date on Spark, on this machine alone, over a stream of files that is made first
 	@test -e $(CHANGES) || { $(BIN)/gpu-wcoj generate payments --files 40 --output $(CHANGES).new && mv $(CHANGES).new $(CHANGES); }
 	@rm -rf .run/checkpoint .run/triangles
 	$(BIN)/gpu-wcoj spark run examples/triangles.dl --source 'edge=$(CHANGES)?columns=src,dst&weight=weight' \
-	  --max-files 2 --checkpoint .run/checkpoint --output .run/triangles
+	  --max-files 2 --checkpoint .run/checkpoint --output .run/triangles --show 5
 
-run-engine: setup  ## the same without Spark (EDGES=path for a file of your own)
+run-engine: $(ENGINE_STAMP)  ## the same without Spark (EDGES=path for a file of your own)
 ifeq ($(strip $(EDGES)),)
 	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick'
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --show 5
 else
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS))
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --show 5
 endif
 
 check: setup  ## lint, format, house style, types, layers

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
 
+import numpy as np
 from cyclopts import Parameter
 
 from gpu_wcoj.checkpoint.state import Definition
@@ -33,6 +34,7 @@ from gpu_wcoj.cli.source import (
     motif_options,
     parse_files,
 )
+from gpu_wcoj.data.rows import Row
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
 from gpu_wcoj.files.reader import Reader, as_declared, open_input, read_table, ticks
@@ -65,6 +67,7 @@ def run(
     tick_rows: int | None = None,
     count: Annotated[bool, FLAG] = False,
     output: Path | None = None,
+    show: int = 0,
     checkpoint: Path | None = None,
     backend: Literal["auto", "cpu", "cuda"] = "auto",
     gpu_memory: str | None = None,
@@ -101,6 +104,8 @@ def run(
         Count the answer without ever producing it.
     output
         A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
+    show
+        Print as many rows of each answer at the end, of those that this run has inserted.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
     backend
@@ -134,6 +139,8 @@ def run(
     check_tick_rows(tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
+    if show and (count or json):
+        raise UsageError.conflict("--show", "--count or --json", "Leave out one of the two.")
     source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
     engine = source.program(
         bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
@@ -154,7 +161,8 @@ def run(
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
     inputs = (*loaded, *named)
-    run_job(engine, Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results))
+    job = Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results, check_show(show))
+    run_job(engine, job)
 
 
 # A progress bar for long work, shown on terminals only.
@@ -298,6 +306,8 @@ class Job:
         Types of the rows of `inputs`, by relation; other relations have the types of their files.
     results
         Output files for complete relations after the last tick.
+    n_shown
+        Rows of each answer that are printed at the end.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -310,6 +320,66 @@ class Job:
     checkpoint: Path | None = None
     declared: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     results: tuple[OutputSpec, ...] = ()
+    n_shown: int = 0
+
+
+# Rows of the answers to look at, without the memory or the time for all of them.
+
+
+CANDIDATES: Final = 100
+"""Rows that are followed for each row to be shown: some of them are deleted later."""
+
+
+def check_show(n_rows: int) -> int:
+    """Return a number of rows to show.
+
+    Raises
+    ------
+    UsageError
+        If it is negative.
+    """
+    if n_rows < 0:
+        raise UsageError.invalid_value("--show", n_rows, "an integer from 0 on")
+    return n_rows
+
+
+class FirstRows:
+    """Some rows of each answer that a run has inserted and not deleted.
+
+    Parameters
+    ----------
+    n_shown
+        The number of rows to show of each answer, at most.
+    """
+
+    def __init__(self, n_shown: int) -> None:
+        self._n_shown = n_shown
+        self._weights: dict[str, dict[Row, int]] = {}
+
+    def follow(self, name: str, piece: Any) -> None:
+        """Take note of a piece of a change, a Z-set. O(deleted rows) if any row is followed."""
+        if self._n_shown == 0:
+            return
+        weights = self._weights.setdefault(name, {})
+        if weights and bool((piece.weights < 0).any()):
+            for row, weight in piece.filter(piece.weights < 0).rows():
+                if row in weights:
+                    weights[row] += weight
+                    if weights[row] <= 0:
+                        del weights[row]
+        room = CANDIDATES * self._n_shown - len(weights)
+        come = np.flatnonzero(piece.weights > 0)[:room]
+        if len(come):
+            mask = np.zeros(len(piece.weights), np.bool_)
+            mask[come] = True
+            for row, weight in piece.filter(mask).rows():
+                weights[row] = weights.get(row, 0) + weight
+
+    def write(self) -> None:
+        """Print the rows, a line each."""
+        for name, weights in self._weights.items():
+            for row in list(weights)[: self._n_shown]:
+                sys.stdout.write(f"{name}({', '.join(map(repr, row))})\n")
 
 
 @dataclass
@@ -352,6 +422,7 @@ def run_job(program: Runnable, job: Job) -> None:
     """
     start = time.perf_counter()
     totals = _Totals(net=dict.fromkeys(program.outputs, 0))
+    first_rows = FirstRows(job.n_shown)
     with ExitStack() as stack:
         replay = None if job.checkpoint is None else _resumed(program, job.checkpoint, stack)
         resumes_at = None
@@ -384,7 +455,7 @@ def run_job(program: Runnable, job: Job) -> None:
                 continue
             bar.update(f"tick {totals.ticks + 1:,}", n_applied, n_total)
             tick_start = time.perf_counter()
-            counts = _step(program, job, changes, totals.ticks, writer)
+            counts = _step(program, job, changes, totals.ticks, writer, first_rows)
             tick = totals.ticks
             totals.add(counts, program.last_tick.ignored)
             if replay is not None:
@@ -403,6 +474,7 @@ def run_job(program: Runnable, job: Job) -> None:
         peak = peak_rss_bytes()
         _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
     else:
+        first_rows.write()
         _print_table(totals, seconds)
 
 
@@ -433,7 +505,7 @@ def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
             program.load(last_changes)
         elif last_changes is not None:
             program.analyze = True
-            _step(program, job, last_changes, 0, None)
+            _step(program, job, last_changes, 0, None, FirstRows(0))
 
 
 def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
@@ -466,14 +538,24 @@ def _write_result(program: Runnable, spec: OutputSpec) -> None:
 
 
 def _step(
-    program: Runnable, job: Job, changes: dict[str, pa.Table], tick: int, writer: ChangeWriter | None
+    program: Runnable,
+    job: Job,
+    changes: dict[str, pa.Table],
+    tick: int,
+    writer: ChangeWriter | None,
+    first_rows: FirstRows,
 ) -> Mapping[str, ChangeCount]:
     if job.counts_only:
         return program.step_counts(changes)
     if writer is None:
-        return program.step_pieces(changes, lambda _name, _piece: None)
+        return program.step_pieces(changes, first_rows.follow)
+
+    def hand_out(name: str, piece: Any) -> None:
+        writer.write(name, piece)
+        first_rows.follow(name, piece)
+
     with writer.tick(tick):
-        return program.step_pieces(changes, writer.write)
+        return program.step_pieces(changes, hand_out)
 
 
 def _total(readers: Mapping[str, Reader], n_loaded: int) -> int | None:

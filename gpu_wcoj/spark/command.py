@@ -6,8 +6,9 @@ import json as json_text
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -50,6 +51,7 @@ def run(
     table: Annotated[list[str] | None, _FILES] = None,
     checkpoint: Path,
     output: Path | None = None,
+    show: int = 0,
     changes: Format = "auto",
     max_files: int | None = None,
     trigger: str = "available-now",
@@ -85,6 +87,8 @@ def run(
     output
         A folder for the changes of the answers, as Parquet that gpu_wcoj.spark.read_output reads; without it they
         are counted.
+    show
+        Print as many rows of each answer at the end, read from --output.
     changes
         Format of the changes in the files, as auto, append, weight, op, debezium; auto detects it by the columns.
     max_files
@@ -113,6 +117,8 @@ def run(
 
     if max_files is not None and max_files < 1:
         raise UsageError.invalid_value("--max-files", max_files, "an integer from 1 on")
+    if show < 0 or (show and (json or output is None)):
+        raise UsageError.invalid_value("--show", show, "an integer from 0 on, with --output and without --json")
     for name in ("py4j", "gpu_wcoj.spark"):  # this command reports a failure in one message at the end
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
@@ -133,6 +139,8 @@ def run(
             view.on_batch(_teller(stack, json))
             view.start("availableNow" if trigger == "available-now" else trigger)
             view.wait()
+            if show and output is not None:
+                _show(view.answers, output, show)
     except PySparkException as error:
         raise _readable(error) from error
     if json:
@@ -142,6 +150,18 @@ def run(
         print(f"{name}: {rows:,} rows")
     if output is not None:
         print(f"changes in {output}, state in {checkpoint}")
+
+
+def _show(names: Iterable[str], output: Path, n_rows: int) -> None:
+    """Print rows of each answer, a line each."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    read_output = import_module("gpu_wcoj.spark").read_output  # it needs PySpark
+    for name in names:
+        for row in read_output(session, output, name, state=True).limit(n_rows).collect():
+            print(f"{name}({', '.join(map(repr, row))})")
 
 
 def _view(

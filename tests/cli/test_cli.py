@@ -49,6 +49,32 @@ def test_changes_by_rows_after_an_input(capfd: pytest.CaptureFixture[str], tmp_p
     assert total["total"] == {"triangle": 4}
 
 
+def test_rows_that_were_inserted_and_stayed_are_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    path = write_stream(tmp_path / "s.parquet", [*STREAM, (1, 2, 1, 10), (2, 3, 1, 10), (1, 4, 1, 10)])
+    run = [
+        "run",
+        "-e",
+        TRIANGLE,
+        "--changes",
+        f"edge={path}?weight=weight&tick=tick",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    assert main([*run[:5], "--show", "5"]) == 0
+    lines = sorted(capfd.readouterr().out.splitlines()[:3])
+    assert lines == ["triangle(1, 2, 3)", "triangle(1, 2, 4)", "triangle(2, 3, 4)"]
+    assert main([*run, "--show", "1"]) == 0
+    shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("triangle(")]
+    assert len(shown) == 1
+    assert shown[0] in lines
+
+
+@pytest.mark.parametrize("others", [["--show", "-1"], ["--show", "2", "--count"], ["--show", "2", "--json"]])
+def test_a_number_of_rows_that_cannot_be_shown_is_refused(capsys: pytest.CaptureFixture[str], graph: Path, others):
+    assert main(["run", "-e", TRIANGLE, "--input", f"edge={graph}", *others]) == 2
+    assert "--show" in capsys.readouterr().err
+
+
 def test_files_without_rows(capfd: pytest.CaptureFixture[str], tmp_path: Path, graph: Path):
     (tmp_path / "none.csv").write_text("src,dst,weight\n")
     (tmp_path / "none.txt").write_text("")
