@@ -209,7 +209,7 @@ class TestCalibration:
             pytest.skip("the command asks for a device")
         right = gpu_wcoj.backend.select_backend
         monkeypatch.setattr(
-            gpu_wcoj.backend, "select_backend", lambda name: right(name) if name == "cpu" else pair.primary
+            gpu_wcoj.backend, "select_backend", lambda name, **_: right(name) if name == "cpu" else pair.primary
         )
         monkeypatch.setattr("gpu_wcoj.engine.calibrate.SIZES", (1, 20))
         assert main(["calibrate", "--rows", "300"]) == 0
@@ -219,7 +219,7 @@ class TestCalibration:
         assert replicas.stored_model(pair.primary, pair.twin) is not None
 
     def test_without_a_gpu_there_is_nothing_to_measure(self, monkeypatch, capfd):
-        monkeypatch.setattr(gpu_wcoj.backend, "select_backend", lambda name: gpu_wcoj.backend.cpu_backend())
+        monkeypatch.setattr(gpu_wcoj.backend, "select_backend", lambda name, **_: gpu_wcoj.backend.cpu_backend())
         assert main(["calibrate"]) == 2
         assert "there is no GPU here" in capfd.readouterr().err
         assert main(["calibrate", "--rows", "3"]) == 2
