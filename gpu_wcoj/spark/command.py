@@ -161,7 +161,7 @@ def _show(names: Iterable[str], output: Path, n_rows: int) -> None:
     read_output = import_module("gpu_wcoj.spark").read_output  # it needs PySpark
     for name in names:
         for row in read_output(session, output, name, state=True).limit(n_rows).collect():
-            print(f"{name}({', '.join(map(repr, row))})")
+            print(f"{name}({', '.join(map(repr, row[:-1]))})")  # without the weight
 
 
 def _view(
