@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.errors import BackendUnavailableError, UsageError, listed
 from gpu_wcoj.units import part_of
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gpu_wcoj.kernels.protocol import Kernels
 
 BackendName = Literal["auto", "cpu", "cuda"]
+
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+"""The names of backends."""
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
@@ -103,6 +106,22 @@ def _cuda_backend(gpu_memory: float | str | None) -> Backend:
     return _cuda_backends[index]
 
 
+def validate_backend(option: str, value: object) -> BackendName | Backend:
+    """Return an option that must be a backend or the name of one.
+
+    Raises
+    ------
+    UsageError
+        If it is anything else.
+    """
+    if isinstance(value, Backend):
+        return value
+    for name in BACKENDS:
+        if name == value:
+            return name
+    raise UsageError.invalid_value(option, value, f"one of {listed(BACKENDS)}")
+
+
 def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str | None = None) -> Backend:
     """Return the backend of a name; ``"auto"`` is the GPU if there is one, else the CPU.
 
@@ -128,12 +147,9 @@ def select_backend(name: BackendName | Backend = "auto", gpu_memory: float | str
     """
     if gpu_memory is not None:
         part_of(2**62, gpu_memory, "gpu_memory")  # validates the amount also on machines without a GPU
-    if isinstance(name, Backend):
-        return name
-    if name == "auto":
-        name = _choose_automatically()
-    if name == "cpu":
-        return cpu_backend()
-    if name == "cuda":
-        return _cuda_backend(gpu_memory)
-    raise UsageError.invalid_value("backend", name, "one of 'auto', 'cpu', 'cuda'")
+    chosen = validate_backend("backend", name)
+    if isinstance(chosen, Backend):
+        return chosen
+    if chosen == "auto":
+        chosen = _choose_automatically()
+    return cpu_backend() if chosen == "cpu" else _cuda_backend(gpu_memory)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
+    from gpu_wcoj.engine.options import ProgramOptions
     from gpu_wcoj.program import Program
     from gpu_wcoj.query.ir import Rules
     from gpu_wcoj.query.languages import Language
@@ -62,6 +65,8 @@ def query(
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
     """
+    from gpu_wcoj.engine.options import ProgramOptions
+
     for name, value in more.items():
         if value is None or isinstance(value, (str, int, float)):  # these cannot be rows
             raise UsageError.with_parts(
@@ -70,9 +75,9 @@ def query(
                 got=value,
                 remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
-    program, changes = prepare_query(
-        text, merge_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
-    )
+    source = QuerySource(text, language, dialect, arguments, bag)
+    options = ProgramOptions(backend=backend, threads=threads)
+    program, changes = prepare_query(source, merge_relations(relations, more), options, query)
     answers = {name: hide_unit_weights(answer) for name, answer in program.step(changes).items()}
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
@@ -100,25 +105,49 @@ def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]
     return merged
 
 
+@dataclass(frozen=True)
+class QuerySource:
+    """A query as text, with all that its reading depends on, or rules.
+
+    Attributes
+    ----------
+    text
+        The text, or rules.
+    language
+        The language of the text; None to detect it.
+    dialect
+        The dialect of SQL.
+    arguments
+        The arguments of a query in EDN.
+    bag
+        True for exact weights; None if the language decides.
+    """
+
+    text: str | Rules
+    language: Language | None = None
+    dialect: str = "duckdb"
+    arguments: Sequence[Any] = ()
+    bag: bool | None = None
+
+
 def prepare_query(
-    text: str | Rules,
+    source: QuerySource,
     relations: Mapping[str, Any],
-    language: Language | None,
-    dialect: str,
-    bag: bool | None,
-    arguments: Sequence[Any] = (),
+    options: ProgramOptions,
+    entry: Callable[..., Any],
     *,
     may_be_empty: bool = False,
-    **options: Any,
 ) -> tuple[Program, dict[str, Any]]:
     """Return the program of a query and the changes of its first tick: the initial rows.
 
     Parameters
     ----------
+    options
+        Options of the program; `bag` and `inputs` follow from the query.
+    entry
+        The function that the user has called; a missing relation may have the name of one of its options.
     may_be_empty
         True if relations that the schema names, or a program in Datalog declares, may be left out.
-    options
-        Options of `Program`.
 
     Raises
     ------
@@ -133,19 +162,19 @@ def prepare_query(
     from gpu_wcoj.query.ir import Rules
     from gpu_wcoj.query.translation import read
 
-    resolved_language: Language | None = None
+    text, resolved_language = source.text, None
     text_relations: Mapping[str, Any] = {}
     if isinstance(text, Rules):
         rules = text
     elif isinstance(text, str):
-        resolved_language = language_of(text) if language is None else check_language(language)
+        resolved_language = language_of(text) if source.language is None else check_language(source.language)
         tables: Mapping[str, Mapping[str, str | None]] = {}
         if resolved_language in BY_NAME:
-            relations, tables = _tables(relations, options.get("schema") or {})
+            relations, tables = _tables(relations, options.schema or {})
         try:
-            reading = read(text, resolved_language, tables=tables, dialect=dialect, arguments=arguments)
+            reading = read(text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments)
         except UnknownRelationError as error:
-            raise _with_option_remedy(error, options) from None
+            raise _with_option_remedy(error, entry) from None
         rules, text_relations = reading.rules, reading.facts
     else:
         raise UsageError.wrong_type("the query", text, "query text or Rules", "To run a file, pass its contents.")
@@ -155,8 +184,9 @@ def prepare_query(
     try:
         check_required(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
     except UnknownRelationError as error:
-        raise _with_option_remedy(error, options) from None
-    program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
+        raise _with_option_remedy(error, entry) from None
+    bag = resolved_language in BAGS if source.bag is None else source.bag
+    program = Program.from_options(rules, replace(options, bag=bag, inputs=rules.inputs))
     types = program.subject.ledger.state.types
     changes: dict[str, Any] = dict(text_relations)
     for name, data in relations.items():
@@ -170,12 +200,9 @@ def prepare_query(
     return program, changes
 
 
-_NAMED = ("language", "dialect", "arguments", "bag")
-
-
-def _with_option_remedy(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
-    """Extend the error by a remedy if the missing relation has the name of an option."""
-    if error.relation in (*_NAMED, *options):
+def _with_option_remedy(error: UnknownRelationError, entry: Callable[..., Any]) -> UnknownRelationError:
+    """Extend the error by a remedy if the missing relation has the name of an option of the called function."""
+    if error.relation in signature(entry).parameters:
         mapping_text = f"{{'{error.relation}': ...}}"
         remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
         error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
@@ -187,8 +214,8 @@ def hide_unit_weights(answer: ZSet) -> ZSet:
     return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer
 
 
-def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
-    names = {*(options.get("schema") or {})} | {declaration.relation for declaration in rules.declarations}
+def _declared(rules: Rules, options: ProgramOptions) -> set[str]:
+    names = {*(options.schema or {})} | {declaration.relation for declaration in rules.declarations}
     return names | {directive.relation for directive in rules.directives}
 
 

@@ -23,12 +23,14 @@ from gpu_wcoj.checkpoint.folder import Folder, NewFile
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import AuxiliaryHead
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
 from gpu_wcoj.engine.state import State, Subject, TickReport, replan_after_load
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.printer import serialize
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -602,13 +604,13 @@ class Definition:
     @classmethod
     def from_subject(cls, subject: Subject, layout: str = "one") -> Definition:
         """Return the definition of a program."""
-        rules = subject.lowering.rules
+        rules, options = subject.lowering.rules, subject.lowering.options
         parts = {
             "program": str(replace(rules, directives=())),  # the files to read do not change its meaning
-            "semantics": "bag" if subject.lowering.bag else "set",
-            "kept heads": list(subject.lowering.keep),
-            "outputs": list(subject.lowering.outputs),
-            "schema": {name: _plain(columns) for name, columns in subject.schema.items()},
+            "semantics": "bag" if options.bag else "set",
+            "kept heads": list(options.keep),
+            "outputs": list(options.outputs or ()),
+            "schema": {name: _plain(columns) for name, columns in (options.schema or {}).items()},
             "layout": layout,
         }
         return cls(serialize(rules), parts)
@@ -622,18 +624,20 @@ class Definition:
         """Return plain values for JSON."""
         return {"text": self.text, "parts": dict(self.parts)}
 
-    def options(self) -> dict[str, Any]:
-        """Return the options to create the program with, in addition to its text."""
+    def complete_options(self, options: ProgramOptions, rules: Rules) -> ProgramOptions:
+        """Return options together with the stored ones, for a program of these rules."""
         schema = {
             name: dict(map(tuple, columns)) if columns and isinstance(columns[0], list) else columns
             for name, columns in self.parts["schema"].items()
         }
-        return {
-            "bag": self.parts["semantics"] == "bag",
-            "keep": self.parts["kept heads"],
-            "outputs": self.parts["outputs"],
-            "schema": schema,
-        }
+        return replace(
+            options,
+            bag=self.parts["semantics"] == "bag",
+            keep=self.parts["kept heads"],
+            outputs=self.parts["outputs"],
+            schema=schema,
+            inputs=rules.inputs,
+        )
 
     def check(self, current: Definition, path: object) -> None:
         """Raise `CheckpointMismatchError` for the first part that differs."""
@@ -643,8 +647,8 @@ class Definition:
                 raise CheckpointMismatchError(path, what, _format_part(stored), _format_part(current_part))
 
 
-def _plain(columns: Any) -> list[Any]:
-    return [list(column) if isinstance(column, tuple) else str(column) for column in columns]
+def _plain(columns: Sequence[str] | Mapping[str, str]) -> list[Any]:
+    return list(map(list, columns.items())) if isinstance(columns, Mapping) else list(map(str, columns))
 
 
 def _format_part(part: Any) -> str:

@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -16,6 +16,7 @@ import numpy as np
 from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.datoms.schema import TYPES, Attribute, Keyword
 from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
 from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, entry_point
 from gpu_wcoj.program import Program
@@ -253,7 +254,7 @@ class Follower:
         The initial answer.
     """
 
-    def __init__(self, bound_query: BoundQuery, options: Mapping[str, Any]) -> None:
+    def __init__(self, bound_query: BoundQuery, options: ProgramOptions) -> None:
         self.bound_query = bound_query
         self.options = options
         self.compiled = bound_query.compile()
@@ -265,7 +266,8 @@ class Follower:
 
     def _program(self, compiled: CompiledQuery) -> Program:
         query = compiled.query
-        return Program(query.rules, outputs=[query.output], schema=compiled.schema, **self.options)
+        options = replace(self.options, outputs=[query.output], schema=compiled.schema)
+        return Program.from_options(query.rules, options)
 
     def _start(self, program: Program, compiled: CompiledQuery) -> ZSet:
         """Run the first tick of a program on the present datoms; return the answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import CircuitState, TickProfile, rows_to_build
@@ -290,17 +290,14 @@ class Subject:
 
     Attributes
     ----------
-    schema
-        The types of input columns that were passed in addition to the text.
     lowering
-        The compiler of the program.
+        The compiler of the program, which has its options.
     ledger
         The holder of its state.
     dictionaries
         The dictionaries of text and of bytes; they grow with the state.
     """
 
-    schema: Mapping[str, Sequence[Any]]
     lowering: Compiler
     ledger: StateStore
     dictionaries: tuple[Dictionary, Dictionary]

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
 
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
-
-BATCH_ROWS = 2_000_000
-"""Rows of a batch above which the log advises how to make batches smaller."""
 
 
 class Listener(StreamingQueryListener):
@@ -249,7 +247,7 @@ class RunningView(ABC):
         options
             See `gpu_wcoj.program.Program.restore`.
         """
-        return restore_program(Path(checkpoint) / ENGINE, **options)
+        return restore_program(Path(checkpoint) / ENGINE, ProgramOptions.for_restore(options))
 
     def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
         """Call a function with the `progress` of every batch that is committed or skipped."""

@@ -8,21 +8,22 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
-from gpu_wcoj.one_shot import hide_unit_weights, merge_relations, prepare_query
+from gpu_wcoj.one_shot import QuerySource, hide_unit_weights, merge_relations, prepare_query
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
+from gpu_wcoj.views.matches import Matches
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
-    from gpu_wcoj.views import Matcher, Matches
 
 T = TypeVar("T")
-_ONLY_RULES = ("bag", "outputs", "keep", "schema")
 
 
 @entry_point
@@ -97,28 +98,34 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
+    options = ProgramOptions(
+        bag=bool(bag), schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route,
+        threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
+        strategy=strategy, order=order,
+    )  # fmt: skip
     resolved_language = (
         check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
-    options: dict[str, Any] = {
-        "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,
-        "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
-    }  # fmt: skip
     if isinstance(text, str) and resolved_language == "motif":
-        from gpu_wcoj.views import Matcher
-
-        for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
-            if value is not None and value != ():
-                raise UsageError.unsupported(f"the option '{option}' for a motif", remedy="Leave it out.")
+        refuse_options(["bag"] if bag is not None else [])
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
-        return MotifView(Matcher(text, relations, **more, **options))
-    program, rows = prepare_query(
-        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True,
-        schema=schema, outputs=outputs, keep=keep, **options,
-    )  # fmt: skip
+        return MotifView(_matcher(text, relations, more, options))
+    source = QuerySource(text, resolved_language, dialect, arguments, bag)
+    program, rows = prepare_query(source, merge_relations(relations, more), options, view, may_be_empty=True)
     program.load(rows)
     return View(program, ignores_case=resolved_language == "sql")
+
+
+def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
+    """Return the matcher of a motif; `more` has its tables and its options."""
+    allowed = ("vertices", "edges", *MOTIF_OPTIONS)
+    for name in more:
+        if name not in allowed:
+            raise UsageError.unknown_name("table or option of a motif", name, allowed)
+    tables = tables_of(graph, more.get("vertices"), more.get("edges"))
+    motif_options = MotifOptions(**{name: more[name] for name in MOTIF_OPTIONS if name in more})
+    return Matcher.from_options(text, tables, motif_options, options)
 
 
 @entry_point

@@ -99,9 +99,6 @@ two parts gives 1.5, for more parts more."""
 GROWTH = 1.25
 """Factor by which the state has to grow after a search before the next."""
 
-ADAPTS_FROM = 100_000
-"""Rows of a cell below which heavy values are not searched for: their imbalance costs no noticeable time."""
-
 
 def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:
     """Return whether to search for heavy values.
