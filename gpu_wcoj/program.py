@@ -884,7 +884,7 @@ class Program(Inspected):
 
     @classmethod
     def from_options(cls, text: str | Rules, options: ProgramOptions) -> Self:
-        """Return a program of options that are one value already; the same as passing each by its name."""
+        """Return a program with these options; the same as passing each by its name."""
         program = cls.__new__(cls)
         program._open(text, options)
         return program

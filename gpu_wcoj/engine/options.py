@@ -173,7 +173,7 @@ def _heads(option: str, value: object) -> tuple[str, ...]:
 
 
 def _integer(text: str) -> int | str:
-    """Return the number that a text is; any other text as it is, for the validation to complain of."""
+    """Return the integer of a text, or the text itself if it has none."""
     return int(text) if text.isascii() and text.isdecimal() else text
 
 

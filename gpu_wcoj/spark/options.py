@@ -41,14 +41,14 @@ def _layout(option: str, value: object) -> Layout:
     raise UsageError.unknown_name(option, str(value), LAYOUTS)
 
 
-def _number(option: str, value: int | str | None, default: int | None = None) -> int | None:
+def _integer(option: str, value: int | str | None, default: int | None = None) -> int | None:
     """Return an integer from 1 on, also from the text of a conf; None stands for the default."""
     is_number = isinstance(value, str) and value.isascii() and value.isdigit()
     return validate_integer(option, int(value) if is_number and value is not None else value) or default
 
 
-def _number_or_off(option: str, value: int | str | None) -> int | None:
-    return None if value == "off" else _number(option, value)
+def _integer_or_off(option: str, value: int | str | None) -> int | None:
+    return None if value == "off" else _integer(option, value)
 
 
 def _conf(name: str, validate: Callable[[str, Any], object]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _conf(name: str, validate: Callable[[str, Any], object]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SparkOptions:
-    """Options that a call may leave to the session; each has a conf whose name begins with `PREFIX`.
+    """Options that a call may leave to the session; all but the last have a conf each.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class SparkOptions:
     """
 
     layout: Layout = field(default="one", metadata=_conf("layout", _layout))
-    cells: int | None = field(default=None, metadata=_conf("cells", _number))
-    adapts_from: int | None = field(default=ADAPTS_FROM, metadata=_conf("cells.adapt", _number_or_off))
-    batch_rows: int = field(default=BATCH_ROWS, metadata=_conf("batchRows", partial(_number, default=BATCH_ROWS)))
+    cells: int | None = field(default=None, metadata=_conf("cells", _integer))
+    adapts_from: int | None = field(default=ADAPTS_FROM, metadata=_conf("cells.adapt", _integer_or_off))
+    batch_rows: int = field(default=BATCH_ROWS, metadata=_conf("batchRows", partial(_integer, default=BATCH_ROWS)))
     program: ProgramOptions = field(default_factory=ProgramOptions)
 
     def __post_init__(self) -> None:

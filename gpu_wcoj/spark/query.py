@@ -18,7 +18,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
-from gpu_wcoj.one_shot import QuerySource
+from gpu_wcoj.prepared_query import QuerySource
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse

@@ -116,7 +116,7 @@ class Matcher(NotCopied):
         options: ProgramOptions,
         is_kept: bool = True,
     ) -> Self:
-        """Return a matcher of the tables of vertices and edges, with options that are one value already."""
+        """Return a matcher of the tables of vertices and edges, with these options."""
         matcher = cls.__new__(cls)
         matcher._open(motif, tables, motif_options, options, is_kept)
         return matcher

@@ -11,8 +11,9 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
-from gpu_wcoj.one_shot import QuerySource, hide_unit_weights, merge_relations, prepare_query
+from gpu_wcoj.one_shot import hide_unit_weights, merge_relations
 from gpu_wcoj.planner.ir import Strategy
+from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
@@ -98,21 +99,28 @@ def view(
     >>> len(triangles.snapshot())
     0
     """
-    options = ProgramOptions(
-        bag=bool(bag), schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route,
-        threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
-        strategy=strategy, order=order,
-    )  # fmt: skip
     resolved_language = (
         check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
-    if isinstance(text, str) and resolved_language == "motif":
-        refuse_options(["bag"] if bag is not None else [])
+    is_motif = isinstance(text, str) and resolved_language == "motif"
+    prepared = None
+    if not is_motif:
+        source = QuerySource(text, resolved_language, dialect, arguments, bag)
+        merged = merge_relations(relations, more)
+        prepared = prepare_query(source, merged, view, schema=schema, may_be_empty=True)
+    elif bag is not None:
+        refuse_options(["bag"])
+    options = ProgramOptions(
+        bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
+        schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route,
+        threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
+        strategy=strategy, order=order,
+    )  # fmt: skip
+    if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
-        return MotifView(_matcher(text, relations, more, options))
-    source = QuerySource(text, resolved_language, dialect, arguments, bag)
-    program, rows = prepare_query(source, merge_relations(relations, more), options, view, may_be_empty=True)
+        return MotifView(_matcher(str(text), relations, more, options))
+    program, rows = prepared.start(options)
     program.load(rows)
     return View(program, ignores_case=resolved_language == "sql")
 

@@ -7,7 +7,7 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 import pytest
 
@@ -44,7 +44,7 @@ def entries(documented: object) -> dict[str, str]:
     """The texts of a docstring in numpydoc's form, by name; several names may share one."""
     texts = {}
     for names, text in re.findall(
-        r"^(\w[\w, ]*)\n((?:(?: +.*)?\n)+?)(?=\S|\Z)", f"{inspect.getdoc(documented)}\n", re.M
+        r"^(\w[\w, ]*)\n((?:(?: +.*)?\n)+?)(?=\S|\Z)", f"{inspect.getdoc(documented)}\n", re.MULTILINE
     ):
         for name in names.split(", "):
             texts[name] = " ".join(text.split())
@@ -187,7 +187,7 @@ def test_options_for_other_rules_name_no_relations():
 
 def fake_session(confs: Mapping[str, str]) -> Any:
     class Values:
-        getAll = dict(confs)  # noqa: N815
+        getAll: ClassVar = dict(confs)
 
     class Context:
         @staticmethod

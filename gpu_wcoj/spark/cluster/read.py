@@ -79,7 +79,7 @@ class StateReader:
         return table if names is None else table.rename_columns([*names, "weight"])
 
     def program(self, options: ProgramOptions) -> Program:
-        """Return a program with the rows of all inputs, and with these options beside the stored ones."""
+        """Return a program with the rows of all inputs; stored options override these."""
         rules = parse(self.definition.text)
         program = Program.from_options(rules, self.definition.complete_options(options, rules))
         missing = [name for name in program.inputs if name not in self.plan.state_routes]
