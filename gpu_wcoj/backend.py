@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError, listed
+from gpu_wcoj.kernels.protocol import Kernels
 from gpu_wcoj.units import part_of
 
 if TYPE_CHECKING:
     from gpu_wcoj.kernels.cuda.device import Device
-    from gpu_wcoj.kernels.protocol import Kernels
 
 BackendName = Literal["auto", "cpu", "cuda"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.data.column import Column, read_only
+from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
@@ -28,7 +28,7 @@ from gpu_wcoj.engine.options import (
     validate_flag,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
-from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport, explain_memory_error
+from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     AuxiliaryError,
@@ -42,10 +42,11 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
-from gpu_wcoj.join.settings import ITERATIONS, Execution
+from gpu_wcoj.join.settings import ITERATIONS, Execution, Share
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.replan import Feedback
@@ -53,18 +54,15 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet, python_values
 
 if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-    from gpu_wcoj.engine.state import Subject
     from gpu_wcoj.explain.build import ArrangementStatistics
     from gpu_wcoj.explain.render import Format
-    from gpu_wcoj.planner.catalog import Catalog
-
 
 # Conversion of stored columns to Z-sets with the relation's types and names.
 
@@ -131,8 +129,6 @@ class Emitter:
             return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
         if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
             return error
-        from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation  # few programs need it
-
         rules = self.ledger.lowering.rules
         if isinstance(error, NegativeWeightError) and error.head:
             doing = f"{describe_aggregate(error.head, error.doing)} {describe_place(rules, error.head, 'of')}"
@@ -675,7 +671,6 @@ class Inspected(NotCopied):
     def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
         from gpu_wcoj.explain.build import sizes_of_catalog, sizes_of_state
         from gpu_wcoj.explain.render import PlanView, render
-        from gpu_wcoj.planner.catalog import Catalog
 
         if analyze and statistics is not None:
             raise UsageError.conflict(
@@ -890,8 +885,6 @@ class Program(Inspected):
         return program
 
     def _open(self, text: str | Rules, options: ProgramOptions) -> None:
-        from gpu_wcoj.data.column import Dictionary
-
         if not isinstance(text, (str, Rules)):
             raise UsageError.wrong_type(
                 "the program", text, "program text or Rules", "To run a file, pass its contents."
@@ -1085,8 +1078,6 @@ class Program(Inspected):
     @property
     def subject(self) -> Subject:
         """The parts of the program that a checkpoint stores."""
-        from gpu_wcoj.engine.state import Subject
-
         return Subject(self._lowering, self._ledger, self.dictionaries)
 
     def share_work(self, number: int, of: int) -> None:
@@ -1129,8 +1120,6 @@ class Program(Inspected):
 
         share = None
         if self._share is not None:
-            from gpu_wcoj.join.settings import Share
-
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(

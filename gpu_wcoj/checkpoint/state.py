@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import Folder, NewFile
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import AuxiliaryHead
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
@@ -33,10 +34,6 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.printer import serialize
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
 
 # Runs on the disk: immutable Parquet files of sorted rows or of dictionary values.
 #

@@ -25,9 +25,10 @@ from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import InputSpec, parse_input
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.ir import Atom, Constant, Directive, Rule, Rules
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file
 from gpu_wcoj.query.motif.compile import Semantics
@@ -209,8 +210,6 @@ def _refuse_text_options(directive: Directive) -> None:
 
 def parse_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
     """Parse the files of an option: ``RELATION=PATH?option=value``."""
-    from gpu_wcoj.files.spec import parse_input
-
     return tuple(map(parse_input, files or ()))
 
 
@@ -259,8 +258,6 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
 
 def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
     """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
-    from gpu_wcoj.query.check import check_required, unnamed_inputs
-
     remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
     check_required(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -20,11 +20,10 @@ from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
 from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, entry_point
 from gpu_wcoj.program import Program
+from gpu_wcoj.query import edn
+from gpu_wcoj.query.edn import Query
+from gpu_wcoj.query.edn.reader import Form
 from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.query.edn import Query
-
 
 # Queries with their inputs, compiled for the present attributes.
 
@@ -167,8 +166,6 @@ class BoundQuery:
 
     def compile(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> CompiledQuery:
         """Compile the query, with additional attributes of a database."""
-        from gpu_wcoj.query import edn
-
         datoms = {}
         feeds_of: dict[str, tuple[Source, str]] = {}
         for database_index, database in enumerate(self.databases):
@@ -199,8 +196,6 @@ class BoundQuery:
 def _form(data: Any) -> Any:
     """Return an input with its keywords converted to forms."""
     if isinstance(data, Keyword):
-        from gpu_wcoj.query.edn.reader import Form
-
         return Form("keyword", data.text)
     return type(data)(map(_form, data)) if type(data) in (list, tuple, set) else data
 
@@ -214,7 +209,6 @@ def _is_table(data: Any) -> bool:
 
 def _table(name: str, data: Any) -> ZSet:
     from gpu_wcoj.arrow import as_table
-    from gpu_wcoj.zset.zset import ZSet
 
     if isinstance(data, ZSet):
         return data

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
-from gpu_wcoj.data.column import Column, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions
@@ -24,17 +23,13 @@ from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
-from gpu_wcoj.planner.ir import EMPTY_CATALOG
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import is_host
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-    from gpu_wcoj.planner.catalog import Catalog
-    from gpu_wcoj.planner.ir import Auxiliary
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +136,6 @@ class Compiler:
 
         `sizes` are the numbers of rows of relations.
         """
-        from gpu_wcoj.planner.catalog import Catalog  # not needed to import the package
-
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
@@ -252,8 +245,6 @@ class Compiler:
         shapes: Mapping[str, Shape],
     ) -> Catalog:
         """Return the statistics before these rows: of the state, or of the rows if there is none."""
-        from gpu_wcoj.planner.catalog import Catalog
-
         if present is not None:
             return Catalog.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
         backend = self.execution().backend

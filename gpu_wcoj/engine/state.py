@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.recount import Declined, Recounted
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
@@ -20,9 +21,6 @@ from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.zset.arrays import memory_error, within_memory
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
 
 
 @dataclass(frozen=True)

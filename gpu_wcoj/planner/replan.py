@@ -15,17 +15,17 @@ from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recursion.plan import LoopPlan
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
 from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.loop import Loop
-    from gpu_wcoj.circuit.recursion.plan import LoopPlan
-
 
 FEWEST = 1 << 16
 """Paths that propose fewer values than this never trigger replanning."""
@@ -423,8 +423,6 @@ def _share_prefixes(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: CatalogReader
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
-    from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes  # not needed to import the package
-
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
     shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, catalog))
     return {name: tuple(next(shared) for _ in rules) for name, rules in queries.items()}

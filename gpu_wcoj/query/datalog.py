@@ -11,6 +11,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.data.column import whole_pattern
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import (
     DatalogSyntaxError,
@@ -289,8 +290,6 @@ class _Reader:
 
     def check_pattern(self, pattern: Constant, span: Span) -> None:
         """Raise for a constant that is not a regular expression."""
-        from gpu_wcoj.data.column import whole_pattern  # imported only by programs that use it
-
         if isinstance(pattern.value, str) and whole_pattern(pattern.value) is None:
             what = (
                 f"{pattern} is not a regular expression in the syntax of RE2, which has no back references and no "

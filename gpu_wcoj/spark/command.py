@@ -19,8 +19,11 @@ from gpu_wcoj.engine.options import describe_option
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
+from gpu_wcoj.query.check import check_required
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import language_of_file
 from gpu_wcoj.spark.options import Layout
+from gpu_wcoj.spark.session import local_session
 from gpu_wcoj.spark.sources import Format
 
 if TYPE_CHECKING:
@@ -175,8 +178,6 @@ def run(
 
 def _view(text: str, files: FileOptions, session_options: SessionOptions, how: Mapping[str, Any]) -> View | CellView:
     """Return the view of a program over the files; `how` has keywords of `maintain`."""
-    from gpu_wcoj.query.check import check_required
-    from gpu_wcoj.query.datalog import parse
     from gpu_wcoj.spark.maintenance import maintain
 
     streams, tables = list(map(parse_input, files.source)), list(map(parse_input, files.table or ()))
@@ -211,8 +212,6 @@ def _session(master: str | None, memory: str) -> SparkSession:
     """Return the session of spark-submit if there is one, else a local one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from gpu_wcoj.spark.session import local_session
 
     if SparkContext._gateway is not None:  # pyright: ignore[reportPrivateUsage]  # set where the JVM was there first
         return SparkSession.builder.getOrCreate()

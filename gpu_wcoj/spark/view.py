@@ -29,6 +29,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
 from gpu_wcoj.spark.output import Changes, Sink, WrittenBatch
 from gpu_wcoj.spark.sources import Source, Sources, as_change, collect_table, detect, digest_of
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from gpu_wcoj.zset.zset import ZSet
 
 
 # Progress of a view's batches: log lines, and Spark's reports.

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self, TypeVar
 
+from gpu_wcoj.arrow.indexed_table import distinct_values, kinds_of
+from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.engine.ingest import Incoming, read_change
 from gpu_wcoj.engine.options import STORED_OPTIONS, ProgramOptions
 from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
@@ -129,9 +131,6 @@ class Matcher(NotCopied):
         options: ProgramOptions,
         is_kept: bool,
     ) -> None:
-        from gpu_wcoj.arrow.indexed_table import kinds_of
-        from gpu_wcoj.arrow.table import is_of_spark
-
         refuse_options(options.changed(STORED_OPTIONS))
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
@@ -358,8 +357,6 @@ def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> 
 
 def _id_input(name: str, values: Any, program: Program) -> Incoming:
     """Return the distinct non-null ids of a list as an input of the program."""
-    from gpu_wcoj.arrow.indexed_table import distinct_values
-
     relation = f"ids#{name}"
     return read_change(
         relation, distinct_values(values, f"the ids of '{name}'"), 1, None, [None], program.dictionaries,

@@ -7,6 +7,7 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import UsageError, entry_point
@@ -249,8 +250,6 @@ class View(NotCopied):
         if isinstance(rows, ZSet):
             names = tuple(spelled[column_name] for column_name in column_names)
             return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
-        from gpu_wcoj.arrow.table import columns_by_name
-
         columns = columns_by_name(rows, f"relation '{name}'")
         return name, {spelled[column_name]: values for column_name, values in columns.items()}
 

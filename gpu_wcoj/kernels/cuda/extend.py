@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.kernels.cuda import tries
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.tries import distinct_rows, gather, held_rows
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array, Level
@@ -607,8 +608,6 @@ def extend_seeds(
 
     One read a window with `fill`, otherwise none.
     """
-    from gpu_wcoj.kernels.cuda import tries
-
     xp = device.xp
     n = columns.shape[1]
     deep = [k for k, slot_levels in enumerate(levels) if len(slot_levels) > 1]

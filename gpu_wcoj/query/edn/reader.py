@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_wcoj.errors import EdnSyntaxError, UsageError
+from gpu_wcoj.errors import EdnSyntaxError, UsageError, nearest
 from gpu_wcoj.query.ir import Span
 
 if TYPE_CHECKING:
@@ -390,8 +390,6 @@ def parse_tagged(tag: str, kind: Kind, value: Any) -> tuple[Kind, Any]:
     AtomError
         If the tag is unknown, or does not take such a form.
     """
-    from gpu_wcoj.errors import nearest
-
     if tag not in ("#inst", "#uuid"):
         raise AtomError(
             f"the tag '{tag[:40]}' is not supported: expected #inst or #uuid.{nearest(tag, ['#inst', '#uuid'])}"
