@@ -1,4 +1,4 @@
-"""The errors a user can meet: each says what was wrong, the value, what is allowed and what to do."""
+"""The errors a user can meet: what was wrong, the value, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def pointed(what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> str:
-    r"""Return `what` with line and column, and below it the line of `text`, marked; line 0 means: no place known.
+    r"""Return `what` with line and column, and below it the marked line of `text`.
 
-    Lines end at a line feed only. Of a long line the part around the place is shown; what would move the
-    cursor is shown escaped, so that the marker stands right.
+    Line 0 stands for an unknown place. Lines end at a line feed only. Of a long line the part around the place is
+    shown; what would move the cursor is shown escaped, so that the marker stands right.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class GpuWcojError(Exception):
     def with_parts(
         cls, problem: str, *, subject: str | None = None, got: object = None, expected: str = "", remedy: str = ""
     ) -> Self:
-        """Return an error of `problem`, a sentence without its full stop, with its structured fields.
+        """Return an error of `problem`, a sentence without its full stop, with its fields.
 
         `got` is kept as a field; the sentence names it. `expected` and `remedy` are appended where they are given.
 
@@ -124,7 +124,7 @@ class GpuWcojError(Exception):
 
     @classmethod
     def wrong_type(cls, subject: str, value: object, expected: str, remedy: str = "") -> Self:
-        """Return the error of a value of the wrong Python type; the message names the type and shows the value.
+        """Return the error of a value of the wrong Python type, with the type and the value.
 
         Examples
         --------
@@ -207,7 +207,7 @@ class GpuWcojError(Exception):
 
     @classmethod
     def wrong_state(cls, action: str, why: str, remedy: str = "") -> Self:
-        """Return the error of an action that the state of its object does not allow (yet, or any more).
+        """Return the error of an action that the state of its object does not allow.
 
         Examples
         --------
@@ -324,7 +324,7 @@ class UnknownRelationError(SchemaError, KeyError):
         self, name: str, known: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
     ) -> None:
         names = sorted(known)
-        subject = where or f"there is no relation '{name}'."
+        subject = where or f"unknown relation '{name}'."
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
         self.relation = name
@@ -432,7 +432,10 @@ class TransactionConflictError(TransactionError):
 
 
 class UnknownAttributeError(SchemaError, KeyError):
-    """An attribute that a strict schema does not name; `where` is the sentence that names it, with its place."""
+    """An attribute that a strict schema does not name.
+
+    `where` is the sentence that names it, with its place.
+    """
 
     def __init__(self, attribute: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
@@ -609,7 +612,7 @@ def _is_ours(module: object) -> bool:
 
 
 def _is_installed(file: str) -> bool:
-    """Return whether code is of Python's own library or of another package: our callee, below an entry point."""
+    """Return whether code is of Python's own library or of another package."""
     return (
         "site-packages" in file or "dist-packages" in file or file.startswith(("<frozen", os.path.dirname(os.__file__)))
     )

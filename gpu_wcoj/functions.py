@@ -284,9 +284,9 @@ INTEGER_OPERATIONS: dict[str, Callable[..., Calculated]] = {
 
 
 _MAX_INT64 = (1 << 63) - 1
-"""The largest int64."""
+"""The largest value of int64."""
 _EXACT = 1 << 53
-"""Magnitude up to which doubles represent every integer."""
+"""Magnitude of values up to which doubles represent every integer."""
 
 
 def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:

@@ -833,7 +833,7 @@ def _drops(step: Step) -> bool:
 
 
 LARGEST_DENOMINATOR = 720
-"""Largest denominator of a rounded cover weight; vertices of the polytope have small fractions."""
+"""Largest denominator of the fraction that a cover weight is rounded to; vertices of the polytope have small ones."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ ASSUMED_ROWS = 1000.0
 """Assumed rows of a table without statistics; each of its columns has the square root of this as distinct values."""
 
 MOST = 1e300
-"""Upper bound on amounts, near the largest float."""
+"""Upper bound on numbers of rows and values, near the largest float."""
 
 
 @dataclass(frozen=True)

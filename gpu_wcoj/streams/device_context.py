@@ -20,7 +20,7 @@ from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
 from gpu_wcoj.zset.zset import ZSet
 
 _LOWEST = -(2**63)
-"""The smallest int64."""
+"""The smallest value of int64."""
 
 NOTHING = ZSet.empty()
 """The zero of all streams: no rows and unknown columns. It can be added to every Z-set."""

@@ -662,7 +662,7 @@ ROW_BYTES = 256
 """Bytes of a candidate that is sorted and searched, including the sort's copies."""
 
 MEMORY_DIVISOR = 4
-"""A portion may take the free memory divided by this."""
+"""Factor by which the free memory exceeds what a portion may take."""
 
 MIN_PORTION, MAX_PORTION = 1 << 16, 1 << 25
 """Least and greatest number of candidates of a portion."""

@@ -406,7 +406,7 @@ def parse_tagged(tag: str, kind: Kind, value: Any) -> tuple[Kind, Any]:
 MAX_TEXT_BYTES = 1_000_000
 """The longest text, in bytes of UTF-8."""
 MAX_NESTING = 100
-"""The largest nesting depth of collections."""
+"""Maximum levels of nested collections."""
 
 _TOKENS: dict[str, tuple[Kind, str]] = {
     "LPAR": ("list", ")"),

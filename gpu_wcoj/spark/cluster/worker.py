@@ -312,7 +312,7 @@ class Handing(Protocol):
 
     @property
     def is_listed(self) -> bool:
-        """Whether the manifest lists the files."""
+        """True if the manifest lists the files."""
         ...
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
