@@ -15,15 +15,15 @@ FULL_TRACEBACK: Final = "GPU_WCOJ_FULL_TRACEBACK"
 """The environment variable with which errors keep the frames of this package."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the known name closest to `name`, or an empty string.
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the candidate closest to `name`, or an empty string.
 
     Examples
     --------
     >>> nearest("sorce", ["source", "target"])
     " Did you mean 'source'?"
     """
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    close = difflib.get_close_matches(str(name), list(candidates), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
@@ -152,15 +152,15 @@ class GpuWcojError(Exception):
         return error
 
     @classmethod
-    def unknown_name(cls, what: str, name: str, known: Iterable[str], remedy: str = "") -> Self:
-        """Return the error of a name that is not among `known`, with the nearest of them.
+    def unknown_name(cls, what: str, name: str, allowed: Iterable[str], remedy: str = "") -> Self:
+        """Return the error of a name that is not among `allowed`, with the nearest of them.
 
         Examples
         --------
         >>> print(UsageError.unknown_name("option", "thread", ["threads", "backend"]))
         unknown option 'thread': expected one of 'backend', 'threads'. Did you mean 'threads'?
         """
-        names = sorted(known)
+        names = sorted(allowed)
         allowed = f"one of {listed(names)}" if names else "none"
         text = f"unknown {what} '{name}': expected {allowed}.{nearest(name, names)}"
         error = cls(f"{text}\n  {remedy}" if remedy else text)
@@ -312,7 +312,7 @@ class UnknownRelationError(SchemaError, KeyError):
 
     Parameters
     ----------
-    known, what
+    available, what
         The names that are there, and what they are names of.
     where
         The sentence that names the relation and the place that reads it; by default it names the relation only.
@@ -321,9 +321,9 @@ class UnknownRelationError(SchemaError, KeyError):
     """
 
     def __init__(
-        self, name: str, known: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
+        self, name: str, available: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
     ) -> None:
-        names = sorted(known)
+        names = sorted(available)
         subject = where or f"unknown relation '{name}'."
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
@@ -437,8 +437,8 @@ class UnknownAttributeError(SchemaError, KeyError):
     `where` is the sentence that names it, with its place.
     """
 
-    def __init__(self, attribute: str, known: Iterable[str], where: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, attribute: str, available: Iterable[str], where: str = "") -> None:
+        names = sorted(available)
         close, hint = nearest(attribute, names), f"\n  The schema has {listed(names)}; Database.define adds to it."
         subject = f"attribute '{attribute}' is not in the schema, which is strict."
         super().__init__(f"{where}{hint}{close}" if where else f"{subject}{close}{hint}")
@@ -471,10 +471,10 @@ class BackendUnavailableError(GpuWcojError, ImportError):
 class JavaNotFoundError(BackendUnavailableError):
     """Spark has no Java to run on."""
 
-    def __init__(self, least: int, tried: Iterable[str]) -> None:
-        places = "".join(f"\n  {place}" for place in tried)
+    def __init__(self, min_version: int, places: Iterable[str]) -> None:
+        listing = "".join(f"\n  {place}" for place in places)
         super().__init__(
-            f"Spark needs Java {least} or newer, and none was found. Looked at:{places}\n"
+            f"Spark needs Java {min_version} or newer, and none was found. Looked at:{listing}\n"
             "  Install the extra, pip install 'gpu_wcoj[spark]', which brings one, or set JAVA_HOME."
         )
 

@@ -204,36 +204,36 @@ MAX_RUNS = 16
 """Default maximum number of runs of one relation."""
 
 
-def first_to_merge(sizes: Sequence[int], most_runs: int = MAX_RUNS) -> int:
+def first_to_merge(sizes: Sequence[int], max_runs: int = MAX_RUNS) -> int:
     """Return the first of the runs to merge into one; ``len(sizes) - 1`` for no merge.
 
     Parameters
     ----------
     sizes
         Rows of the runs, the oldest first; the last is the change that is about to be written.
-    most_runs
+    max_runs
         More than this are not left; at least 2.
 
     Notes
     -----
     The oldest run is written again only once the others outgrow it, so a changed row pays for two rows of that at
     most. The others are merged when they are too many: at least half of them, and older ones as long as they are less
-    than twice what has been gathered, so that a row is merged about log2(oldest / change) / log2(most_runs / 2) times.
+    than twice what has been gathered, so that a row is merged about log2(oldest / change) / log2(max_runs / 2) times.
 
     Examples
     --------
     >>> first_to_merge([1000, 10, 10]), first_to_merge([1000, 600, 600])
     (2, 0)
-    >>> first_to_merge([1000, 80, 10, 10, 10], most_runs=4)
+    >>> first_to_merge([1000, 80, 10, 10, 10], max_runs=4)
     2
     """
     newest = len(sizes) - 1
     if newest > 0 and sum(sizes[1:]) > sizes[0]:
         return 0
-    if len(sizes) <= most_runs:
+    if len(sizes) <= max_runs:
         return newest
     start, total = newest, sizes[newest]
-    at_least = max(2, most_runs // 2)
+    at_least = max(2, max_runs // 2)
     while start > 1 and (newest - start + 1 < at_least or sizes[start - 1] < 2 * total):
         start -= 1
         total += sizes[start]
@@ -358,7 +358,7 @@ def store(
     before: StoredState | None,
     folder: Folder,
     new_name: Callable[[], str],
-    most_runs: int = MAX_RUNS,
+    max_runs: int = MAX_RUNS,
 ) -> StoredState:
     """Write the changes of the journal since `before`, or the complete state without a journal.
 
@@ -384,11 +384,11 @@ def store(
                 relations[name] = _write_whole(index, folder, new_name)
             else:
                 change = _summed(changes, position, index)
-                relations[name] = _write_change(runs_before, index, change, folder, new_name, most_runs)
+                relations[name] = _write_change(runs_before, index, change, folder, new_name, max_runs)
     dictionaries: dict[str, StoredRuns] = {}
     for dictionary in subject.dictionaries:
         runs_before = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
-        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, most_runs)
+        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, max_runs)
     known_types = _types(state, sides)
     types = tuple((relation, column, kind.name) for relation, column, kind in known_types.bound_types())
     return StoredState(
@@ -471,13 +471,13 @@ def _write_whole(index: RelationIndex, folder: Folder, new_name: Callable[[], st
 
 
 def _write_change(
-    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], max_runs: int
 ) -> StoredRuns:
     if not len(change[1]):
         return before
     content = (before.content + _content(change)) % (1 << 64)
     sizes = [*(run.rows for run in before.runs), len(change[1])]
-    start = first_to_merge(sizes, most_runs)
+    start = first_to_merge(sizes, max_runs)
     rows = change
     if start == 0 and before.runs:
         rows = _all_rows(index)
@@ -488,14 +488,14 @@ def _write_change(
 
 
 def _write_growth(
-    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], max_runs: int
 ) -> StoredRuns:
     size, grown = before.content, len(dictionary)
     if grown < size:
         raise CheckpointError(f"the dictionary of {dictionary.kind} values has shrunk from {size:,} to {grown:,}.")
     if grown == size:
         return before
-    start = first_to_merge([*(run.rows for run in before.runs), grown - size], most_runs)
+    start = first_to_merge([*(run.rows for run in before.runs), grown - size], max_runs)
     first = before.runs[start].first if start < len(before.runs) else size
     values = dictionary.decode(np.arange(first, grown))
     return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int, int]
 """Address of a delta path: head, index of the rule, index of the path."""
 
-ASKED = -2
+INVERSE = -2
 """Path index of the query by which a loop finds derivations of rows."""
 
 
@@ -88,7 +88,7 @@ class Plan:
     def path(self, place: Place) -> DeltaPath:
         """Return a delta path, or a derivation path of a loop without ranks."""
         head, rule, path_index = place
-        if path_index != ASKED:
+        if path_index != INVERSE:
             return self.queries[head][rule].paths[path_index]
         rules = (loop_rule for loop in self.loops for loop_rule in loop.rules)
         return next(
@@ -103,7 +103,7 @@ class Plan:
             for rule, query in enumerate(head_queries)
             for path_index in range(len(query.paths))
         ]
-        return places + [(loop_rule.head, loop_rule.index, ASKED) for loop in self.loops for loop_rule in loop.rules]
+        return places + [(loop_rule.head, loop_rule.index, INVERSE) for loop in self.loops for loop_rule in loop.rules]
 
     def expecting(self, catalog: CatalogReader) -> Plan:
         """Return this plan with estimates by other statistics."""
@@ -476,7 +476,7 @@ def _no_constants(relation: str, column: int, value: object) -> int:
 # Plan recursive heads: each rule for an empty loop, for changes, and for derivations.
 
 
-NUMBER = "#row"
+ROW_NUMBER = "#row"
 """Variable that numbers the rows whose derivations are looked up."""
 
 
@@ -551,10 +551,10 @@ def derivation_query(
     Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value).
     `existing` are existing arrangements.
     """
-    output: tuple[str | int, ...] = (NUMBER,)
+    output: tuple[str | int, ...] = (ROW_NUMBER,)
     terms = list(body.head)
     if best is not None:
-        output = (NUMBER, terms.pop(best.value))
+        output = (ROW_NUMBER, terms.pop(best.value))
     columns: list[int] = []
     variables: list[str] = []
     constants: list[tuple[int, int]] = []
@@ -567,7 +567,7 @@ def derivation_query(
         else:
             columns.append(column)
             variables.append(term)
-    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
+    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, ROW_NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=output, atoms=(seed, *body.atoms))
     hint = standing_for(setting.hints.get(head, ()), body.rule)
     path = path_from(bound, 0, setting.known, existing, setting.strategy, hint)

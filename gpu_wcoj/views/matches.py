@@ -264,12 +264,12 @@ class Matches:
         return list(zip(python_rows(rows), weights.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        return drawn(self._title(), self._shown())
+        return drawn(self._title(), self._text_columns())
 
     def _repr_html_(self) -> str:
-        return drawn_html(self._title(), self._shown())
+        return drawn_html(self._title(), self._text_columns())
 
-    def _shown(self) -> list[TextColumn]:
+    def _text_columns(self) -> list[TextColumn]:
         rows = self.to_arrow()
         is_cut, half = len(rows) > MAX_ROWS, MAX_ROWS // 2
         columns = []

@@ -79,7 +79,7 @@ UNSUPPORTED = [
     ("SELECT CAST(a AS VARCHAR) FROM r", "a", "a cast of int64 to TEXT is not supported", "DOUBLE of numbers"),
     ("SELECT EXTRACT(HOUR FROM d) FROM t", "d", "EXTRACT of 'hour' is not supported", "YEAR, MONTH and DAY are"),
     ("SELECT SUBSTRING(n, 0, 2) FROM t", "n, 0, 2", "SUBSTRING is supported with a constant start", "SUBSTRING"),
-    ("SELECT LENGHT(n) FROM t", "LENGHT(n)", r"no function 'LENGHT' here. Did you mean 'LENGTH'\?", "There are ABS"),
+    ("SELECT LENGHT(n) FROM t", "LENGHT(n)", r"unknown function 'LENGHT'. Did you mean 'LENGTH'\?", "There are ABS"),
     ("SELECT x // 2 FROM t", None, "'//' is supported for integers only", "Declare"),
     ("SELECT n FROM t WHERE n ILIKE 'x%'", "n ILIKE 'x%'", "ILIKE is not supported", "LOWER"),
     ("SELECT n FROM t WHERE n LIKE n || '%'", None, "LIKE is supported with a constant pattern", ""),

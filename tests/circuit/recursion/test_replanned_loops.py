@@ -22,7 +22,7 @@ from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import replan as feedback
 from gpu_wcoj.planner.ir import Order
 from gpu_wcoj.planner.join_order import Chooser
-from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.lower import INVERSE, Place, Plan
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script, translated
 from tests.helpers.kernel_kinds import QUICK_KINDS
@@ -73,7 +73,7 @@ def turned(monkeypatch):
         plan = made(present, *given)
         for place in plan.places():
             if plan.path(place) != present.path(place):
-                places["asked" if place[2] == ASKED else "delta"].add(place)
+                places["asked" if place[2] == INVERSE else "delta"].add(place)
         rules = [rule for loop in plan.loops for rule in loop.rules]
         assert all(rule.query is plan.queries[rule.head][rule.index] for rule in rules)
         return plan
