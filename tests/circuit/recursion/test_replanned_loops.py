@@ -64,7 +64,8 @@ def turned(monkeypatch):
             names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
             chance.shuffle(names)
             hints[rule.head.relation] = names
-        return planned(replace(self, hints=hints, strategy=chance.choice(["auto", "wcoj", "binary"])), *given)
+        options = replace(self.options, order=hints, strategy=chance.choice(["auto", "wcoj", "binary"]))
+        return planned(replace(self, options=options), *given)
 
     def some(_: Plan, present: Plan, *__: Any) -> dict[Place, float]:
         return {place: 1.0 for place in present.places() if chance.random() < 0.7}
