@@ -11,11 +11,8 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, CycloptsError
 
-from gpu_wcoj import __version__, datasets
-from gpu_wcoj.backend import select_backend
+from gpu_wcoj import __version__
 from gpu_wcoj.cli import FLAG
-from gpu_wcoj.engine.calibrate import calibrate as measure_costs
-from gpu_wcoj.engine.replicas import store
 from gpu_wcoj.errors import GpuWcojError, UsageError
 
 # The command ``gpu-wcoj bench``: a comparison of join strategies and of rival engines.
@@ -113,6 +110,10 @@ def calibrate(*, rows: int = 1_000_000, backend: Literal["auto", "cuda"] = "auto
     backend
         The GPU; auto is the first one found.
     """
+    from gpu_wcoj.backend import select_backend
+    from gpu_wcoj.engine.calibrate import calibrate as measure_costs
+    from gpu_wcoj.engine.replicas import store
+
     if rows < 100:
         raise UsageError.invalid_value("--rows", rows, "an integer from 100 on")
     device, twin = select_backend(backend), select_backend("cpu")
@@ -156,6 +157,7 @@ def payments(
     files
         Write this many files into a folder instead, as Spark reads a stream: their times are a second apart.
     """
+    from gpu_wcoj import datasets
     from gpu_wcoj.files.output import write_parts
 
     stream = datasets.payments(transfers, accounts, seed, tick_rows=tick_rows)
@@ -191,6 +193,8 @@ def rmat(
     undirected
         Write each edge once, smaller vertex first, in random order.
     """
+    from gpu_wcoj import datasets
+
     graph = datasets.rmat(scale, edges, seed)
     if undirected:
         graph = datasets.undirected(graph)
