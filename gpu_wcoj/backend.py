@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from gpu_wcoj.errors import BackendUnavailableError, UsageError
+from gpu_wcoj.errors import BackendUnavailableError, UsageError, listed
+from gpu_wcoj.kernels.protocol import Kernels
 from gpu_wcoj.units import part_of
 
 if TYPE_CHECKING:
     from gpu_wcoj.kernels.cuda.device import Device
-    from gpu_wcoj.kernels.protocol import Kernels
 
 BackendName = Literal["auto", "cpu", "cuda"]
+
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+"""The names of backends."""
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
@@ -301,6 +304,22 @@ def _cuda_backend(gpu_memory: float | str | None) -> Backend:
     return _cuda_backends[index]
 
 
+def validate_backend(option: str, value: object) -> BackendName | Backend:
+    """Return an option that must be a backend or the name of one.
+
+    Raises
+    ------
+    UsageError
+        If it is anything else.
+    """
+    if isinstance(value, Backend):
+        return value
+    for name in BACKENDS:
+        if name == value:
+            return name
+    raise UsageError.invalid_value(option, value, f"one of {listed(BACKENDS)}")
+
+
 def select_backend(
     name: BackendName | Backend = "auto", gpu_memory: float | str | None = None, is_lasting: bool = False
 ) -> Backend:
@@ -330,12 +349,9 @@ def select_backend(
     """
     if gpu_memory is not None:
         part_of(2**62, gpu_memory, "gpu_memory")  # validates the amount also on machines without a GPU
-    if isinstance(name, Backend):
-        return name
-    if name == "auto":
-        name = _choose_automatically()
-    if name == "cpu":
-        return cpu_backend(is_lasting=is_lasting)
-    if name == "cuda":
-        return _cuda_backend(gpu_memory)
-    raise UsageError.invalid_value("backend", name, "one of 'auto', 'cpu', 'cuda'")
+    chosen = validate_backend("backend", name)
+    if isinstance(chosen, Backend):
+        return chosen
+    if chosen == "auto":
+        chosen = _choose_automatically()
+    return cpu_backend(is_lasting=is_lasting) if chosen == "cpu" else _cuda_backend(gpu_memory)

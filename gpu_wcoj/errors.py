@@ -1,4 +1,4 @@
-"""The errors a user can meet: each says what was wrong, the value, what is allowed and what to do."""
+"""The errors a user can meet: what was wrong, the value, what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FULL_TRACEBACK: Final = "GPU_WCOJ_FULL_TRACEBACK"
 """The environment variable with which errors keep the frames of this package."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the known name closest to `name`, or an empty string.
+def nearest(name: str, candidates: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the candidate closest to `name`, or an empty string.
 
     Examples
     --------
     >>> nearest("sorce", ["source", "target"])
     " Did you mean 'source'?"
     """
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    close = difflib.get_close_matches(str(name), list(candidates), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
@@ -33,10 +33,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def pointed(what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> str:
-    r"""Return `what` with line and column, and below it the line of `text`, marked; line 0 means: no place known.
+    r"""Return `what` with line and column, and below it the marked line of `text`.
 
-    Lines end at a line feed only. Of a long line the part around the place is shown; what would move the
-    cursor is shown escaped, so that the marker stands right.
+    Line 0 stands for an unknown place. Lines end at a line feed only. Of a long line the part around the place is
+    shown; what would move the cursor is shown escaped, so that the marker stands right.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class GpuWcojError(Exception):
     def with_parts(
         cls, problem: str, *, subject: str | None = None, got: object = None, expected: str = "", remedy: str = ""
     ) -> Self:
-        """Return an error of `problem`, a sentence without its full stop, with its structured fields.
+        """Return an error of `problem`, a sentence without its full stop, with its fields.
 
         `got` is kept as a field; the sentence names it. `expected` and `remedy` are appended where they are given.
 
@@ -124,7 +124,7 @@ class GpuWcojError(Exception):
 
     @classmethod
     def wrong_type(cls, subject: str, value: object, expected: str, remedy: str = "") -> Self:
-        """Return the error of a value of the wrong Python type; the message names the type and shows the value.
+        """Return the error of a value of the wrong Python type, with the type and the value.
 
         Examples
         --------
@@ -152,15 +152,15 @@ class GpuWcojError(Exception):
         return error
 
     @classmethod
-    def unknown_name(cls, what: str, name: str, known: Iterable[str], remedy: str = "") -> Self:
-        """Return the error of a name that is not among `known`, with the nearest of them.
+    def unknown_name(cls, what: str, name: str, allowed: Iterable[str], remedy: str = "") -> Self:
+        """Return the error of a name that is not among `allowed`, with the nearest of them.
 
         Examples
         --------
         >>> print(UsageError.unknown_name("option", "thread", ["threads", "backend"]))
         unknown option 'thread': expected one of 'backend', 'threads'. Did you mean 'threads'?
         """
-        names = sorted(known)
+        names = sorted(allowed)
         allowed = f"one of {listed(names)}" if names else "none"
         text = f"unknown {what} '{name}': expected {allowed}.{nearest(name, names)}"
         error = cls(f"{text}\n  {remedy}" if remedy else text)
@@ -207,7 +207,7 @@ class GpuWcojError(Exception):
 
     @classmethod
     def wrong_state(cls, action: str, why: str, remedy: str = "") -> Self:
-        """Return the error of an action that the state of its object does not allow (yet, or any more).
+        """Return the error of an action that the state of its object does not allow.
 
         Examples
         --------
@@ -312,7 +312,7 @@ class UnknownRelationError(SchemaError, KeyError):
 
     Parameters
     ----------
-    known, what
+    available, what
         The names that are there, and what they are names of.
     where
         The sentence that names the relation and the place that reads it; by default it names the relation only.
@@ -321,10 +321,10 @@ class UnknownRelationError(SchemaError, KeyError):
     """
 
     def __init__(
-        self, name: str, known: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
+        self, name: str, available: Iterable[str], what: str = "relations", *, where: str = "", remedy: str = ""
     ) -> None:
-        names = sorted(known)
-        subject = where or f"there is no relation '{name}'."
+        names = sorted(available)
+        subject = where or f"unknown relation '{name}'."
         allowed = f"The {what} are: {listed(names)}.{nearest(name, names)}"
         super().__init__(f"{subject}\n  {allowed}" + (f"\n  {remedy}" if remedy else ""))
         self.relation = name
@@ -432,10 +432,13 @@ class TransactionConflictError(TransactionError):
 
 
 class UnknownAttributeError(SchemaError, KeyError):
-    """An attribute that a strict schema does not name; `where` is the sentence that names it, with its place."""
+    """An attribute that a strict schema does not name.
 
-    def __init__(self, attribute: str, known: Iterable[str], where: str = "") -> None:
-        names = sorted(known)
+    `where` is the sentence that names it, with its place.
+    """
+
+    def __init__(self, attribute: str, available: Iterable[str], where: str = "") -> None:
+        names = sorted(available)
         close, hint = nearest(attribute, names), f"\n  The schema has {listed(names)}; Database.define adds to it."
         subject = f"attribute '{attribute}' is not in the schema, which is strict."
         super().__init__(f"{where}{hint}{close}" if where else f"{subject}{close}{hint}")
@@ -468,10 +471,10 @@ class BackendUnavailableError(GpuWcojError, ImportError):
 class JavaNotFoundError(BackendUnavailableError):
     """Spark has no Java to run on."""
 
-    def __init__(self, least: int, tried: Iterable[str]) -> None:
-        places = "".join(f"\n  {place}" for place in tried)
+    def __init__(self, min_version: int, places: Iterable[str]) -> None:
+        listing = "".join(f"\n  {place}" for place in places)
         super().__init__(
-            f"Spark needs Java {least} or newer, and none was found. Looked at:{places}\n"
+            f"Spark needs Java {min_version} or newer, and none was found. Looked at:{listing}\n"
             "  Install the extra, pip install 'gpu_wcoj[spark]', which brings one, or set JAVA_HOME."
         )
 
@@ -609,7 +612,7 @@ def _is_ours(module: object) -> bool:
 
 
 def _is_installed(file: str) -> bool:
-    """Return whether code is of Python's own library or of another package: our callee, below an entry point."""
+    """Return whether code is of Python's own library or of another package."""
     return (
         "site-packages" in file or "dist-packages" in file or file.startswith(("<frozen", os.path.dirname(os.__file__)))
     )

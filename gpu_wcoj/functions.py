@@ -15,18 +15,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.column import Dictionary, float_codes, floats_of, without_zero_signs
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
 
 
 @dataclass(frozen=True)
@@ -287,9 +284,9 @@ INTEGER_OPERATIONS: dict[str, Callable[..., Calculated]] = {
 
 
 _MAX_INT64 = (1 << 63) - 1
-"""The largest int64."""
+"""The largest value of int64."""
 _EXACT = 1 << 53
-"""Magnitude up to which doubles represent every integer."""
+"""Magnitude of values up to which doubles represent every integer."""
 
 
 def calculate_decimals(calculation: Calculation, arguments: Sequence[Int64Array], xp: Any) -> Calculated:

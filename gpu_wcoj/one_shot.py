@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
-from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
+from gpu_wcoj.errors import UsageError, entry_point
+from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.program import Program
     from gpu_wcoj.query.ir import Rules
-    from gpu_wcoj.query.languages import Language
 
 
 @entry_point
@@ -62,6 +60,9 @@ def query(
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
     """
+    from gpu_wcoj.engine.options import ProgramOptions
+    from gpu_wcoj.prepared_query import QuerySource, prepare_query
+
     for name, value in more.items():
         if value is None or isinstance(value, (str, int, float)):  # these cannot be rows
             raise UsageError.with_parts(
@@ -70,9 +71,10 @@ def query(
                 got=value,
                 remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
-    program, changes = prepare_query(
-        text, merge_relations(relations, more), language, dialect, bag, arguments, backend=backend, threads=threads
-    )
+    source = QuerySource(text, language, dialect, arguments, bag)
+    prepared = prepare_query(source, merge_relations(relations, more), query)
+    options = ProgramOptions(bag=prepared.bag, inputs=prepared.rules.inputs, backend=backend, threads=threads)
+    program, changes = prepared.start(options)
     answers = {name: hide_unit_weights(answer) for name, answer in program.step(changes).items()}
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
@@ -100,128 +102,6 @@ def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]
     return merged
 
 
-def prepare_query(
-    text: str | Rules,
-    relations: Mapping[str, Any],
-    language: Language | None,
-    dialect: str,
-    bag: bool | None,
-    arguments: Sequence[Any] = (),
-    *,
-    may_be_empty: bool = False,
-    **options: Any,
-) -> tuple[Program, dict[str, Any]]:
-    """Return the program of a query and the changes of its first tick: the initial rows.
-
-    Parameters
-    ----------
-    may_be_empty
-        True if relations that the schema names, or a program in Datalog declares, may be left out.
-    options
-        Options of `Program`.
-
-    Raises
-    ------
-    UnknownRelationError
-        If a relation is missing.
-    GpuWcojError
-        Also every error of the language's parser and of `Program`.
-    """
-    from gpu_wcoj.engine.ingest import read_change
-    from gpu_wcoj.program import Program
-    from gpu_wcoj.query.check import check_required
-    from gpu_wcoj.query.ir import Rules
-    from gpu_wcoj.query.translation import read
-
-    resolved_language: Language | None = None
-    text_relations: Mapping[str, Any] = {}
-    if isinstance(text, Rules):
-        rules = text
-    elif isinstance(text, str):
-        resolved_language = language_of(text) if language is None else check_language(language)
-        tables: Mapping[str, Mapping[str, str | None]] = {}
-        if resolved_language in BY_NAME:
-            relations, tables = _tables(relations, options.get("schema") or {})
-        try:
-            reading = read(text, resolved_language, tables=tables, dialect=dialect, arguments=arguments)
-        except UnknownRelationError as error:
-            raise _with_option_remedy(error, options) from None
-        rules, text_relations = reading.rules, reading.facts
-    else:
-        raise UsageError.wrong_type("the query", text, "query text or Rules", "To run a file, pass its contents.")
-    allowed = _declared(rules, options) if may_be_empty else set()
-    available = {*relations, *text_relations, *allowed}
-    remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
-    try:
-        check_required(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
-    except UnknownRelationError as error:
-        raise _with_option_remedy(error, options) from None
-    program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
-    types = program.subject.ledger.state.types
-    changes: dict[str, Any] = dict(text_relations)
-    for name, data in relations.items():
-        if isinstance(data, ZSet) or name not in program.inputs:
-            changes[name] = data
-            continue
-        arity = program.arity(name)
-        declared = program.declared.get(name)
-        kinds = [types.type_of(name, column) for column in range(arity)]
-        changes[name] = read_change(name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False)
-    return program, changes
-
-
-_NAMED = ("language", "dialect", "arguments", "bag")
-
-
-def _with_option_remedy(error: UnknownRelationError, options: Mapping[str, Any]) -> UnknownRelationError:
-    """Extend the error by a remedy if the missing relation has the name of an option."""
-    if error.relation in (*_NAMED, *options):
-        mapping_text = f"{{'{error.relation}': ...}}"
-        remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
-        error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
-    return error
-
-
 def hide_unit_weights(answer: ZSet) -> ZSet:
     """Return the answer; exports leave its weights out if all are 1."""
     return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer
-
-
-def _declared(rules: Rules, options: Mapping[str, Any]) -> set[str]:
-    names = {*(options.get("schema") or {})} | {declaration.relation for declaration in rules.declarations}
-    return names | {directive.relation for directive in rules.directives}
-
-
-def _tables(
-    relations: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, dict[str, str | None]]]:
-    """Return the relations in a re-readable form, and their columns' names and types.
-
-    A schema overrides the types of the data.
-    """
-    from gpu_wcoj.arrow.table import columns_by_name, type_names
-    from gpu_wcoj.query.datalog import declared_type
-
-    tables: dict[str, dict[str, str | None]] = {}
-    columns: dict[str, Any] = {}
-    for name, data in relations.items():
-        if isinstance(data, ZSet):
-            columns[name] = data
-            tables[name] = {
-                column_name: column.type.name for column_name, column in zip(data.names, data.columns, strict=True)
-            }
-        else:
-            columns[name] = columns_by_name(data, f"relation '{name}'")
-            tables[name] = type_names(columns[name], f"relation '{name}'")
-    for name, kinds in schema.items():
-        if isinstance(kinds, Mapping):
-            tables[name] = {column_name: declared_type(str(kind)) for column_name, kind in kinds.items()}
-        elif len(tables.get(name, ())) == len(kinds):
-            tables[name] = dict(zip(tables[name], map(declared_type, map(str, kinds)), strict=True))
-        else:
-            raise SchemaError.missing(
-                f"the schema of relation '{name}'",
-                "names of columns",
-                f"Give names and types: schema={{'{name}': {{'src': 'int64', ...}}}}.",
-            )
-    return columns, tables

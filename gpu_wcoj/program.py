@@ -6,33 +6,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.circuit.circuit import TickResult
 from gpu_wcoj.circuit.head import ChangeCount
-from gpu_wcoj.data.column import Column, read_only
+from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change, read_small_change
 from gpu_wcoj.engine.options import (
+    ProgramOptions,
     check_inputs,
+    check_share,
+    check_shareable,
     declared_columns,
     processors,
-    validate_factor,
     validate_flag,
-    validate_heads,
-    validate_inputs,
-    validate_order,
-    validate_positive,
-    validate_strategy,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
 from gpu_wcoj.engine.small_ticks import SmallChange
-from gpu_wcoj.engine.state import Mark, State, StateStore, TickReport, explain_memory_error
+from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     AuxiliaryError,
@@ -46,11 +43,12 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
-from gpu_wcoj.join.settings import ITERATIONS, Execution
+from gpu_wcoj.join.settings import ITERATIONS, Execution, Share
 from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.planner.body import Shape
+from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.replan import Feedback
@@ -58,18 +56,15 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.zset import ZSet, python_values
 
 if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-    from gpu_wcoj.engine.state import Subject
     from gpu_wcoj.explain.build import ArrangementStatistics
     from gpu_wcoj.explain.render import Format
-    from gpu_wcoj.planner.catalog import Catalog
-
 
 # Conversion of stored columns to Z-sets with the relation's types and names.
 
@@ -136,8 +131,6 @@ class Emitter:
             return error if row is None else WeightOverflowError(relation.removesuffix("#in"), row, error.weight)
         if not isinstance(error, (NegativeWeightError, AggregateOverflowError)):
             return error
-        from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation  # few programs need it
-
         rules = self.ledger.lowering.rules
         if isinstance(error, NegativeWeightError) and error.head:
             doing = f"{describe_aggregate(error.head, error.doing)} {describe_place(rules, error.head, 'of')}"
@@ -440,7 +433,7 @@ class TickRunner:
             emit_remaining(rows_by_head)
         report = TickReport(
             tick, time.perf_counter() - start, self._by_input_name(ignored), work, 0, small.circuit.backend.name,
-            {}, lowered.plan,
+            small.kernels.name, {}, lowered.plan,
         )  # fmt: skip
         ledger.commit_small_tick(before, report, after)
         return counts
@@ -500,6 +493,8 @@ class Inspected(NotCopied):
         Relations that take rows, relations that rules define, and relations whose changes ticks return.
     bag
         True if weights are exact, as in bags.
+    options
+        The options of the program, with the default outputs.
     """
 
     rules: Rules
@@ -507,6 +502,7 @@ class Inspected(NotCopied):
     heads: tuple[str, ...]
     outputs: tuple[str, ...]
     bag: bool
+    options: ProgramOptions
     _arity: dict[str, int]
     _measures: bool
     _lowering: Compiler
@@ -731,7 +727,6 @@ class Inspected(NotCopied):
     def _explained(self, analyze: bool, bounds: bool, statistics: str | PathLike[str] | None, form: Format) -> str:
         from gpu_wcoj.explain.build import sizes_of_catalog, sizes_of_state
         from gpu_wcoj.explain.render import PlanView, render
-        from gpu_wcoj.planner.catalog import Catalog
 
         if analyze and statistics is not None:
             raise UsageError.conflict(
@@ -792,6 +787,16 @@ class Inspected(NotCopied):
         return as_datalog(rules, bag=self.bag)
 
     @property
+    def keep(self) -> tuple[str, ...]:
+        """Heads whose answer is stored between ticks."""
+        return tuple(self.options.keep)
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy by which rules are joined."""
+        return self.options.strategy
+
+    @property
     def analyze(self) -> bool:
         """True if ticks are measured for ``explain(analyze=True)``; can be set between ticks."""
         return self._measures
@@ -831,19 +836,18 @@ class Program(Inspected):
         Heads whose changes `step` returns; by default the heads of ``.output`` lines, else the heads that no rule
         outside of their own recursion reads.
     backend
-        ``"auto"`` (the GPU where there is one), ``"cpu"`` or ``"cuda"``.
+        Place of the state and the joins: ``"auto"`` (the GPU if there is one, else the CPU), ``"cpu"`` or ``"cuda"``.
     gpu_memory
         Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
         default all of it. One pool serves all programs of the process. Ignored on the CPU.
     route
-        The side on which ticks run if the state is on a device. ``"auto"``: on a twin of the state on the CPU if that
-        is estimated to cost less, by the changed rows and the values that joins look at; ``"device"`` or ``"cpu"``:
-        all on one side; a number: ticks of at least that many changed rows run on the device. `explain` shows the
-        choice.
+        Side on which ticks run if the state is on a device: ``"auto"``, ``"device"``, ``"cpu"``, or the number of
+        changed rows from which they run on the device. ``"auto"`` is a twin of the state on the CPU if that is
+        estimated to cost less, by the changed rows and the values that joins look at. `explain` shows the choice.
     twin_memory
         Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
     twin
-        The backend of the twin; by default the CPU if the state is on a device, else there is no twin.
+        Backend of the twin; by default the CPU if the state is on a device, else there is no twin.
     threads
         Threads that share large ticks; by default the available processors.
     chunk_rows
@@ -856,7 +860,7 @@ class Program(Inspected):
     analyze
         Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
     strategy
-        The join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
+        Join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
         contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
         are the same.
     order
@@ -870,6 +874,8 @@ class Program(Inspected):
         Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
         be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
         them instead: a relation that neither it nor anything else names is treated as misspelled.
+    merge_policy
+        Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
 
     Notes
     -----
@@ -917,48 +923,50 @@ class Program(Inspected):
         inputs: Sequence[str] | None = None,
         merge_policy: MergePolicy | None = None,
     ) -> None:
-        from gpu_wcoj.data.column import Dictionary
+        self._open(
+            text,
+            ProgramOptions(
+                bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
+                twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
+                replan=replan, analyze=analyze, strategy=strategy, order=order, schema=schema, inputs=inputs,
+                merge_policy=merge_policy,
+            ),
+        )  # fmt: skip
 
+    @classmethod
+    def from_options(cls, text: str | Rules, options: ProgramOptions) -> Self:
+        """Return a program with these options; the same as passing each by its name."""
+        program = cls.__new__(cls)
+        program._open(text, options)
+        return program
+
+    def _open(self, text: str | Rules, options: ProgramOptions) -> None:
         if not isinstance(text, (str, Rules)):
             raise UsageError.wrong_type(
                 "the program", text, "program text or Rules", "To run a file, pass its contents."
             )
         self.rules = parse(text) if isinstance(text, str) else text
-        self.bag = validate_flag("bag", bag)
+        self.options = options.for_rules(self.rules)
+        schema = options.schema or {}
+        required = tuple(name for name in unnamed_inputs(self.rules) if name not in schema)
+        if options.inputs is not None:
+            check_required(self.rules, required, options.inputs, "Add '{}' to inputs=, or declare it with .decl.")
+            required = ()
+        self.bag = options.bag
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
-        named = validate_inputs(inputs, self.rules)
-        required = tuple(name for name in unnamed_inputs(self.rules) if name not in (schema or {}))
-        if named is not None:
-            check_required(self.rules, required, named, "Add '{}' to inputs=, or declare it with .decl.")
-            required = ()
+        self.outputs = tuple(self.options.outputs or ())
         lowered = desugar(self.rules)
         self._arity = lowered.arity
-        self.keep = validate_heads(keep, "keep", self.heads)
-        default = self.rules.outputs or unread(self.rules)
-        self.outputs = default if outputs is None else validate_heads(outputs, "outputs", self.heads)
-        chosen_backend = select_backend(backend, gpu_memory)
-        self.threads = validate_positive("threads", threads, processors())
-        self.chunk_rows = validate_positive("chunk_rows", chunk_rows, CHUNK_ROWS)
-        self.iterations = validate_positive("iterations", iterations, ITERATIONS)
-        self._piece_rows = None if chunk_rows is None else self.chunk_rows
+        chosen_backend = select_backend(options.backend, options.gpu_memory)
+        self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
-        self._measures = validate_flag("analyze", analyze)
+        self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
-        types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema or {}, self.bag)
-        self._schema = {
-            name: list(kinds.items()) if isinstance(kinds, Mapping) else list(kinds)
-            for name, kinds in (schema or {}).items()
-        }
-        self.strategy = validate_strategy(strategy)
-        self._lowering = Compiler(
-            lowered, self._arity, self.keep, self.outputs, self.bag, self.dictionaries, self._execution, merge_policy,
-            self.strategy, validate_order(order, self.rules),
-        )  # fmt: skip
-        router = router_of(self._lowering, chosen_backend, twin, route, twin_memory)
-        self._ledger = StateStore(
-            self._lowering, router, chosen_backend, State(types, names), Feedback(validate_factor("replan", replan))
-        )
+        types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
+        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution)
+        router = router_of(self._lowering, chosen_backend, self.options)
+        self._ledger = StateStore(self._lowering, router, chosen_backend, State(types, names), Feedback(options.replan))
         self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
@@ -1022,7 +1030,7 @@ class Program(Inspected):
 
         def emit_remaining(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
             for name, phases in rows_by_head.items():
-                for piece in pieces_of(phases, self.chunk_rows):
+                for piece in pieces_of(phases, self.options.chunk_rows or CHUNK_ROWS):
                     hand_out(name, piece)
 
         counts = self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), hand_out, emit_remaining)
@@ -1121,22 +1129,12 @@ class Program(Inspected):
         """
         from gpu_wcoj.checkpoint.checkpoint import restored
 
-        for name in ("bag", "keep", "outputs", "schema", "inputs"):
-            if name in options:
-                raise UsageError.with_parts(
-                    f"the option '{name}' is stored in the checkpoint and cannot be passed",
-                    subject=name,
-                    got=options[name],
-                    remedy="Leave it out.",
-                )
-        return restored(path, lambda rules, kept: cls(rules, inputs=rules.inputs, **kept, **options))
+        return restored(path, cls.from_options, ProgramOptions.for_restore(options))
 
     @property
     def subject(self) -> Subject:
         """The parts of the program that a checkpoint stores."""
-        from gpu_wcoj.engine.state import Subject
-
-        return Subject(self._schema, self._lowering, self._ledger, self.dictionaries)
+        return Subject(self._lowering, self._ledger, self.dictionaries)
 
     def share_work(self, number: int, of: int) -> None:
         """Process share `number` of the `of` shares of every change, from the first tick on.
@@ -1163,10 +1161,10 @@ class Program(Inspected):
         """
         if self._ledger.state.report.tick != -1 or self._ledger.state.sides is not None:
             raise UsageError.wrong_state("share_work()", "the first tick has run", "Create a new Program.")
-        from gpu_wcoj.engine.options import check_share, check_shareable  # not needed by engines of a single cell
-
         check_share(number, of)
-        check_shareable(self.rules, self._lowering.rules, self.keep, () if self.bag else self._planned().counted)
+        check_shareable(
+            self.rules, self._lowering.rules, self.options.keep, () if self.bag else self._planned().counted
+        )
         text, binary = self.dictionaries
         text.encode_one("")  # as code 0, which rows without a value have, too
         binary.encode_one(b"")
@@ -1178,13 +1176,12 @@ class Program(Inspected):
 
         share = None
         if self._share is not None:
-            from gpu_wcoj.join.settings import Share
-
             text, binary = self.dictionaries
             share = Share(*self._share, self._family, {"string": text, "binary": binary})
         return Execution(
-            self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
-            iterations=self.iterations, recounts=self.strategy == "auto", measures=self._measures,
+            self.backend, self.bag, self.options.chunk_rows, self.threads, ranks, share,
+            dictionary=self.dictionaries[0], iterations=self.options.iterations or ITERATIONS,
+            recounts=self.options.strategy == "auto", measures=self._measures,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

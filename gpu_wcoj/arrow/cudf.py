@@ -12,7 +12,7 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,9 @@ import pyarrow.parquet as pq
 from gpu_wcoj.arrow import as_table, type_of
 from gpu_wcoj.arrow.read import Buffers, buffers_of, fixed_width, n_bytes, text, validity, values_in_use
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import BackendUnavailableError, ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
 
 _KINDS = {
     "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",

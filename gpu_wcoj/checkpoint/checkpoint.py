@@ -31,6 +31,7 @@ from gpu_wcoj.checkpoint.manifest import (
     read_manifests,
 )
 from gpu_wcoj.checkpoint.state import MAX_RUNS, Definition, load, mark_stored, store
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Checkpointable, Subject
 from gpu_wcoj.errors import (
     BatchMismatchError,
@@ -65,13 +66,15 @@ P = TypeVar("P", bound=Checkpointable)
 T = TypeVar("T")
 
 
-def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]], P]) -> P:
+def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions) -> P:
     """Return the program of a checkpoint in its state after the last batch.
 
     Parameters
     ----------
     make
-        Makes a program of rules and the options that belong to its definition.
+        Makes a program of rules and options.
+    options
+        The options that are not stored in the checkpoint; those that are have their defaults.
     """
 
     def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> P:
@@ -80,7 +83,8 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, dict[str, Any]
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
                 "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
             )
-        program = make(deserialize(definition.text), definition.options())
+        rules = deserialize(definition.text)
+        program = make(rules, definition.complete_options(options, rules))
         if manifest.state is not None:
             load(program.subject, manifest.state, folder, manifest.version_name)
         return program

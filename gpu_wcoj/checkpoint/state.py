@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +22,18 @@ from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import Folder, NewFile
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import AuxiliaryHead
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
 from gpu_wcoj.engine.state import State, Subject, TickReport, replan_after_load
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.printer import serialize
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
 
 # Runs on the disk: immutable Parquet files of sorted rows or of dictionary values.
 #
@@ -205,36 +204,36 @@ MAX_RUNS = 16
 """Default maximum number of runs of one relation."""
 
 
-def first_to_merge(sizes: Sequence[int], most_runs: int = MAX_RUNS) -> int:
+def first_to_merge(sizes: Sequence[int], max_runs: int = MAX_RUNS) -> int:
     """Return the first of the runs to merge into one; ``len(sizes) - 1`` for no merge.
 
     Parameters
     ----------
     sizes
         Rows of the runs, the oldest first; the last is the change that is about to be written.
-    most_runs
+    max_runs
         More than this are not left; at least 2.
 
     Notes
     -----
     The oldest run is written again only once the others outgrow it, so a changed row pays for two rows of that at
     most. The others are merged when they are too many: at least half of them, and older ones as long as they are less
-    than twice what has been gathered, so that a row is merged about log2(oldest / change) / log2(most_runs / 2) times.
+    than twice what has been gathered, so that a row is merged about log2(oldest / change) / log2(max_runs / 2) times.
 
     Examples
     --------
     >>> first_to_merge([1000, 10, 10]), first_to_merge([1000, 600, 600])
     (2, 0)
-    >>> first_to_merge([1000, 80, 10, 10, 10], most_runs=4)
+    >>> first_to_merge([1000, 80, 10, 10, 10], max_runs=4)
     2
     """
     newest = len(sizes) - 1
     if newest > 0 and sum(sizes[1:]) > sizes[0]:
         return 0
-    if len(sizes) <= most_runs:
+    if len(sizes) <= max_runs:
         return newest
     start, total = newest, sizes[newest]
-    at_least = max(2, most_runs // 2)
+    at_least = max(2, max_runs // 2)
     while start > 1 and (newest - start + 1 < at_least or sizes[start - 1] < 2 * total):
         start -= 1
         total += sizes[start]
@@ -359,7 +358,7 @@ def store(
     before: StoredState | None,
     folder: Folder,
     new_name: Callable[[], str],
-    most_runs: int = MAX_RUNS,
+    max_runs: int = MAX_RUNS,
 ) -> StoredState:
     """Write the changes of the journal since `before`, or the complete state without a journal.
 
@@ -385,11 +384,11 @@ def store(
                 relations[name] = _write_whole(index, folder, new_name)
             else:
                 change = _summed(changes, position, index)
-                relations[name] = _write_change(runs_before, index, change, folder, new_name, most_runs)
+                relations[name] = _write_change(runs_before, index, change, folder, new_name, max_runs)
     dictionaries: dict[str, StoredRuns] = {}
     for dictionary in subject.dictionaries:
         runs_before = StoredRuns() if before is None else before.dictionaries[dictionary.kind]
-        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, most_runs)
+        dictionaries[dictionary.kind] = _write_growth(runs_before, dictionary, folder, new_name, max_runs)
     known_types = _types(state, sides)
     types = tuple((relation, column, kind.name) for relation, column, kind in known_types.bound_types())
     return StoredState(
@@ -472,13 +471,13 @@ def _write_whole(index: RelationIndex, folder: Folder, new_name: Callable[[], st
 
 
 def _write_change(
-    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, index: RelationIndex, change: Rows, folder: Folder, new_name: Callable[[], str], max_runs: int
 ) -> StoredRuns:
     if not len(change[1]):
         return before
     content = (before.content + _content(change)) % (1 << 64)
     sizes = [*(run.rows for run in before.runs), len(change[1])]
-    start = first_to_merge(sizes, most_runs)
+    start = first_to_merge(sizes, max_runs)
     rows = change
     if start == 0 and before.runs:
         rows = _all_rows(index)
@@ -489,14 +488,14 @@ def _write_change(
 
 
 def _write_growth(
-    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], most_runs: int
+    before: StoredRuns, dictionary: Dictionary, folder: Folder, new_name: Callable[[], str], max_runs: int
 ) -> StoredRuns:
     size, grown = before.content, len(dictionary)
     if grown < size:
         raise CheckpointError(f"the dictionary of {dictionary.kind} values has shrunk from {size:,} to {grown:,}.")
     if grown == size:
         return before
-    start = first_to_merge([*(run.rows for run in before.runs), grown - size], most_runs)
+    start = first_to_merge([*(run.rows for run in before.runs), grown - size], max_runs)
     first = before.runs[start].first if start < len(before.runs) else size
     values = dictionary.decode(np.arange(first, grown))
     return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)
@@ -602,13 +601,13 @@ class Definition:
     @classmethod
     def from_subject(cls, subject: Subject, layout: str = "one") -> Definition:
         """Return the definition of a program."""
-        rules = subject.lowering.rules
+        rules, options = subject.lowering.rules, subject.lowering.options
         parts = {
             "program": str(replace(rules, directives=())),  # the files to read do not change its meaning
-            "semantics": "bag" if subject.lowering.bag else "set",
-            "kept heads": list(subject.lowering.keep),
-            "outputs": list(subject.lowering.outputs),
-            "schema": {name: _plain(columns) for name, columns in subject.schema.items()},
+            "semantics": "bag" if options.bag else "set",
+            "kept heads": list(options.keep),
+            "outputs": list(options.outputs or ()),
+            "schema": {name: _plain(columns) for name, columns in (options.schema or {}).items()},
             "layout": layout,
         }
         return cls(serialize(rules), parts)
@@ -622,18 +621,20 @@ class Definition:
         """Return plain values for JSON."""
         return {"text": self.text, "parts": dict(self.parts)}
 
-    def options(self) -> dict[str, Any]:
-        """Return the options to create the program with, in addition to its text."""
+    def complete_options(self, options: ProgramOptions, rules: Rules) -> ProgramOptions:
+        """Return options together with the stored ones, for a program of these rules."""
         schema = {
             name: dict(map(tuple, columns)) if columns and isinstance(columns[0], list) else columns
             for name, columns in self.parts["schema"].items()
         }
-        return {
-            "bag": self.parts["semantics"] == "bag",
-            "keep": self.parts["kept heads"],
-            "outputs": self.parts["outputs"],
-            "schema": schema,
-        }
+        return replace(
+            options,
+            bag=self.parts["semantics"] == "bag",
+            keep=self.parts["kept heads"],
+            outputs=self.parts["outputs"],
+            schema=schema,
+            inputs=rules.inputs,
+        )
 
     def check(self, current: Definition, path: object) -> None:
         """Raise `CheckpointMismatchError` for the first part that differs."""
@@ -643,8 +644,8 @@ class Definition:
                 raise CheckpointMismatchError(path, what, _format_part(stored), _format_part(current_part))
 
 
-def _plain(columns: Any) -> list[Any]:
-    return [list(column) if isinstance(column, tuple) else str(column) for column in columns]
+def _plain(columns: Sequence[str] | Mapping[str, str]) -> list[Any]:
+    return list(map(list, columns.items())) if isinstance(columns, Mapping) else list(map(str, columns))
 
 
 def _format_part(part: Any) -> str:

@@ -38,7 +38,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 _MASK = (1 << 32) - 1
 """The low 32 bits."""
 _MIN_INT64 = -(1 << 63)
-"""The smallest int64."""
+"""The smallest value of int64."""
 
 Words = tuple[Int64Array, Int64Array]
 """Low and high words of integers of 128 bits, in two's complement."""
@@ -276,7 +276,7 @@ MAX_WORD = 1 << 61
 
 """The low 32 bits."""
 _UNIT = 1 << 1074
-"""The float 1.0 in units of 2^-1074."""
+"""The value 1.0 in units of 2^-1074."""
 
 FloatArray = npt.NDArray[np.float64]
 Contributions = tuple[Int64Array, Int64Array, Int64Array]

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, as_recomputation
+from gpu_wcoj.circuit.aggregate import GroupingHead
+from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PieceSink, PositiveHead, as_recomputation
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
+from gpu_wcoj.circuit.recursion.relation import count_rows
 from gpu_wcoj.circuit.source import bag_change, set_change
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -24,7 +26,8 @@ from gpu_wcoj.errors import (
     NegativeWeightError,
     WeightOverflowError,
 )
-from gpu_wcoj.join.delta import Piece, fetch_work
+from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes, Piece, SharedJoin, fetch_work
+from gpu_wcoj.join.prefixes import JoinCounts, now
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -34,11 +37,7 @@ from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.aggregate import GroupingHead
-    from gpu_wcoj.circuit.head import PositiveHead
     from gpu_wcoj.circuit.recursion.loop import LoopHead
-    from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes
-    from gpu_wcoj.join.prefixes import JoinCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,8 +315,6 @@ class Circuit:
 
     def _announce_listing(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
         """Tell shared joins which of these `heads` will enumerate their rows."""
-        from gpu_wcoj.join.delta import SharedJoin
-
         for name, head in self.heads.items():
             asks = name in heads and (bool(head.state) or (collect is not None and name in collect))
             for join in head.joins:
@@ -330,7 +327,6 @@ class Circuit:
         self, name: str, head: AnyHead
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
         """Return a function that evaluates the head and records the seconds it takes."""
-        from gpu_wcoj.join.prefixes import now
 
         def evaluate(collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
             start = now(self.backend)
@@ -449,14 +445,8 @@ class Circuit:
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total
-            if head is not None and not isinstance(head, Head):
-                from gpu_wcoj.circuit.aggregate import GroupingHead  # which few programs need
-                from gpu_wcoj.circuit.head import PositiveHead
-
-                if not isinstance(head, (GroupingHead, PositiveHead)):
-                    from gpu_wcoj.circuit.recursion.relation import count_rows  # which loops alone need
-
-                    return count_rows(head.relation)
+            if head is not None and not isinstance(head, (Head, GroupingHead, PositiveHead)):
+                return count_rows(head.relation)
             return exact_sum(self.backend, self._rows(name)[1])
 
     def compact(self) -> None:
@@ -495,8 +485,6 @@ def adopt(circuit: Circuit, previous: Circuit) -> None:
                         arrangement.spine = Spine((batch,), arrangement.spine.policy)
         for name, head in circuit.heads.items():
             if name not in previous.heads:
-                from gpu_wcoj.circuit.head import AuxiliaryHead  # which few programs need
-
                 assert isinstance(head, AuxiliaryHead)
                 head.fill()
     for name, head in circuit.heads.items():

@@ -13,9 +13,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin, distinct_paths
 from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, with_weights
-from gpu_wcoj.join.full_join import SAMPLED, FullJoin, Moment, report_work, with_metered_budget
+from gpu_wcoj.join.full_join import (
+    SAMPLED,
+    CountEstimate,
+    FullJoin,
+    Moment,
+    estimate_cost,
+    report_work,
+    with_metered_budget,
+)
 from gpu_wcoj.join.plan import DeltaQuery
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.trace.arrangement import Arrangement
@@ -290,8 +298,6 @@ class Recounting:
 
         More roughly if it is far less than `min_cost`.
         """
-        from gpu_wcoj.join.full_join import CountEstimate, estimate_cost  # needed only by programs that count answers
-
         cost, rows = 0.0, 0
         changes = list(self._changes(phase))
         matters = min_cost / max(1, len(changes)), float("inf")
@@ -393,8 +399,6 @@ class Recounting:
     @cached_property
     def _distinct_paths(self) -> list[tuple[int, ...]]:
         """Per rule, one path of each class of paths that automorphisms of the rule make equivalent."""
-        from gpu_wcoj.join.delta import distinct_paths  # needed only by programs that count answers
-
         return [distinct_paths(join.query) for join in self.joins]
 
     @cached_property

@@ -12,44 +12,44 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self
 
 import numpy as np
 from cyclopts import Parameter
 
+from gpu_wcoj.checkpoint.checkpoint import Checkpoint, Replay, restored
 from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.source import (
-    DIALECT,
-    FILES,
-    LANGUAGE,
-    TEXT,
-    Motif,
+    EngineOptions,
+    FileOptions,
+    MatchOptions,
     MotifProgram,
+    ProgramSource,
+    TextOptions,
     check_files,
     check_sources,
     check_tick_rows,
     expecting,
     files_of_program,
-    motif_options,
+    outputs_of,
     parse_files,
 )
 from gpu_wcoj.data.rows import Row
+from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.explain.render import Format
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
 from gpu_wcoj.files.reader import Reader, as_declared, open_input, read_table, ticks
+from gpu_wcoj.files.record_batch import memory_budget
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import ChangeCount, Program, TickReport
-from gpu_wcoj.query.languages import Language
 from gpu_wcoj.units import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.progress import Progress, TaskID
-
-    from gpu_wcoj.checkpoint.checkpoint import Replay
-    from gpu_wcoj.explain.render import Format
 
 
 # The command ``gpu-wcoj run``: a program over files, tick by tick.
@@ -59,24 +59,14 @@ def run(
     program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
     /,
     *,
-    text: Annotated[str | None, TEXT] = None,
-    language: Annotated[Language | None, LANGUAGE] = None,
-    dialect: Annotated[str, DIALECT] = "duckdb",
-    input: Annotated[list[str] | None, FILES] = None,  # noqa: A002  # the option is called --input
-    changes: Annotated[list[str] | None, FILES] = None,
-    tick_rows: int | None = None,
+    text_options: TextOptions | None = None,
+    file_options: FileOptions | None = None,
+    engine_options: EngineOptions | None = None,
+    match_options: MatchOptions | None = None,
     count: Annotated[bool, FLAG] = False,
     output: Path | None = None,
     show: int = 0,
     checkpoint: Path | None = None,
-    backend: Literal["auto", "cpu", "cuda"] = "auto",
-    gpu_memory: str | None = None,
-    route: str = "auto",
-    threads: int | None = None,
-    strategy: Literal["auto", "wcoj", "binary"] = "auto",
-    bag: Annotated[bool, FLAG] = False,
-    motif: Motif | None = None,
-    memory: str | None = None,
     json: Annotated[bool, FLAG] = False,
 ) -> None:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
@@ -94,12 +84,6 @@ def run(
 
     Parameters
     ----------
-    input
-        A file that is loaded before all changes; once for each relation.
-    changes
-        A file whose rows follow in order, cut into ticks; once for each relation.
-    tick_rows
-        Rows of changes per tick, by default 1000; not for files with tick columns.
     count
         Count the answer without ever producing it.
     output
@@ -108,45 +92,20 @@ def run(
         Print as many rows of each answer at the end, of those that this run has inserted.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
-    backend
-        The place of the state and the joins; auto is the GPU if there is one, else the CPU.
-    gpu_memory
-        Maximum memory of the GPU, such as 8GB or 50%; by default all of it.
-    route
-        The place of ticks if the state is on a GPU: auto, device, cpu, or the changed rows from which they run on it.
-    threads
-        Number of threads of the joins.
-    strategy
-        The join strategy: wcoj joins all relations variable by variable, binary joins one relation after the other,
-        and auto chooses by estimated costs.
-    bag
-        Keep exact weights instead of sets; SQL and motifs always do.
-    motif
-        Options for the matches of a motif.
-    memory
-        Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
     json
         Print a line of JSON for each tick and a line at the end.
     """
-    from gpu_wcoj.cli.source import ProgramSource
-    from gpu_wcoj.files.record_batch import memory_budget
-
-    budget = memory_budget(memory)
-    loaded = parse_files(input)
-    fed = parse_files(changes)
-    if not loaded and not fed and program is None and text is None:
+    source = _source_of(program, text_options, file_options, match_options)
+    files = file_options or FileOptions()
+    loaded, fed = source.loaded, source.fed
+    if not loaded and not fed and source.path is None and source.text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
-    check_tick_rows(tick_rows, fed)
+    check_tick_rows(files.tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
     if show and (count or json):
         raise UsageError.conflict("--show", "--count or --json", "Leave out one of the two.")
-    source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
-    engine = source.program(
-        bag=bag, backend=backend, gpu_memory=gpu_memory, threads=threads, strategy=strategy,
-        route=int(route) if route.isdecimal() else route,
-    )  # fmt: skip
-    from gpu_wcoj.cli.source import outputs_of
+    engine = source.program((engine_options or EngineOptions()).to_program_options())
 
     check_files(engine, loaded, fed)
     loaded, fed = expecting(engine, loaded), expecting(engine, fed)
@@ -161,8 +120,26 @@ def run(
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
     inputs = (*loaded, *named)
-    job = Job(inputs, fed, tick_rows, count, output, budget, json, checkpoint, declared, results, check_show(show))
+    job = Job(
+        inputs, fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
+        check_show(show),
+    )  # fmt: skip
     run_job(engine, job)
+
+
+def _source_of(
+    program: Path | None,
+    text_options: TextOptions | None,
+    file_options: FileOptions | None,
+    match_options: MatchOptions | None,
+) -> ProgramSource:
+    """Return the program that a command line names, with its files."""
+    text, files = text_options or TextOptions(), file_options or FileOptions()
+    budget = memory_budget(files.memory)
+    return ProgramSource(
+        program, text.text, text.language, text.dialect, parse_files(files.input), parse_files(files.changes), budget,
+        (match_options or MatchOptions()).to_motif_options(),
+    )  # fmt: skip
 
 
 # A progress bar for long work, shown on terminals only.
@@ -512,9 +489,6 @@ def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
     """Return the checkpoint after loading its state into the program."""
     if not isinstance(program, Program):
         raise UsageError.unsupported("a stored state of a motif", remedy="Leave out --checkpoint.")
-    from gpu_wcoj.checkpoint import Checkpoint
-    from gpu_wcoj.checkpoint.checkpoint import Replay
-
     checkpoint = stack.enter_context(Checkpoint.open(path, program=program))
     checkpoint.restore(program)
     return Replay(checkpoint)
@@ -630,32 +604,43 @@ def peak_rss_bytes() -> int:
 # The command ``gpu-wcoj explain``: the plan of a program.
 
 
-_AS = Parameter(name=("--format", "--as"))
+_FORMAT = Parameter(
+    name=("--format", "--as"),
+    help=(
+        "text, json, mermaid (a flowchart) or svg (a drawing); or datalog, which is the program itself. For a motif, "
+        "a column _row numbers the rows of a table."
+    ),
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PlanOptions:
+    """The content and the form of an explanation."""
+
+    stats: Path | None = None
+    """A folder with statistics of the relations, written by --save-stats, or with a checkpoint of the program."""
+    save_stats: Path | None = None
+    """A folder for the statistics of the relations after all files, as statistics.json."""
+    analyze: Annotated[bool, FLAG] = False
+    """Add measurements of the last tick: per level prefixes, bound on the work, proposals, survivors, bytes, time."""
+    bounds: Annotated[bool, FLAG] = False
+    """Add the maximum prefixes of each level for one changed row, by linear programs (needs SciPy)."""
+    count: Annotated[bool, FLAG] = False
+    """Let that tick count the answer without producing it."""
+    format: Annotated[Format, _FORMAT] = "text"
 
 
 def explain(
     program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
     /,
     *,
-    text: Annotated[str | None, TEXT] = None,
-    language: Annotated[Language | None, LANGUAGE] = None,
-    dialect: Annotated[str, DIALECT] = "duckdb",
-    input: Annotated[list[str] | None, FILES] = None,  # noqa: A002  # the option is called --input
-    changes: Annotated[list[str] | None, FILES] = None,
-    tick_rows: int | None = None,
-    stats: Path | None = None,
-    save_stats: Path | None = None,
-    analyze: Annotated[bool, FLAG] = False,
-    bounds: Annotated[bool, FLAG] = False,
-    count: Annotated[bool, FLAG] = False,
-    format: Annotated[Literal["text", "json", "mermaid", "svg", "datalog"], _AS] = "text",  # noqa: A002  # its name
+    text_options: TextOptions | None = None,
+    file_options: FileOptions | None = None,
+    engine_options: EngineOptions | None = None,
+    match_options: MatchOptions | None = None,
+    plan_options: PlanOptions | None = None,
     output: Path | None = None,
-    backend: Literal["auto", "cpu", "cuda"] = "auto",
-    threads: int | None = None,
-    strategy: Literal["auto", "wcoj", "binary"] = "auto",
-    bag: Annotated[bool, FLAG] = False,
-    motif: Motif | None = None,
-    memory: str | None = None,
 ) -> None:
     """Print the plan of a program: each delta path with its seed, variables and extenders.
 
@@ -663,69 +648,32 @@ def explain(
 
     Parameters
     ----------
-    input
-        A file that is loaded before all changes; once for each relation.
-    changes
-        A file whose rows follow in order, cut into ticks; once for each relation.
-    tick_rows
-        Rows of changes per tick, by default 1000; not for files with tick columns.
-    stats
-        A folder with statistics of the relations, written by --save-stats, or with a checkpoint of the program.
-    save_stats
-        A folder for the statistics of the relations after all files, as statistics.json.
-    analyze
-        Add measurements of the last tick: per level prefixes, bound on the work, proposals, survivors, bytes, time.
-    bounds
-        Add the maximum prefixes of each level for one changed row, by linear programs (needs SciPy).
-    count
-        Let that tick count the answer without producing it.
-    format
-        text, json, mermaid (a flowchart) or svg (a drawing); or datalog, which is the program itself. For a motif, a
-        column _row numbers the rows of a table.
     output
         A file to write to, instead of the terminal.
-    backend
-        The place of the state and the joins; auto is the GPU if there is one, else the CPU.
-    threads
-        Number of threads of the joins.
-    strategy
-        The join strategy: auto, wcoj or binary, as for run.
-    bag
-        Keep exact weights instead of sets; SQL and motifs always do.
-    motif
-        Options for the matches of a motif.
-    memory
-        Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory.
     """
-    from gpu_wcoj.cli.source import ProgramSource
-    from gpu_wcoj.files.record_batch import memory_budget
-
-    budget = memory_budget(memory)
-    loaded = parse_files(input)
-    fed = parse_files(changes)
-    check_tick_rows(tick_rows, fed)
-    if count and not analyze:
+    source = _source_of(program, text_options, file_options, match_options)
+    files, plan = file_options or FileOptions(), plan_options or PlanOptions()
+    loaded, fed = source.loaded, source.fed
+    check_tick_rows(files.tick_rows, fed)
+    if plan.count and not plan.analyze:
         raise UsageError.missing("--count", "--analyze", "Add --analyze.")
-    source = ProgramSource(program, text, language, dialect, loaded, fed, budget, motif_options(motif))
-    engine = source.program(bag=bag, backend=backend, threads=threads, strategy=strategy)
+    engine = source.program((engine_options or EngineOptions()).to_program_options())
 
     check_files(engine, loaded, fed)
     loaded, fed = expecting(engine, loaded), expecting(engine, fed)
     named: tuple[InputSpec, ...] = ()
     declared: dict[str, tuple[str | None, ...]] = {}
-    if stats is None and (loaded or fed or analyze or save_stats is not None):
+    if plan.stats is None and (loaded or fed or plan.analyze or plan.save_stats is not None):
         folder = Path() if program is None else program.parent
         named_relations = {spec.relation for spec in (*loaded, *fed)}
         named, declared = files_of_program(engine, folder, named_relations)
         if named_relations or named:
             check_sources(engine, named_relations)
-    job = Job((*loaded, *named), fed, tick_rows, count, None, budget, False, declared=declared)
-    explanation = explained(engine, job, stats, save_stats, analyze, bounds, format).rstrip("\n") + "\n"
+    job = Job((*loaded, *named), fed, files.tick_rows, plan.count, None, source.budget, False, declared=declared)
+    explanation = explained(engine, job, plan).rstrip("\n") + "\n"
     if output is None:
         sys.stdout.write(explanation)
         return
-    from gpu_wcoj.destination import replacing
-
     with replacing(output) as file:
         file.write(explanation.encode())
 
@@ -733,35 +681,17 @@ def explain(
 # Explain a program on the content of files: rows, a checkpoint, or statistics.
 
 
-def explained(
-    program: Program | MotifProgram,
-    job: Job,
-    stats: Path | None,
-    save_stats: Path | None,
-    analyze: bool,
-    bounds: bool,
-    form: Format,
-) -> str:
+def explained(program: Program | MotifProgram, job: Job, plan: PlanOptions) -> str:
     """Return the program's plan after the files of the job were read.
-
-    Parameters
-    ----------
-    stats
-        A folder with statistics, or with a checkpoint of the program, where its state is to come from.
-    save_stats
-        A folder for the statistics of the state.
-    analyze
-        Whether the last tick is measured and explained.
-    bounds
-        Whether levels are bounded.
 
     Raises
     ------
     UsageError
-        If these do not go together.
+        If the options do not go together.
     CheckpointError, SchemaError, InputFileError
         If a file is not what it should be.
     """
+    stats, save_stats, analyze, bounds, form = plan.stats, plan.save_stats, plan.analyze, plan.bounds, plan.format
     if form == "datalog":  # reads only the column names that a language needs
         if stats is not None or save_stats is not None:
             raise UsageError.conflict("--format datalog", "statistics", "Leave out --stats and --save-stats.")
@@ -808,10 +738,9 @@ def _restored(program: Program, folder: Path) -> Program:
         raise UsageError.missing(
             f"'{folder}'", f"{FILE} or a checkpoint", "Give a folder written by --save-stats or Program.checkpoint."
         )
-    options: dict[str, Any] = {"backend": program.backend, "threads": program.threads, "strategy": program.strategy}
-    restored = Program.restore(folder, **options)
-    Definition.from_subject(restored.subject).check(Definition.from_subject(program.subject), folder)
-    return restored
+    stored_program = restored(folder, Program.from_options, program.options)
+    Definition.from_subject(stored_program.subject).check(Definition.from_subject(program.subject), folder)
+    return stored_program
 
 
 def _save(program: Program, folder: Path) -> None:

@@ -12,24 +12,29 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
 from gpu_wcoj.arrow.write import table_without_rows
+from gpu_wcoj.backend import BackendName
+from gpu_wcoj.cli import FLAG
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.options import ProgramOptions, describe_option
 from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import InputSpec, parse_input
+from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.ir import Atom, Constant, Directive, Rule, Rules
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, language_of_file
-from gpu_wcoj.query.motif.compile import SEMANTICS, Semantics
+from gpu_wcoj.query.motif.compile import Semantics
 from gpu_wcoj.query.motif.parse import parse
 from gpu_wcoj.query.translation import Reading, read
-from gpu_wcoj.views import Matcher
+from gpu_wcoj.views.matcher import Matcher, MotifOptions
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
@@ -205,8 +210,6 @@ def _refuse_text_options(directive: Directive) -> None:
 
 def parse_files(files: Sequence[str] | None) -> tuple[InputSpec, ...]:
     """Parse the files of an option: ``RELATION=PATH?option=value``."""
-    from gpu_wcoj.files.spec import parse_input
-
     return tuple(map(parse_input, files or ()))
 
 
@@ -255,8 +258,6 @@ def expecting(program: Program | MotifProgram, specs: Sequence[InputSpec]) -> tu
 
 def check_sources(program: Program | MotifProgram, named_relations: Collection[str]) -> None:
     """Raise for a relation of a rule without a file, a declaration or an ``.input`` line."""
-    from gpu_wcoj.query.check import check_required, unnamed_inputs
-
     remedy = "Give --input {0}=PATH or --changes {0}=PATH, or declare it with .decl if it has no rows."
     check_required(program.rules, unnamed_inputs(program.rules), named_relations, remedy)
 
@@ -295,34 +296,6 @@ MATCHES = "matches"
 TABLES = ("edges", "vertices")
 
 
-@dataclass(frozen=True)
-class MotifOptions:
-    """Options for the matches of a motif; see `gpu_wcoj.find`.
-
-    Attributes
-    ----------
-    where
-        A condition on columns, such as t.amount > 900.
-    semantics
-        Distinct elements of a match: none in homomorphism, edges in edges-distinct, vertices in nodes-distinct.
-    show
-        Columns of the matches, such as a.id,t.amount; by default all named elements.
-    id
-        The vertices' key column.
-    src
-        The edges' source column.
-    dst
-        The edges' target column.
-    """
-
-    where: str | None = None
-    semantics: Semantics = "homomorphism"
-    show: str | None = None
-    id: str = "id"
-    src: str = "src"
-    dst: str = "dst"
-
-
 class MotifProgram:
     """The matches of a motif, with the interface that `gpu_wcoj.cli.run` needs of a program.
 
@@ -357,28 +330,20 @@ class MotifProgram:
         tables: Mapping[str, Mapping[str, str | None]],
         motif_options: MotifOptions,
         source: str,
-        **options: Any,
+        options: ProgramOptions,
     ) -> None:
         for name in tables:
             if name not in TABLES:
                 raise UsageError.unknown_name("table of a motif", name, TABLES)
         if "edges" not in tables:
             raise UsageError.missing("a motif", "a table 'edges'", "Give --input edges=PATH or --changes edges=PATH.")
-        if motif_options.semantics not in SEMANTICS:
-            raise UsageError.unknown_name("semantics", motif_options.semantics, SEMANTICS)
         empty = {name: table_without_rows(columns) for name, columns in tables.items()}
         self.inputs = tuple(tables)
-        self.matcher = Matcher(
+        self.matcher = Matcher.from_options(
             parse(text, source=source),
-            vertices=empty.get("vertices"),
-            edges=empty["edges"],
-            where=motif_options.where,
-            semantics=motif_options.semantics,
-            columns=None if motif_options.show is None else [name.strip() for name in motif_options.show.split(",")],
-            id=motif_options.id,
-            src=motif_options.src,
-            dst=motif_options.dst,
-            **options,
+            (empty.get("vertices"), empty["edges"]),
+            motif_options,
+            replace(options, bag=False),  # as an option; matches have weights without it
         )
         self.rules = self.matcher.rules
         self._names = {name: tuple(columns) for name, columns in tables.items()}
@@ -463,7 +428,7 @@ class ProgramSource:
     budget: int
     motif: MotifOptions
 
-    def program(self, *, bag: bool, **options: Any) -> Program | MotifProgram:
+    def program(self, options: ProgramOptions) -> Program | MotifProgram:
         """Return the program; `check_files` checks its files.
 
         Raises
@@ -480,7 +445,7 @@ class ProgramSource:
         if language == "motif":
             ends = ((self.motif.src, None), (self.motif.dst, None))
             graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
-            return MotifProgram(text, graph, self.motif, source, **options)
+            return MotifProgram(text, graph, self.motif, source, options)
         if self.motif != MotifOptions():
             raise UsageError.with_parts(
                 f"--where, --semantics, --show, --id, --src and --dst are for motifs: got a program in {language}",
@@ -504,7 +469,8 @@ class ProgramSource:
                 )
             raise
         rules = _with_facts(reading)
-        return Program(rules, bag=bag or language in BAGS, inputs=rules.inputs, **options)
+        bag = options.bag or language in BAGS
+        return Program.from_options(rules, replace(options, bag=bag, inputs=rules.inputs))
 
     def _text(self) -> str:
         if self.path is None and self.text is not None:
@@ -558,20 +524,73 @@ def _with_facts(reading: Reading) -> Rules:
 # Options that several commands have in common.
 
 
-TEXT: Final = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
-LANGUAGE: Final = Parameter(help="datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file.")
-DIALECT: Final = Parameter(help="The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ...")
-FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
+def _option_help(name: str, more: str = "") -> Parameter:
+    return Parameter(help=f"{describe_option(name)}{more}")
 
 
 @Parameter(name="*")
-@dataclass
-class Motif:
+@dataclass(frozen=True)
+class TextOptions:
+    """The text of the program and its language."""
+
+    text: Annotated[
+        str | None, Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
+    ] = None
+    language: Language | None = None
+    """datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file."""
+    dialect: str = "duckdb"
+    """The dialect of SQL: duckdb, postgres, spark, snowflake, bigquery, trino, ..."""
+
+
+_FILES: Final = Parameter(negative="", allow_leading_hyphen=True)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FileOptions:
+    """The files of the relations."""
+
+    input: Annotated[list[str] | None, _FILES] = None
+    """A file that is loaded before all changes; once for each relation."""
+    changes: Annotated[list[str] | None, _FILES] = None
+    """A file whose rows follow in order, cut into ticks; once for each relation."""
+    tick_rows: int | None = None
+    """Rows of changes per tick, by default 1000; not for files with tick columns."""
+    memory: str | None = None
+    """Maximum memory of rows that are read at one time, such as 4GB; by default half of the machine's memory."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of `gpu_wcoj.engine.options.ProgramOptions` that a command line can set."""
+
+    backend: Annotated[BackendName, _option_help("backend")] = "auto"
+    gpu_memory: Annotated[str | None, _option_help("gpu_memory")] = None
+    route: Annotated[str, _option_help("route")] = "auto"
+    threads: Annotated[int | None, _option_help("threads")] = None
+    strategy: Annotated[Strategy, _option_help("strategy")] = "auto"
+    bag: Annotated[bool, FLAG, _option_help("bag", " SQL and motifs always have them.")] = False
+
+    def to_program_options(self) -> ProgramOptions:
+        """Return the options of the program; texts are read as numbers where an option is one."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        parsed = {
+            name: ProgramOptions.parse(name, value, f"--{name.replace('_', '-')}")
+            for name, value in values.items()
+            if isinstance(value, str)
+        }
+        return ProgramOptions(**{**values, **parsed})
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class MatchOptions:
     """Options for the matches of a motif."""
 
     where: str | None = None
     """For a motif: a condition on columns, such as 't.amount > 900'."""
-    semantics: Literal["homomorphism", "edges-distinct", "nodes-distinct"] = "homomorphism"
+    semantics: Semantics = "homomorphism"
     """For a motif: the elements that are distinct within a match."""
     show: str | None = None
     """For a motif: columns of the matches, such as a.id,t.amount; by default all named elements."""
@@ -582,7 +601,7 @@ class Motif:
     dst: str = "dst"
     """For a motif: the edges' target column."""
 
-
-def motif_options(options: Motif | None) -> MotifOptions:
-    """Return the options for the matches of a motif, with defaults for missing ones."""
-    return MotifOptions() if options is None else MotifOptions(**vars(options))
+    def to_motif_options(self) -> MotifOptions:
+        """Return the options of `gpu_wcoj.find`."""
+        columns = None if self.show is None else [name.strip() for name in self.show.split(",")]
+        return MotifOptions(self.where, self.semantics, columns, None, self.id, self.src, self.dst)

@@ -78,13 +78,13 @@ class DataType:
         """True if codes are positions in a program's dictionary (text and bytes)."""
         return self.family in ("string", "binary")
 
-    def factor_to(self, other: DataType) -> int:
-        """Return the factor from codes of this type to codes of the finer type `other`; else 1."""
+    def factor_to(self, operand: DataType) -> int:
+        """Return the factor from codes of this type to codes of the finer type `operand`; else 1."""
         if self.family in ("timestamp", "zoned"):
-            return int(1000 ** max(0, TIME_UNITS.index(_unit(other)) - TIME_UNITS.index(_unit(self))))
+            return int(1000 ** max(0, TIME_UNITS.index(_unit(operand)) - TIME_UNITS.index(_unit(self))))
         if self.family == "decimal":
-            return int(10 ** max(0, _scale(other) - _scale(self)))
-        if self.value_name == "date32[day]" and other.value_name == "date64[ms]":
+            return int(10 ** max(0, _scale(operand) - _scale(self)))
+        if self.value_name == "date32[day]" and operand.value_name == "date64[ms]":
             return _DAY
         return 1
 
@@ -133,7 +133,7 @@ class DataType:
             return 1 if self.value_name == "date32[day]" else _DAY
         return int(86_400 * 1000 ** TIME_UNITS.index(_unit(self)))
 
-    def common(self, other: DataType, is_computed: bool = False) -> DataType:
+    def common(self, operand: DataType, is_computed: bool = False) -> DataType:
         """The narrowest type that holds the values of both.
 
         Parameters
@@ -147,23 +147,23 @@ class DataType:
         TypeMismatchError
             If the two are of different families.
         """
-        if self == other:
+        if self == operand:
             return self
         family = self.family
-        if family != other.family:
+        if family != operand.family:
             raise TypeMismatchError.with_parts(
-                f"types '{self.name}' and '{other.name}' do not join",
+                f"types '{self.name}' and '{operand.name}' do not join",
                 remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
             )
-        if self.value_name == other.value_name and "<" in self.name + other.name:
+        if self.value_name == operand.value_name and "<" in self.name + operand.name:
             return DataType(self.value_name)
         if family == "integer":
-            return _common_integer(self, other)
+            return _common_integer(self, operand)
         if family in ("timestamp", "zoned"):
-            finer = max(self, other, key=lambda kind: TIME_UNITS.index(_unit(kind)))
+            finer = max(self, operand, key=lambda kind: TIME_UNITS.index(_unit(kind)))
             return DataType(finer.value_name)
         if family == "decimal":
-            return _common_decimal(self, other, is_computed)
+            return _common_decimal(self, operand, is_computed)
         if family == "date":
             return DataType("date64[ms]")
         return DataType(f"large_{family}")

@@ -23,7 +23,8 @@ from gpu_wcoj.datoms.schema import Attribute, Texts, read_forms, read_schema, re
 from gpu_wcoj.datoms.store import Bulk, Delta, Pairs, Report, Store
 from gpu_wcoj.datoms.subscription import BoundQuery, Follower, Subscription
 from gpu_wcoj.datoms.transaction import FormReader
-from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, SchemaError, entry_point
+from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, SchemaError, UsageError, entry_point
 from gpu_wcoj.locks import NotCopied, StateLock
 
 T = TypeVar("T")
@@ -227,9 +228,10 @@ class Database(NotCopied):
         >>> [change.rows() for change in live.changes()]
         [[], [(('Ann',), 1)], [(('Ann',), -1)]]
         """
-        return self._run_exclusively("subscribing", lambda: self._subscribe(query, inputs, options), inputs)
+        program_options = _program_options(options)
+        return self._run_exclusively("subscribing", lambda: self._subscribe(query, inputs, program_options), inputs)
 
-    def _subscribe(self, query: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Subscription:
+    def _subscribe(self, query: Any, inputs: tuple[Any, ...], options: ProgramOptions) -> Subscription:
         key = _query_key(query, inputs, options)
         follower = self._followers.get(key) if key is not None else None
         if follower is None:
@@ -258,9 +260,10 @@ class Database(NotCopied):
         >>> sorted(db.query("[:find [?name ...] :where [_ :name ?name]]"))
         ['Ann', 'Bob']
         """
+        program_options = _program_options(options)
 
         def answer() -> Any:
-            follower = Follower(BoundQuery(self, query, inputs), options)
+            follower = Follower(BoundQuery(self, query, inputs), program_options)
             return follower.shape_answer(follower.first)
 
         return self._run_exclusively("a query", answer, inputs)
@@ -371,13 +374,24 @@ class Database(NotCopied):
             }
 
 
-def _query_key(query: Any, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+def _program_options(options: Mapping[str, Any]) -> ProgramOptions:
+    """Return the options of a query's program, which do not include its inputs and outputs."""
+    for name in ("outputs", "schema", "inputs"):
+        if name in options:
+            raise UsageError.unsupported(f"the option '{name}' for a query of datoms", remedy="Leave it out.")
+    return ProgramOptions.from_keywords(options)
+
+
+def _query_key(query: Any, inputs: tuple[Any, ...], options: ProgramOptions) -> Any:
     """Return a key by which equal queries share a follower; None if they cannot."""
     hashable = (str, int, float, bool, type(None))
-    values = (*inputs, *options.values())
-    if not isinstance(query, str) or not all(type(value) in hashable for value in values):
+    if not isinstance(query, str) or not all(type(value) in hashable for value in inputs):
         return None
-    return query, tuple(options), tuple((type(value), value) for value in values)
+    try:
+        hash(options)
+    except TypeError:  # a mapping among the values
+        return None
+    return query, options, tuple((type(value), value) for value in inputs)
 
 
 # Persistence of databases in folders; each write is complete and atomic.

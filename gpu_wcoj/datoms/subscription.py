@@ -6,24 +6,24 @@ import inspect
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from gpu_wcoj.data.column import Int64Array
 from gpu_wcoj.datoms.schema import TYPES, Attribute, Keyword
 from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
 from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, entry_point
 from gpu_wcoj.program import Program
+from gpu_wcoj.query import edn
+from gpu_wcoj.query.edn import Query
+from gpu_wcoj.query.edn.reader import Form
 from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.query.edn import Query
-
 
 # Queries with their inputs, compiled for the present attributes.
 
@@ -166,8 +166,6 @@ class BoundQuery:
 
     def compile(self, source: Source | None = None, attributes: Mapping[str, Attribute] | None = None) -> CompiledQuery:
         """Compile the query, with additional attributes of a database."""
-        from gpu_wcoj.query import edn
-
         datoms = {}
         feeds_of: dict[str, tuple[Source, str]] = {}
         for database_index, database in enumerate(self.databases):
@@ -198,8 +196,6 @@ class BoundQuery:
 def _form(data: Any) -> Any:
     """Return an input with its keywords converted to forms."""
     if isinstance(data, Keyword):
-        from gpu_wcoj.query.edn.reader import Form
-
         return Form("keyword", data.text)
     return type(data)(map(_form, data)) if type(data) in (list, tuple, set) else data
 
@@ -213,7 +209,6 @@ def _is_table(data: Any) -> bool:
 
 def _table(name: str, data: Any) -> ZSet:
     from gpu_wcoj.arrow import as_table
-    from gpu_wcoj.zset.zset import ZSet
 
     if isinstance(data, ZSet):
         return data
@@ -253,7 +248,7 @@ class Follower:
         The initial answer.
     """
 
-    def __init__(self, bound_query: BoundQuery, options: Mapping[str, Any]) -> None:
+    def __init__(self, bound_query: BoundQuery, options: ProgramOptions) -> None:
         self.bound_query = bound_query
         self.options = options
         self.compiled = bound_query.compile()
@@ -265,7 +260,8 @@ class Follower:
 
     def _program(self, compiled: CompiledQuery) -> Program:
         query = compiled.query
-        return Program(query.rules, outputs=[query.output], schema=compiled.schema, **self.options)
+        options = replace(self.options, outputs=[query.output], schema=compiled.schema)
+        return Program.from_options(query.rules, options)
 
     def _start(self, program: Program, compiled: CompiledQuery) -> ZSet:
         """Run the first tick of a program on the present datoms; return the answer."""

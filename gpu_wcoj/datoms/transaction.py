@@ -23,7 +23,7 @@ from gpu_wcoj.query.edn.ast import forward_attribute
 OperationKind = Literal["add", "retract", "retract all", "retract entity"]
 
 MAX_NESTING = 64
-"""The largest nesting depth of maps."""
+"""Maximum levels of nested maps."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.data.column import Column, Dictionary
 from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.engine.ingest import Incoming
-from gpu_wcoj.engine.options import processors
+from gpu_wcoj.engine.options import ProgramOptions, processors
 from gpu_wcoj.engine.replicas import ALWAYS, CostModel, Replica, Replicas, SideCosts, proposed_by
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -158,7 +158,7 @@ def _lowering(backend: Backend, rules: Rules) -> Compiler:
     def execution() -> Execution:
         return Execution(backend, False, threads=processors())
 
-    return Compiler(rules, arity, (), rules.heads, False, dictionaries, execution, None)
+    return Compiler(rules, arity, ProgramOptions(outputs=rules.heads), dictionaries, execution)
 
 
 def _loaded(lowering: Compiler, edges: Int64Array) -> Replicas:

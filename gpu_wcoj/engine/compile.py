@@ -7,35 +7,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from types import NoneType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
-from gpu_wcoj.data.column import Column, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
-from gpu_wcoj.errors import SchemaError, UsageError
+from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.errors import SchemaError
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
-from gpu_wcoj.planner.ir import EMPTY_CATALOG, Strategy
+from gpu_wcoj.planner.catalog import Catalog
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
 from gpu_wcoj.planner.lower import Plan, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
-from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.arrays import is_host
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-    from gpu_wcoj.planner.catalog import Catalog
-    from gpu_wcoj.planner.ir import Auxiliary
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,26 +68,17 @@ class Compiler:
         Number of columns of each relation.
     dictionaries
         The dictionaries of text and of bytes.
+    options
+        The options of the program, with its outputs.
     execution
         Creates the settings of a circuit's joins.
-    strategy, hints
-        Planner options; see `gpu_wcoj.planner.ir.Setting`.
     """
 
     rules: Rules
     arity: Mapping[str, int]
-    keep: Sequence[str]
-    outputs: Sequence[str]
-    bag: bool
+    options: ProgramOptions
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
-    merge_policy: MergePolicy | None
-    strategy: Strategy = "auto"
-    hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.merge_policy, (MergePolicy, NoneType)):
-            raise UsageError.invalid_value("merge_policy", self.merge_policy, "a MergePolicy or None")
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -151,8 +136,6 @@ class Compiler:
 
         `sizes` are the numbers of rows of relations.
         """
-        from gpu_wcoj.planner.catalog import Catalog  # not needed to import the package
-
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
@@ -245,13 +228,14 @@ class Compiler:
 
         kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
-            self.rules, shapes, encode, self.bag, kinds, EMPTY_CATALOG if catalog is None else catalog, self.strategy,
-            self.hints, auxiliaries,
+            self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
+            self.options.strategy, self.options.order or {}, auxiliaries,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
         """Return the circuit of a plan, with an empty state."""
-        return lower(planned, self.rules, self.keep, self.outputs, execution, self.merge_policy)
+        options = self.options
+        return lower(planned, self.rules, options.keep, options.outputs or (), execution, options.merge_policy)
 
     def _catalog(
         self,
@@ -261,8 +245,6 @@ class Compiler:
         shapes: Mapping[str, Shape],
     ) -> Catalog:
         """Return the statistics before these rows: of the state, or of the rows if there is none."""
-        from gpu_wcoj.planner.catalog import Catalog
-
         if present is not None:
             return Catalog.of_circuit(present.circuit, {name: shape.width for name, shape in shapes.items()})
         backend = self.execution().backend

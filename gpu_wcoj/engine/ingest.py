@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.data.column import Column, on_host
+from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,18 @@
-"""Options of a program: validation and defaults."""
+"""Options of a program, each declared, documented and validated once."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Final, Literal, TypedDict
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend, BackendName, validate_backend
 from gpu_wcoj.data.schema import INT64, DataType, check_names
 from gpu_wcoj.errors import (
     SchemaError,
@@ -21,6 +27,421 @@ from gpu_wcoj.planner.types import Types, names_of
 from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable
 from gpu_wcoj.query.safety import inner_aggregates
+from gpu_wcoj.query.stratify import unread
+from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.units import part_of
+
+# The record of options. Functions that users call spell them out again, because editors show signatures;
+# `tests/engine/test_options.py` compares these with the record.
+
+
+def validate_flag(option: str, value: object) -> bool:
+    """Return an option that must be True or False.
+
+    Raises
+    ------
+    UsageError
+        If it is anything else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError.invalid_value(option, value, "True or False")
+    return bool(value)
+
+
+def validate_integer(option: str, value: object) -> int | None:
+    """Return an option that must be an integer of at least 1, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise UsageError.invalid_value(option, value, "an integer from 1 on, or None")
+    return int(value)
+
+
+def validate_positive(option: str, value: object, default: int) -> int:
+    """Return an option that must be an integer of at least 1; None stands for `default`."""
+    return validate_integer(option, value) or default
+
+
+def validate_factor(option: str, value: object) -> float | None:
+    """Return an option that must be a number between 1 and 1e300, or None.
+
+    The upper bound keeps products with it finite.
+
+    Examples
+    --------
+    >>> validate_factor("replan", 4), validate_factor("replan", None)
+    (4.0, None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
+        raise UsageError.invalid_value(option, value, "a number above 1 and below 1e300, or None for never")
+    return float(value)
+
+
+def validate_memory(option: str, value: float | str | None, whose: str) -> float | str | None:
+    """Return an option that must be an amount of memory; its owner may turn out to have less."""
+    if value is not None:
+        part_of(1 << 62, value, option, whose)
+    return value
+
+
+def validate_route(option: str, value: object) -> str | int:
+    """Return an option that must be a side of a tick, or a number of changed rows."""
+    if isinstance(value, str) and value in ("auto", "device", "cpu"):
+        return value
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise UsageError.invalid_value(
+        option,
+        value,
+        "'auto', 'device', 'cpu', or the number of changed rows from which a tick runs on the device",
+    )
+
+
+def validate_strategy(option: str, value: object) -> Strategy:
+    """Return the strategy of this name."""
+    for name in STRATEGIES:
+        if name == value:
+            return name
+    raise UsageError.invalid_value(option, value, f"one of {listed(STRATEGIES)}")
+
+
+def validate_heads(option: str, value: object) -> tuple[str, ...] | None:
+    """Return an option that must be a list of heads, without duplicates, or None."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        raise UsageError.invalid_value(option, value, "a list of heads", f"Write {option}=[{value!r}].")
+    if not isinstance(value, Collection) or not all(isinstance(name, str) for name in value):
+        raise UsageError.invalid_value(option, value, "a list of heads", f"Write {option}=['head'].")
+    return tuple(dict.fromkeys(value))
+
+
+def validate_inputs(option: str, value: object) -> tuple[str, ...] | None:
+    """Return an option that must be a list of relations, without duplicates, or None."""
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
+        raise UsageError.wrong_type(
+            f"the option '{option}'",
+            value,
+            "a list of names",
+            "Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}.",
+        )
+    return tuple(dict.fromkeys(value))
+
+
+def validate_order(option: str, value: object) -> dict[str, tuple[str, ...]] | None:
+    """Return an option that must be a mapping from heads to lists of variables, or None."""
+    if value is None:
+        return None
+    remedy = "Write order={'head': ['x', 'y']}."
+    if not isinstance(value, Mapping) or not all(isinstance(head, str) for head in value):
+        raise UsageError.invalid_value(option, value, "a mapping from heads to variables", remedy)
+    for head, names in value.items():
+        is_list = isinstance(names, Sequence) and not isinstance(names, str)
+        if not is_list or not all(isinstance(name, str) for name in names):
+            raise UsageError.invalid_value(
+                option, value, f"a list of variables for '{head}'", f"Write order={{{head!r}: ['x', 'y']}}."
+            )
+    return {head: tuple(names) for head, names in value.items()}
+
+
+def validate_schema(option: str, value: object) -> Mapping[str, Sequence[str] | Mapping[str, str]] | None:
+    """Return an option that must be a mapping from relations to types of columns, or None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise UsageError.invalid_value(
+            option, value, "a mapping from relations to types", "Write schema={'edge': ['int64', 'int64']}."
+        )
+    return value
+
+
+def validate_merge_policy(option: str, value: object) -> MergePolicy | None:
+    """Return an option that must be a merge policy, or None."""
+    if value is not None and not isinstance(value, MergePolicy):
+        raise UsageError.invalid_value(option, value, "a MergePolicy or None")
+    return value
+
+
+def _optional_backend(option: str, value: object) -> BackendName | Backend | None:
+    return None if value is None else validate_backend(option, value)
+
+
+def _heads(option: str, value: object) -> tuple[str, ...]:
+    return validate_heads(option, () if value is None else value) or ()
+
+
+def _integer(text: str) -> int | str:
+    """Return the integer of a text, or the text itself if it has none."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+class _Rule(TypedDict):
+    """The treatment of an option.
+
+    Attributes
+    ----------
+    validate
+        Returns the normalised value; takes the name for messages and the value.
+    parse
+        Converts the text of a conf or of a command line.
+    is_stored
+        True if the option is part of the definition that a checkpoint stores.
+    """
+
+    validate: Callable[[str, Any], object]
+    parse: Callable[[str], object]
+    is_stored: bool
+
+
+def _rule(
+    validate: Callable[[str, Any], object], parse: Callable[[str], object] = str, is_stored: bool = False
+) -> _Rule:
+    return {"validate": validate, "parse": parse, "is_stored": is_stored}
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """Options of a program.
+
+    Attributes
+    ----------
+    bag
+        Exact bag weights (Z-sets) instead of sets: weights of equal rows add, heads keep multiplicities.
+    keep
+        Heads whose answer is stored between ticks, so that `relation` need not join it again.
+    outputs
+        Heads whose changes `step` returns; by default the heads of ``.output`` lines, else the heads that no rule
+        outside of their own recursion reads.
+    backend
+        Place of the state and the joins: ``"auto"`` (the GPU if there is one, else the CPU), ``"cpu"`` or ``"cuda"``.
+    gpu_memory
+        Maximum memory of the GPU for the process: bytes (8000000000, ``"8GB"``) or a share (0.5, ``"50%"``); by
+        default all of it. One pool serves all programs of the process. Ignored on the CPU.
+    route
+        Side on which ticks run if the state is on a device: ``"auto"``, ``"device"``, ``"cpu"``, or the number of
+        changed rows from which they run on the device. ``"auto"`` is a twin of the state on the CPU if that is
+        estimated to cost less, by the changed rows and the values that joins look at. `explain` shows the choice.
+    twin_memory
+        Maximum host memory of the twin, in the same forms; by default a quarter. A larger state has no twin.
+    twin
+        Backend of the twin; by default the CPU if the state is on a device, else there is no twin.
+    threads
+        Threads that share large ticks; by default the available processors.
+    chunk_rows
+        Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
+    iterations
+        Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
+    replan
+        Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
+        and if it pays; a number above 1, or None for never. Answers do not change.
+    analyze
+        Measure every tick for ``explain(analyze=True)``; this makes ticks slower.
+    strategy
+        Join of a change with the other atoms of a rule: ``"wcoj"`` binds one variable at a time in all atoms that
+        contain it, ``"binary"`` joins one atom after the other, ``"auto"`` is the cheaper one by estimate. Answers
+        are the same.
+    order
+        Per head, variables of its rules in the order in which to bind them, before all others: ``{"triangle": ["b",
+        "a"]}``; variables of the changed atom always come first. ``"auto"`` joins such rules as ``"wcoj"``.
+    schema
+        Types of input columns by relation, ``{"edge": ["int64", "int64"]}`` or ``{"edge": {"src": "int64", ...}}``;
+        by default the types of the first rows. Integers outside a declared type are an error. Missing names are taken
+        from the first table that has names.
+    inputs
+        Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
+        be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
+        them instead: a relation that neither it nor anything else names is treated as misspelled.
+    merge_policy
+        Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
+
+    Raises
+    ------
+    UsageError
+        If a value is not allowed, whatever the rules are.
+
+    Examples
+    --------
+    >>> ProgramOptions(threads=0)
+    Traceback (most recent call last):
+    gpu_wcoj.errors.UsageError: threads=0 is not allowed: expected an integer from 1 on, or None.
+    """
+
+    bag: bool = field(default=False, metadata=_rule(validate_flag, is_stored=True))
+    keep: Sequence[str] = field(default=(), metadata=_rule(_heads, is_stored=True))
+    outputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_heads, is_stored=True))
+    backend: BackendName | Backend = field(default="auto", metadata=_rule(validate_backend))
+    gpu_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="GPU")))
+    route: Literal["auto", "device", "cpu"] | int = field(
+        default="auto", metadata=_rule(validate_route, parse=_integer)
+    )
+    twin_memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="host")))
+    twin: BackendName | Backend | None = field(default=None, metadata=_rule(_optional_backend))
+    threads: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    chunk_rows: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    iterations: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    replan: float | None = field(default=4.0, metadata=_rule(validate_factor))
+    analyze: bool = field(default=False, metadata=_rule(validate_flag))
+    strategy: Strategy = field(default="auto", metadata=_rule(validate_strategy))
+    order: Mapping[str, Sequence[str]] | None = field(default=None, metadata=_rule(validate_order))
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = field(
+        default=None, metadata=_rule(validate_schema, is_stored=True)
+    )
+    inputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_inputs, is_stored=True))
+    merge_policy: MergePolicy | None = field(default=None, metadata=_rule(validate_merge_policy))
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):
+            value = declared.metadata["validate"](declared.name, getattr(self, declared.name))
+            object.__setattr__(self, declared.name, value)
+
+    @classmethod
+    def from_keywords(cls, keywords: Mapping[str, Any]) -> ProgramOptions:
+        """Return the options that a function takes as ``**options``.
+
+        Raises
+        ------
+        UsageError
+            If a name is not the name of an option, or a value is not allowed.
+        """
+        for name in keywords:
+            if name not in OPTIONS:
+                raise UsageError.unknown_name("option", name, OPTIONS)
+        return cls(**keywords)
+
+    @classmethod
+    def for_restore(cls, keywords: Mapping[str, Any]) -> ProgramOptions:
+        """Return the options with which a program is restored from a checkpoint.
+
+        Raises
+        ------
+        UsageError
+            As `from_keywords`; and if an option is part of the checkpoint.
+        """
+        for name in STORED_OPTIONS:
+            if name in keywords:
+                raise UsageError.with_parts(
+                    f"the option '{name}' is stored in the checkpoint and cannot be passed",
+                    subject=name,
+                    got=keywords[name],
+                    remedy="Leave it out.",
+                )
+        return cls.from_keywords(keywords)
+
+    def without_relations(self) -> ProgramOptions:
+        """Return the options without those that name relations, for a program of other rules."""
+        return replace(self, keep=(), outputs=None, order=None, schema=None, inputs=None)
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names whose options do not have their default."""
+        return [name for name in names if getattr(self, name) != getattr(ProgramOptions, name)]
+
+    @classmethod
+    def parse(cls, name: str, text: str, label: str) -> Any:
+        """Return the value of the option `name` that a conf or a command line gives as text.
+
+        Parameters
+        ----------
+        label
+            The name of the option in messages.
+
+        Examples
+        --------
+        >>> ProgramOptions.parse("threads", "4", "spark.gpuWcoj.threads")
+        4
+        >>> ProgramOptions.parse("threads", "four", "spark.gpuWcoj.threads")
+        Traceback (most recent call last):
+        gpu_wcoj.errors.UsageError: spark.gpuWcoj.threads='four' is not allowed: expected an integer from 1 on, or None.
+        """
+        metadata = cls.__dataclass_fields__[name].metadata
+        return metadata["validate"](label, metadata["parse"](text))
+
+    def for_rules(self, rules: Rules) -> ProgramOptions:
+        """Return the options with their names compared with the rules, and the default outputs.
+
+        Raises
+        ------
+        UnknownRelationError
+            If the rules lack a relation that an option names.
+        UsageError
+            If `order` names a variable that no positive atom of the head's rules has, or one twice.
+        """
+        outputs = (rules.outputs or unread(rules)) if self.outputs is None else self.outputs
+        for name in (*self.keep, *(self.outputs or ())):
+            if name not in rules.heads:
+                raise UnknownRelationError(name, rules.heads, "heads")
+        for name in self.inputs or ():
+            if name not in rules.inputs:
+                raise UnknownRelationError(name, rules.inputs, "relations that rules read and none defines")
+        for head, names in (self.order or {}).items():
+            _check_order(rules, head, names)
+        return replace(self, outputs=outputs)
+
+
+OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions))
+"""The names of all options."""
+
+STORED_OPTIONS: Final = tuple(declared.name for declared in fields(ProgramOptions) if declared.metadata["is_stored"])
+"""The options that are part of a program's definition in a checkpoint."""
+
+
+def describe_option(name: str) -> str:
+    """Return the first sentence of an option's documentation, without markup.
+
+    Examples
+    --------
+    >>> describe_option("threads")
+    'Threads that share large ticks; by default the available processors.'
+    """
+    entry = re.search(rf"^{name}\n((?: +.*\n)+)", inspect.getdoc(ProgramOptions) or "", re.MULTILINE)
+    text = " ".join(entry[1].split()) if entry else ""
+    sentence = text.partition(". ")[0].removesuffix(".") + "."
+    return re.sub(r'`+"?([^`"]*)"?`+', r"\1", sentence) if text else ""
+
+
+def _check_order(rules: Rules, head: str, names: Sequence[str]) -> None:
+    """Raise unless `names` are distinct variables of positive atoms of the head's rules."""
+    if head not in rules.heads:
+        raise UnknownRelationError(head, rules.heads, "heads")
+    bodies = [rule for rule in rules.rules if rule.head.relation == head]
+    bound_names = [
+        variable.name for rule in bodies for variable in _positive_variables(rule) if not variable.is_wildcard
+    ]
+    allowed = list(dict.fromkeys(bound_names))
+    for name in names:
+        if name not in allowed:
+            is_negated = any(variable.name == name for rule in bodies for variable in _negated_variables(rule))
+            which, why = ("only a negated", ", which does not bind it") if is_negated else ("no", "")
+            raise UsageError.with_parts(
+                f"order={{{head!r}: {list(names)!r}}}: {which} atom in a rule of '{head}' has a variable '{name}'{why}",
+                subject="order",
+                got=name,
+                remedy=f"Variables of atoms that are not negated are allowed: {listed(allowed)}.",
+            )
+    twice = [name for name in names if list(names).count(name) > 1]
+    if twice:
+        raise UsageError.duplicate("variable", twice[0], f"in order[{head!r}]", "Name each variable once.")
+
+
+def _positive_variables(body: Rule | Aggregate) -> Iterator[Variable]:
+    """Yield the variables of positive atoms of a body, those in braces included."""
+    for atom in body.atoms:
+        yield from atom.variables
+    for inner in inner_aggregates(body):
+        yield from _positive_variables(inner)
+
+
+def _negated_variables(body: Rule | Aggregate) -> Iterator[Variable]:
+    """Yield the variables of negated atoms of a body, those in braces included."""
+    for atom in body.negated:
+        yield from atom.variables
+    for inner in inner_aggregates(body):
+        yield from _negated_variables(inner)
+
+
+# Types and names of columns before any row.
+
 
 Names = dict[str, tuple[str, ...]]
 """Per relation, the names of its columns."""
@@ -106,114 +527,6 @@ def _type_of(relation: str, kind: object) -> DataType:
         raise SchemaError(f"the schema of relation '{relation}': {error}") from None
 
 
-def validate_heads(names: Sequence[str], option: str, heads: Sequence[str]) -> tuple[str, ...]:
-    """Return the heads that an option lists, without duplicates."""
-    if isinstance(names, str):
-        raise UsageError.invalid_value(option, names, "a list of heads", f"Write {option}=[{names!r}].")
-    for name in names:
-        if name not in heads:
-            raise UnknownRelationError(name, heads, "heads")
-    return tuple(dict.fromkeys(names))
-
-
-def validate_inputs(names: Sequence[str] | None, rules: Rules) -> tuple[str, ...] | None:
-    """Return the input relations that an option lists, without duplicates; None if omitted.
-
-    Raises
-    ------
-    UsageError
-        If it is not a list of names.
-    UnknownRelationError
-        If no rule reads such a relation, or rules define it.
-    """
-    if names is None:
-        return None
-    candidate: object = names
-    if isinstance(candidate, (str, bytes, Mapping)) or not isinstance(candidate, Collection):
-        raise UsageError.wrong_type(
-            "the option 'inputs'",
-            candidate,
-            "a list of names",
-            "Write inputs=['edge']; types of columns go into schema={'edge': ['int64', 'int64']}.",
-        )
-    for name in candidate:
-        if name not in rules.inputs:
-            raise UnknownRelationError(name, rules.inputs, "relations that rules read and none defines")
-    return tuple(dict.fromkeys(names))
-
-
-def validate_strategy(strategy: str) -> Strategy:
-    """Return the strategy of this name."""
-    for name in STRATEGIES:
-        if name == strategy:
-            return name
-    raise UsageError.invalid_value("strategy", strategy, f"one of {listed(STRATEGIES)}")
-
-
-def validate_order(order: Mapping[str, Sequence[str]] | None, rules: Rules) -> dict[str, tuple[str, ...]]:
-    """Return per head the order in which variables are bound.
-
-    Raises
-    ------
-    UsageError
-        If it is not a mapping from heads to lists of distinct variables of positive atoms of their rules.
-    UnknownRelationError
-        If there is no such head.
-    """
-    expected = "a mapping from heads to variables"
-    if order is not None and not isinstance(order, Mapping):
-        raise UsageError.invalid_value("order", order, expected, "Write order={'head': ['x', 'y']}.")
-    validated = {}
-    for head, names in (order or {}).items():
-        if not isinstance(head, str):
-            raise UsageError.invalid_value("order", order, expected, "Write order={'head': ['x', 'y']}.")
-        if head not in rules.heads:
-            raise UnknownRelationError(head, rules.heads, "heads")
-        variables: object = names
-        is_list = isinstance(variables, Sequence) and not isinstance(variables, str)
-        if not is_list or not all(isinstance(name, str) for name in names):
-            raise UsageError.invalid_value(
-                "order", order, f"a list of variables for '{head}'", f"Write order={{{head!r}: ['x', 'y']}}."
-            )
-        bodies = [rule for rule in rules.rules if rule.head.relation == head]
-        bound_names = [
-            variable.name for rule in bodies for variable in _positive_variables(rule) if not variable.is_wildcard
-        ]
-        allowed = list(dict.fromkeys(bound_names))
-        for name in names:
-            if name not in allowed:
-                is_negated = any(variable.name == name for rule in bodies for variable in _negated_variables(rule))
-                which, why = ("only a negated", ", which does not bind it") if is_negated else ("no", "")
-                raise UsageError.with_parts(
-                    f"order={{{head!r}: {list(names)!r}}}: {which} atom in a rule of '{head}' has a variable '{name}'"
-                    f"{why}",
-                    subject="order",
-                    got=name,
-                    remedy=f"Variables of atoms that are not negated are allowed: {listed(allowed)}.",
-                )
-        twice = [name for name in names if list(names).count(name) > 1]
-        if twice:
-            raise UsageError.duplicate("variable", twice[0], f"in order[{head!r}]", "Name each variable once.")
-        validated[head] = tuple(names)
-    return validated
-
-
-def _positive_variables(body: Rule | Aggregate) -> Iterator[Variable]:
-    """Yield the variables of positive atoms of a body, those in braces included."""
-    for atom in body.atoms:
-        yield from atom.variables
-    for inner in inner_aggregates(body):
-        yield from _positive_variables(inner)
-
-
-def _negated_variables(body: Rule | Aggregate) -> Iterator[Variable]:
-    """Yield the variables of negated atoms of a body, those in braces included."""
-    for atom in body.negated:
-        yield from atom.variables
-    for inner in inner_aggregates(body):
-        yield from _negated_variables(inner)
-
-
 def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -> None:
     """Raise unless the changes are a mapping from input relations.
 
@@ -239,45 +552,6 @@ def check_inputs(changes: object, inputs: Sequence[str], heads: Sequence[str]) -
                 remedy=f"The inputs are: {listed(inputs)}. A line '.input {name}' makes the head an input, too.",
             )
         raise UnknownRelationError(name, inputs, "inputs")
-
-
-def validate_flag(option: str, value: object) -> bool:
-    """Return an option that must be True or False.
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise UsageError.invalid_value(option, value, "True or False")
-    return bool(value)
-
-
-def validate_positive(option: str, value: object, default: int) -> int:
-    """Return an option that must be an integer of at least 1; None stands for `default`."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise UsageError.invalid_value(option, value, "an integer from 1 on, or None")
-    return int(value)
-
-
-def validate_factor(option: str, value: object) -> float | None:
-    """Return an option that must be a number between 1 and 1e300, or None.
-
-    The upper bound keeps products with it finite.
-
-    Examples
-    --------
-    >>> validate_factor("replan", 4), validate_factor("replan", None)
-    (4.0, None)
-    """
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
-        raise UsageError.invalid_value(option, value, "a number above 1 and below 1e300, or None for never")
-    return float(value)
 
 
 def processors() -> int:

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, adopt
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
-from gpu_wcoj.errors import UsageError
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.lower import Plan
@@ -629,48 +627,29 @@ class Route:
     source: str
 
     @classmethod
-    def from_option(cls, option: object, model: CostModel) -> Route:
-        """Return the route of a user's option.
-
-        Raises
-        ------
-        UsageError
-            For anything but ``"auto"``, ``"device"``, ``"cpu"`` and whole numbers from 0.
-        """
+    def from_option(cls, option: Literal["auto", "device", "cpu"] | int, model: CostModel) -> Route:
+        """Return the route of a user's option."""
         if option == "auto":
             return cls(None, False, "measured on this machine" if model.is_measured else _ASSUMED)
         if option == "device":
             return cls(0, True, "as asked for")
         if option == "cpu":
             return cls(ALWAYS, True, "as asked for")
-        if isinstance(option, (int, np.integer)) and not isinstance(option, bool) and option >= 0:
-            return cls(min(int(option), ALWAYS), True, "as asked for")
-        raise UsageError.invalid_value(
-            "route",
-            option,
-            "'auto', 'device', 'cpu', or the number of changed rows from which a tick runs on the device",
-        )
+        return cls(min(option, ALWAYS), True, "as asked for")
 
 
 _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
 
 
-def router_of(
-    lowering: Compiler,
-    primary: Backend,
-    twin: BackendName | Backend | None,
-    route: object,
-    twin_memory: float | str | None,
-) -> Router | None:
+def router_of(lowering: Compiler, primary: Backend, options: ProgramOptions) -> Router | None:
     """Return the router of a program with its state on `primary`; None without a twin."""
-    Route.from_option(route, ASSUMED)
-    there_is = _host_memory()
+    there_is, twin_memory = _host_memory(), options.twin_memory
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
-    if twin is None and primary.device is None:
+    if options.twin is None and primary.device is None:
         return None
-    twin_backend = select_backend("cpu" if twin is None else twin, is_lasting=True)
-    model = (_measured(primary, twin_backend) if route == "auto" else None) or ASSUMED
-    return Router(lowering, twin_backend, Route.from_option(route, model), model, memory)
+    twin_backend = select_backend("cpu" if options.twin is None else options.twin, is_lasting=True)
+    model = (_measured(primary, twin_backend) if options.route == "auto" else None) or ASSUMED
+    return Router(lowering, twin_backend, Route.from_option(options.route, model), model, memory)
 
 
 def _host_memory() -> int:

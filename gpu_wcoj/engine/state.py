@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
 from gpu_wcoj.circuit.circuit import CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.recount import Declined, Recounted
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
@@ -21,9 +22,6 @@ from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.zset.arrays import memory_error, within_memory
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
 
 
 @dataclass(frozen=True)
@@ -372,17 +370,14 @@ class Subject:
 
     Attributes
     ----------
-    schema
-        The types of input columns that were passed in addition to the text.
     lowering
-        The compiler of the program.
+        The compiler of the program, which has its options.
     ledger
         The holder of its state.
     dictionaries
         The dictionaries of text and of bytes; they grow with the state.
     """
 
-    schema: Mapping[str, Sequence[Any]]
     lowering: Compiler
     ledger: StateStore
     dictionaries: tuple[Dictionary, Dictionary]

@@ -35,7 +35,7 @@ from gpu_wcoj.explain.tree import (
     Verb,
 )
 from gpu_wcoj.functions import Calculation
-from gpu_wcoj.join.delta import MIN_PAIRED_ROWS
+from gpu_wcoj.join.delta import MIN_CHANGED_ROWS, MIN_PAIRED_ROWS
 from gpu_wcoj.join.full_join import FULL_COUNT, GIVEN_UP, SAMPLED
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step, branch_name
 from gpu_wcoj.join.prefixes import JoinCounts, PathCounts, StepCounts
@@ -651,8 +651,6 @@ class Words:
 
 def _common_prefix(way: Continuation) -> BegunTree:
     """Return the common prefix that a path shares with other paths."""
-    from gpu_wcoj.join.delta import MIN_CHANGED_ROWS
-
     beginning = way.beginning
     bound = way.remaining_path.seed.variables[len(beginning.path.seed.variables) :]
     return BegunTree(beginning.head, beginning.rule + 1, beginning.path_index + 1, bound, MIN_CHANGED_ROWS)

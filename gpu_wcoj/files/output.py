@@ -91,12 +91,12 @@ class ChangeWriter:
             _name_run(folder / ".run", run)
 
     @contextmanager
-    def tick(self, number: int) -> Generator[None]:
+    def tick(self, tick_number: int) -> Generator[None]:
         """Write the block's changes as one tick.
 
         Its files get their names at the end, or are removed after an error.
         """
-        self._tick = number
+        self._tick = tick_number
         try:
             yield
             for file in self._open.values():

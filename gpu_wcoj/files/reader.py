@@ -11,9 +11,11 @@ import pyarrow as pa
 from gpu_wcoj.arrow.write import to_pyarrow
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError, UsageError
+from gpu_wcoj.files.binary import BinaryReader
 from gpu_wcoj.files.formats import SEPARATORS, check_gzip, form_of, header_hint
 from gpu_wcoj.files.record_batch import RowBlock, over_budget
 from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.text import TextReader
 
 
 class Reader(Protocol):
@@ -48,9 +50,6 @@ def open_input(spec: InputSpec, arity: int | None, changes: bool, budget: int) -
     MemoryBudgetError
         If it cannot be read within `budget` bytes.
     """
-    from gpu_wcoj.files.binary import BinaryReader
-    from gpu_wcoj.files.text import TextReader
-
     form, is_gzip = form_of(spec)
     if form in ("parquet", "arrow"):
         return BinaryReader(spec, form, is_gzip, arity, changes, budget)

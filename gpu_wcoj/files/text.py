@@ -41,7 +41,7 @@ _NUMBER: Final = r"^[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]
 
 _LEADING_ZEROS: Final = r"^[ \t]*[+-]?0[0-9]"
 _ZERO: Final = 48
-"""The byte of the digit 0."""
+"""The code of the character 0 in a byte."""
 _FIELDS_LOOKED_AT: Final = 1000
 """Fields that begin with a zero which are examined one by one before the complete block is scanned."""
 _EXACT: Final = 2.0**53

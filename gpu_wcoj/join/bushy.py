@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.generic import GenericJoin, live_variables, run_indices
+from gpu_wcoj.join.generic import GenericJoin, live_variables, run_indices, time_pieces
 from gpu_wcoj.join.plan import DeltaPath, Step, branch_name, split_independent
 from gpu_wcoj.join.prefixes import Layout, Prefixes, concatenate, run_within_memory
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, IndexArray, Int64Array
@@ -279,8 +279,6 @@ def _join_rows(join: GenericJoin, prefixes: Prefixes, branch: _Rows) -> Iterator
     work = join.work.setdefault(name, join.backend.xp.zeros(N_WORK, np.int64))
     pieces = _cross_rows(join, prefixes, branch)
     if join.meter is not None:
-        from gpu_wcoj.join.generic import time_pieces
-
         pieces = time_pieces(pieces, join.meter.gauge(name), len(prefixes), join.backend)
     for piece in pieces:
         work[SURVIVORS] += len(piece)

@@ -17,14 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.generic import GenericJoin
+from gpu_wcoj.join.eliminate import can_eliminate, sum_bindings
+from gpu_wcoj.join.generic import GenericJoin, with_meter
 from gpu_wcoj.join.plan import AtomUse, CommonPrefix, Continuation, DeltaPath, DeltaQuery, Symmetry, branch_name
 from gpu_wcoj.join.prefixes import (
+    JoinCounts,
     Meter,
     Prefixes,
     Shapes,
@@ -32,7 +34,9 @@ from gpu_wcoj.join.prefixes import (
     condition_mask,
     exact_dot,
     multiply_exactly,
+    now,
     run_within_memory,
+    sum_meters,
 )
 from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind_seeds, first_variables, reverse_change, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
@@ -41,10 +45,6 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import is_host, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.join.prefixes import JoinCounts
-
 
 # Execution of delta paths: seeds of a tick, arrangements, blocks on threads or a device.
 #
@@ -159,8 +159,6 @@ class PathRunner:
     @property
     def measured(self) -> JoinCounts:
         """Measurements of the last tick, per path and step; empty without `Execution.measures`."""
-        from gpu_wcoj.join.prefixes import sum_meters
-
         return sum_meters(self.query, self.meters, self.execution.backend)
 
     @property
@@ -233,9 +231,6 @@ class PathRunner:
         return self._with_meter(join, path_index, variant) if execution.measures else join
 
     def _with_meter(self, join: GenericJoin, path_index: int, variant: int) -> GenericJoin:
-        from gpu_wcoj.join.generic import with_meter
-        from gpu_wcoj.join.prefixes import Meter
-
         meter = Meter(path_index, variant, join.work)
         self.meters.append(meter)
         return with_meter(join, meter)
@@ -511,8 +506,6 @@ def _no_matches(runner: PathRunner) -> SeedMatches:
 
 def _extend_metered(runner: PathRunner, path_index: int, arguments: _SeedArguments) -> tuple[Int64Array, Int64Array]:
     """Call `Kernels.extend_seeds`, measured: all seeds are prefixes of the one step."""
-    from gpu_wcoj.join.prefixes import Meter, now
-
     backend, step = runner.execution.backend, runner.query.paths[path_index].steps[0].name
     *_, seeds, _, work = arguments
     meter = Meter(path_index, 0, {step: work}, changes=seeds.shape[1], prefixes=seeds.shape[1])
@@ -703,8 +696,6 @@ class IncrementalGenericJoin(PathRunner):
 
         def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             if self._eliminates_variables(path, len(prefixes)):
-                from gpu_wcoj.join.eliminate import sum_bindings
-
                 added = sum_bindings(join, prefixes, path, path.steps)
                 self.magnitude += abs(added) if self.execution.weighted else 0
                 return (added,)
@@ -737,8 +728,6 @@ class IncrementalGenericJoin(PathRunner):
             return False
         is_summable = self._summable.get(id(path))
         if is_summable is None:
-            from gpu_wcoj.join.eliminate import can_eliminate
-
             is_summable = self._summable[id(path)] = can_eliminate(path)
         return is_summable
 

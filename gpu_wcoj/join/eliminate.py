@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.join.generic import GenericJoin, Split, can_count_last_step, estimate_values, split, strip_exclusions
+from gpu_wcoj.join.generic import (
+    GenericJoin,
+    Split,
+    can_count_last_step,
+    count_twin_pairs,
+    estimate_values,
+    split,
+    strip_exclusions,
+)
 from gpu_wcoj.join.plan import Condition, DeltaPath, Step, split_independent
 from gpu_wcoj.join.prefixes import (
     Prefixes,
@@ -190,12 +198,10 @@ class Summing:
         if len(prefixes) == 0:
             return 0
         remaining_steps = tuple(steps)
-        if len(remaining_steps) == 2 and self.of_sets and remaining_steps[1].conditions:
-            from gpu_wcoj.join.generic import count_twin_pairs  # needed by few programs
-
-            if (ways := count_twin_pairs(join, prefixes, *remaining_steps)) is not None:
-                self.allowance.check(join)
-                return ways
+        counts_pairs = len(remaining_steps) == 2 and self.of_sets and bool(remaining_steps[1].conditions)
+        if counts_pairs and (ways := count_twin_pairs(join, prefixes, *remaining_steps)) is not None:
+            self.allowance.check(join)
+            return ways
         is_whole = (
             len(remaining_steps) < 2 or remaining_steps[0].is_lookup or len(split_independent(remaining_steps)) == 1
         )

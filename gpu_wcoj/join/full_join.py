@@ -247,13 +247,13 @@ class CountEstimate:
         return self.join.allowance.cost(self.join) * SAMPLE_SIZES[-1] > MAX_RESAMPLE_FRACTION * self.cost * draws
 
 
-def estimate_cost(trial: CountEstimate, least: float, most: float) -> float:
+def estimate_cost(trial: CountEstimate, low: float, high: float) -> float:
     """Estimate the cost of counting a path.
 
-    The estimate is rougher if it is far below `least` or far above `most`.
+    The estimate is rougher if it is far below `low` or far above `high`.
     """
     for draws in SAMPLE_SIZES:
-        if not trial.draw(draws) or trial.cost * DECISIVE_FACTOR < least or trial.cost > most * DECISIVE_FACTOR:
+        if not trial.draw(draws) or trial.cost * DECISIVE_FACTOR < low or trial.cost > high * DECISIVE_FACTOR:
             break
     return trial.cost
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.functions import Calculation
+from gpu_wcoj.data.column import Dictionary
+from gpu_wcoj.functions import Calculation, evaluate_calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, Step, split_independent
 from gpu_wcoj.join.prefixes import (
     CHUNK_ROWS,
@@ -38,10 +39,6 @@ from gpu_wcoj.join.prefixes import (
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, SURVIVORS, Choice, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
 
 # Checks of a step after its variables are bound: calculations, conditions, negated atoms.
 
@@ -70,8 +67,6 @@ def apply_checks(
             mask = mask & condition_mask([check], values, join.ranks, xp)
         elif isinstance(check, Calculation):
             arguments = [column(term) for term in check.arguments]
-            from gpu_wcoj.functions import evaluate_calculation  # needed by few programs
-
             values[check.variable], failed = evaluate_calculation(
                 check, arguments, mask, backend, join.dictionary, join.ranks
             )

@@ -405,11 +405,11 @@ class Gauge:
     nbytes: int = 0
     seconds: float = 0.0
 
-    def add(self, other: Gauge) -> Gauge:
+    def add(self, gauge: Gauge) -> Gauge:
         """Return the sum of two gauges."""
         return Gauge(
-            self.prefixes + other.prefixes, self.rows + other.rows, self.nbytes + other.nbytes,
-            self.seconds + other.seconds,
+            self.prefixes + gauge.prefixes, self.rows + gauge.rows, self.nbytes + gauge.nbytes,
+            self.seconds + gauge.seconds,
         )  # fmt: skip
 
 

@@ -9,22 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Full, Queue
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.join.generic import Ranks
 from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.prefixes import choose_piece_rows
 from gpu_wcoj.join.seeds import Seeds
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import positions
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
 
 _T = TypeVar("_T")
 

@@ -41,7 +41,7 @@ PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
 a value in a further atom of the step, and of a lookup in a step of its own.
 """
 
-ALONE, COPY = 0.3, 0.35
+SINGLE, COPY = 0.3, 0.35
 """Costs in probes of a step with one atom that is already bound: of a prefix with its first value, of a copied
 value.
 
@@ -199,7 +199,7 @@ class SharedCosts:
 RANGE = 0.5
 """Assumed share of rows that a comparison by order leaves without a sample."""
 
-TRIED, TRIED_APART = 1 << 11, 1 << 8
+SAMPLE_ROWS, SAMPLE_ROWS_APART = 1 << 11, 1 << 8
 """Sample sizes in rows: of an atom with both operands, and of each of two atoms."""
 
 
@@ -234,13 +234,13 @@ def share_of(
         return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
     if condition.textual:
         return RANGE
-    together = _sample_rows(names, atoms, catalog, TRIED)
+    together = _sample_rows(names, atoms, catalog, SAMPLE_ROWS)
     if together is not None:
         return _within(COMPARE[op](together[0], together[1] if isinstance(operand, str) else operand))
     apart = [
         sample_rows
         for variable in names
-        if (sample_rows := _sample_rows((variable,), atoms, catalog, TRIED_APART)) is not None
+        if (sample_rows := _sample_rows((variable,), atoms, catalog, SAMPLE_ROWS_APART)) is not None
     ]
     if len(apart) < 2:
         return RANGE
@@ -322,7 +322,7 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
 CHANGES = 100.0
 """Assumed number of changed rows in one batch; their prefixes may share branches."""
 
-BEGUN, GROUPED, JOINED = 2000.0, 1.5, 1.5
+BRANCH_START, GROUPED, JOINED = 2000.0, 1.5, 1.5
 """Costs in probes: to start a branch, to group one prefix, and to join one prefix with one row of a branch."""
 
 
@@ -375,7 +375,7 @@ class Bracketing:
                         seen |= bound_by_atom[atom_index]
                 if not self._waiting:
                     self._alive = rows
-                self.extra += self._alive * GROUPED + BEGUN / CHANGES
+                self.extra += self._alive * GROUPED + BRANCH_START / CHANGES
                 self._begun = min(self._alive, self.distinct(seen, self._alive))
                 return self._begun
         return rows
@@ -603,7 +603,7 @@ class Estimator:
             if is_alone and n_done == len(steps):
                 listing -= copying(listed, listed * proposed)
             if is_alone and not variable_bit & (hanging | spoken):
-                counting += counted * ALONE
+                counting += counted * SINGLE
             else:
                 counting += counted * cost
                 counted *= left
@@ -654,7 +654,7 @@ class Estimator:
             return 0.0, min(self._degree(atoms[0], bound_masks[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], bound_masks[0], name) * clipped
-            return proposed, proposed, (ALONE if bound_masks[0] else PREFIX + WIDTH) + copying(1.0, proposed)
+            return proposed, proposed, (SINGLE if bound_masks[0] else PREFIX + WIDTH) + copying(1.0, proposed)
         key = name, atoms, bound_masks, clipped
         costs = self.worked.steps.get(key)
         if costs is None:
@@ -833,7 +833,7 @@ def _drops(step: Step) -> bool:
 
 
 LARGEST_DENOMINATOR = 720
-"""Largest denominator of a rounded cover weight; vertices of the polytope have small fractions."""
+"""Largest denominator of the fraction that a cover weight is rounded to; vertices of the polytope have small ones."""
 
 
 @dataclass(frozen=True)

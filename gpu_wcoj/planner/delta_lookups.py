@@ -26,7 +26,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from gpu_wcoj.errors import UsageError, listed, nearest
-from gpu_wcoj.planner.statistics import KEPT
+from gpu_wcoj.planner.statistics import SELECTIVITY
 from gpu_wcoj.query.ir import MIRRORED, Comparison, Constant, Rule, Variable
 
 # Join graph of a body: tables, equal columns, filters, and expected rows of a lookup.
@@ -42,8 +42,8 @@ Column = tuple[str, int]
 ASSUMED_ROWS = 1000.0
 """Assumed rows of a table without statistics; each of its columns has the square root of this as distinct values."""
 
-MOST = 1e300
-"""Upper bound on amounts, near the largest float."""
+MAX_AMOUNT = 1e300
+"""Upper bound on numbers of rows and values, near the largest float."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Filter:
     @property
     def share(self) -> float:
         """Share of rows that it is assumed to keep."""
-        return KEPT[self.op] if self.kept is None else self.kept
+        return SELECTIVITY[self.op] if self.kept is None else self.kept
 
 
 @dataclass(frozen=True)
@@ -200,12 +200,12 @@ class JoinGraph:
                 self._check(table, key, f"the edge '{edge}'")
         for compared in self.filters:
             who, share = f"filter '{compared}'", compared.kept
-            if compared.op not in KEPT:
+            if compared.op not in SELECTIVITY:
                 raise UsageError.with_parts(
                     f"{who}: unknown operator '{compared.op}'",
                     subject=who,
                     got=compared.op,
-                    expected=f"one of {listed(KEPT)}",
+                    expected=f"one of {listed(SELECTIVITY)}",
                 )
             if share is not None and not (is_amount(share) and share <= 1):
                 raise UsageError.invalid_value(f"{who}: kept", share, "a share from 0 to 1, or None if unknown")
@@ -294,7 +294,7 @@ def is_amount(value: object) -> bool:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
-    return bool(0 <= value < MOST)
+    return bool(0 <= value < MAX_AMOUNT)
 
 
 def is_column(value: object) -> bool:

@@ -11,18 +11,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
-from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Continuation, DeltaPath, DeltaQuery, Step, Symmetry
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape
 from gpu_wcoj.planner.statistics import Facts
+from gpu_wcoj.planner.symmetry import Renaming
 from gpu_wcoj.query.ir import Atom, Rule, Variable
-
-if TYPE_CHECKING:
-    from gpu_wcoj.join.plan import Symmetry
-    from gpu_wcoj.planner.symmetry import Renaming
-
 
 # Estimates of tries, levels and paths; see `gpu_wcoj.planner.cost`.
 

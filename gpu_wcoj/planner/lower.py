@@ -7,15 +7,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.circuit.aggregate import GroupingHead, GroupingPlan
 from gpu_wcoj.circuit.circuit import AnyHead, Circuit
-from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
+from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
+from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes, IncrementalGenericJoin, SharedJoin
 from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape, standing_for, through_aliases
-from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
+from gpu_wcoj.planner.cost import foreseen
+from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
 from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_checks, with_lookups, with_sorting
@@ -26,18 +30,12 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.aggregate import GroupingPlan
     from gpu_wcoj.circuit.recursion.loop import LoopHead
-    from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan
-    from gpu_wcoj.circuit.recursion.relation import RankedIndex
-    from gpu_wcoj.join.delta import CommonJoin, CommonPrefixes
-    from gpu_wcoj.planner.ir import Auxiliary
-
 
 Place = tuple[str, int, int]
 """Address of a delta path: head, index of the rule, index of the path."""
 
-ASKED = -2
+INVERSE = -2
 """Path index of the query by which a loop finds derivations of rows."""
 
 
@@ -90,7 +88,7 @@ class Plan:
     def path(self, place: Place) -> DeltaPath:
         """Return a delta path, or a derivation path of a loop without ranks."""
         head, rule, path_index = place
-        if path_index != ASKED:
+        if path_index != INVERSE:
             return self.queries[head][rule].paths[path_index]
         rules = (loop_rule for loop in self.loops for loop_rule in loop.rules)
         return next(
@@ -105,7 +103,7 @@ class Plan:
             for rule, query in enumerate(head_queries)
             for path_index in range(len(query.paths))
         ]
-        return places + [(loop_rule.head, loop_rule.index, ASKED) for loop in self.loops for loop_rule in loop.rules]
+        return places + [(loop_rule.head, loop_rule.index, INVERSE) for loop in self.loops for loop_rule in loop.rules]
 
     def expecting(self, catalog: CatalogReader) -> Plan:
         """Return this plan with estimates by other statistics."""
@@ -142,9 +140,6 @@ def plan(
     auxiliaries
         Existing auxiliary relations; None to use none.
     """
-    from gpu_wcoj.circuit.recursion.plan import Best
-    from gpu_wcoj.planner.passes import run_passes  # not needed to import the package
-
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
@@ -182,8 +177,6 @@ def plan(
         order.extend(members)
         first = members[0]
         if len(members) > 1 or first in reads[first] or first in extremes or (first in recursive and bodies.get(first)):
-            from gpu_wcoj.circuit.recursion.plan import Best
-
             planned = {name: list(zip(bodies[name], queries[name], strict=True)) for name in members}
             widths = {name: shapes[name].width for name in members}
             best_of = {
@@ -262,8 +255,6 @@ def _derivation_estimates(
 
 
 def _estimate(path: DeltaPath, catalog: CatalogReader) -> tuple[Expected, ...]:
-    from gpu_wcoj.planner.cost import foreseen
-
     estimate = foreseen(path, catalog)
     return () if estimate is None else estimate.levels
 
@@ -277,8 +268,6 @@ def lower(
     policy: MergePolicy | None,
 ) -> Circuit:
     """Return the circuit of a plan, with an empty state."""
-    from gpu_wcoj.circuit.recursion.relation import RankedIndex
-
     backend, threads = execution.backend, execution.threads
     loop_of = {name: loop for loop in planned.loops for name in loop.widths}
     inputs = (*rules.inputs, *rules.demands.values())
@@ -335,8 +324,6 @@ def lower(
                     if f"{outer}#set" not in heads:
                         width = planned.shapes[outer].width
                         index = RelationIndex(outer, width, to_loops[outer], backend, policy, threads)
-                        from gpu_wcoj.circuit.head import PositiveHead
-
                         heads[f"{outer}#set"] = PositiveHead(f"{outer}#set", relations[outer], index)
                     (seen[outer],) = heads[f"{outer}#set"].state
 
@@ -344,8 +331,6 @@ def lower(
                 heads.update({head.name: head for head in loop_heads})
             continue
         if name in planned.groupings:
-            from gpu_wcoj.circuit.aggregate import GroupingHead
-
             grouping, width = planned.groupings[name], planned.shapes[name].width
             own_keys = [ArrangementKey(name, grouping.order)]
             totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
@@ -356,15 +341,11 @@ def lower(
         for query in planned.queries[name]:
             arrangements = {key: relations[key.relation].read(key) for key in query.keys}
             if query.shared_variables:
-                from gpu_wcoj.join.delta import CommonJoin, SharedJoin  # rarely needed
-
                 shared = common.setdefault((query.paths, query.shared_variables), CommonJoin())
                 joins.append(SharedJoin(query, arrangements, execution, common=shared))
             else:
                 joins.append(IncrementalGenericJoin(query, arrangements, execution))
             if query.continuations:
-                from gpu_wcoj.join.delta import CommonPrefixes  # rarely needed
-
                 if beginnings is None:
                     beginnings = CommonPrefixes(
                         execution, lambda key: relations[key.relation].read(key), frozenset(outputs)
@@ -373,8 +354,6 @@ def lower(
         width = planned.shapes[name].width
         counts = RelationIndex(name, width, (), backend, policy, threads) if name in planned.counted else None
         if name in added:
-            from gpu_wcoj.circuit.head import AuxiliaryHead  # rarely needed
-
             joined = [relations[relation] for relation in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
         else:
@@ -405,8 +384,6 @@ def grouping_plan(
     >>> print(grouping_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS).source)
     paid[0, 1, 2 | 3 = 0]
     """
-    from gpu_wcoj.circuit.aggregate import GroupingPlan
-
     source, head = shapes[grouping.source], shapes[grouping.relation]
     keys = range(grouping.keys)
     value = None if grouping.op == "count" else grouping.keys
@@ -499,7 +476,7 @@ def _no_constants(relation: str, column: int, value: object) -> int:
 # Plan recursive heads: each rule for an empty loop, for changes, and for derivations.
 
 
-NUMBER = "#row"
+ROW_NUMBER = "#row"
 """Variable that numbers the rows whose derivations are looked up."""
 
 
@@ -525,8 +502,6 @@ def loop_plan(
     best
         The heads that keep best values.
     """
-    from gpu_wcoj.circuit.recursion.plan import LoopPlan, LoopRule
-
     existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
     rules = []
     for head, head_rules in bodies.items():
@@ -548,7 +523,6 @@ def lower_loop(
     `histories` are the indices of heads that keep best values.
     """
     from gpu_wcoj.circuit.recursion.loop import Loop, loop_heads
-    from gpu_wcoj.circuit.recursion.relation import RankedIndex
 
     ranked: dict[str, RankedIndex] = {}
     best: dict[str, RelationIndex] = {}
@@ -577,10 +551,10 @@ def derivation_query(
     Ranks are left out. If the head keeps best values, the query goes from numbered groups to (number, value).
     `existing` are existing arrangements.
     """
-    output: tuple[str | int, ...] = (NUMBER,)
+    output: tuple[str | int, ...] = (ROW_NUMBER,)
     terms = list(body.head)
     if best is not None:
-        output = (NUMBER, terms.pop(best.value))
+        output = (ROW_NUMBER, terms.pop(best.value))
     columns: list[int] = []
     variables: list[str] = []
     constants: list[tuple[int, int]] = []
@@ -593,7 +567,7 @@ def derivation_query(
         else:
             columns.append(column)
             variables.append(term)
-    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, NUMBER), tuple(constants), tuple(equal))
+    seed = BodyAtom(f"{head}#asked", (*columns, len(terms)), (*variables, ROW_NUMBER), tuple(constants), tuple(equal))
     bound = replace(body, head=output, atoms=(seed, *body.atoms))
     hint = standing_for(setting.hints.get(head, ()), body.rule)
     path = path_from(bound, 0, setting.known, existing, setting.strategy, hint)

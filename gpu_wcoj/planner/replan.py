@@ -15,17 +15,17 @@ from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recursion.plan import LoopPlan
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, CatalogReader
-from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.lower import INVERSE, Place, Plan
+from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 
 if TYPE_CHECKING:
     from gpu_wcoj.circuit.recursion.loop import Loop
-    from gpu_wcoj.circuit.recursion.plan import LoopPlan
-
 
 FEWEST = 1 << 16
 """Paths that propose fewer values than this never trigger replanning."""
@@ -119,14 +119,14 @@ class _LoopGauge:
             for path_index, steps in work[join_index].items():
                 n_proposed = sum(counted.item(PROPOSALS) for name, counted in steps.items() if not name.startswith("#"))
                 if n_proposed:
-                    yield (join.rule.head, join.rule.index, ASKED if join.is_inverse else path_index), n_proposed
+                    yield (join.rule.head, join.rule.index, INVERSE if join.is_inverse else path_index), n_proposed
 
     def expected(self, _: Circuit) -> float:
         """Return the expected number of proposed values."""
         total = 0.0
         for join in self.loop.joins:
             for path_index, rows in enumerate(join.seeds):
-                place = join.rule.head, join.rule.index, ASKED if join.is_inverse else path_index
+                place = join.rule.head, join.rule.index, INVERSE if join.is_inverse else path_index
                 total += rows * self.rates.get(place, 0.0)
         return total
 
@@ -278,7 +278,7 @@ def _rates(loop: Loop, plan: Plan) -> dict[Place, float]:
             rates[rule.head, rule.index, path_index] = sum(level.proposed for level in levels[1:])
         derivation_levels = plan.asked.get(rule.head)
         if derivation_levels:
-            rates[rule.head, rule.index, ASKED] = sum(level.proposed for level in derivation_levels[rule.index][1:])
+            rates[rule.head, rule.index, INVERSE] = sum(level.proposed for level in derivation_levels[rule.index][1:])
     return rates
 
 
@@ -423,8 +423,6 @@ def _share_prefixes(
     queries: Mapping[str, Sequence[DeltaQuery]], recursive: Collection[str], catalog: CatalogReader
 ) -> dict[str, tuple[DeltaQuery, ...]]:
     """Return the rules with common prefixes chosen again."""
-    from gpu_wcoj.planner.passes.shared_prefixes import with_shared_prefixes  # not needed to import the package
-
     pairs = [(name, query) for name, rules in queries.items() for query in rules]
     shared = iter(with_shared_prefixes(pairs, queries.keys() - recursive, catalog))
     return {name: tuple(next(shared) for _ in rules) for name, rules in queries.items()}
@@ -438,7 +436,7 @@ def _mixed_loop(
     for present_rule, planned_rule in zip(old.rules, new.rules, strict=True):
         query = queries[present_rule.head][present_rule.index]
         asking = (
-            planned_rule.inverse if (present_rule.head, present_rule.index, ASKED) in places else present_rule.inverse
+            planned_rule.inverse if (present_rule.head, present_rule.index, INVERSE) in places else present_rule.inverse
         )
         is_same = query is present_rule.query and asking is present_rule.inverse
         rules.append(

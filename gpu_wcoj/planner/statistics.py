@@ -25,7 +25,7 @@ from gpu_wcoj.trace.arrangement import COMPARE, Arrangement
 from gpu_wcoj.zset.arrays import BoolArray, exact_sum, is_host, numbers, positions
 from gpu_wcoj.zset.index import IndexedZSet
 
-KEPT = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
+SELECTIVITY = {"=": 0.1, "!=": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
 """Assumed share of rows that a filter keeps, by operator."""
 
 HEAVIEST = 16
@@ -446,7 +446,7 @@ class Facts:
         for pair in atom.equal:
             share /= max(self.values([column]) for column in pair)
         for _, op, _, _ in atom.compared:
-            share *= KEPT[op]
+            share *= SELECTIVITY[op]
         return share if sample is None else min(share, 0.5 / sample.shape[1])
 
     def selected(self, share: float) -> Facts:

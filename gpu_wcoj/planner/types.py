@@ -24,6 +24,7 @@ from gpu_wcoj.query.ir import (
     Variable,
     plain,
 )
+from gpu_wcoj.query.safety import describe_column, describe_place
 from gpu_wcoj.query.stratify import loops_of
 
 # Types of calculations and aggregates, from the types of their arguments.
@@ -831,13 +832,9 @@ class Types:
                     )
 
     def _label(self, place: Place, name: str | None = None) -> str:
-        from gpu_wcoj.query.safety import describe_column  # rarely needed
-
         return describe_column(self._rules, *place, name)
 
     def _where(self, relation: str) -> str:
-        from gpu_wcoj.query.safety import describe_place
-
         return describe_place(self._rules, relation, "of")
 
     def _root(self, place: Place) -> Place:

@@ -133,7 +133,7 @@ def check_required(rules: Rules, required: Iterable[str], available: Collection[
     for name in required:
         if name in available:
             continue
-        subject, where = f"there is no relation '{name}'", ""
+        subject, where = f"unknown relation '{name}'", ""
         if name in SOUFFLE_FUNCTORS:
             subject += f", and Soufflé's functor '{name}' is not supported"
         uses = ((rule, atom) for rule in rules.rules for atom in rule.read if atom.relation == name)

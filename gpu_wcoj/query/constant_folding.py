@@ -9,7 +9,10 @@ from dataclasses import replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
+from gpu_wcoj import functions
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import CalculationError, TypeMismatchError
+from gpu_wcoj.functions import like
 from gpu_wcoj.query.ir import (
     ARITHMETIC,
     CHECKED,
@@ -91,21 +94,15 @@ def evaluate(call: Call, arguments: Sequence[Constant]) -> Constant:
         return Constant("".join(map(str, values)))
     text = str(values[0])
     if call.op in ("downcase", "upcase"):
-        from gpu_wcoj import functions  # imported only by programs that use it
-
         return Constant(functions.downcase(text) if call.op == "downcase" else functions.upcase(text))
     if call.op in ("lower", "upper"):
         return Constant(text.lower() if call.op == "lower" else text.upper())
     if call.op == "like":
-        from gpu_wcoj.functions import like  # imported only by programs that use it
-
         is_like = like(*values)
         if is_like is None:
             raise CalculationError(f"'{call_text}'", "has an escape that is not one character, or ends the pattern")
         return Constant(is_like)
     if call.op == "match":
-        from gpu_wcoj.data.column import Dictionary  # imported only by programs that use it
-
         dictionary = Dictionary("string")
         (is_match,) = dictionary.match(*(dictionary.codes_of([value]) for value in values))
         if is_match is None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.data.column import whole_pattern
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import (
     DatalogSyntaxError,
@@ -104,7 +105,7 @@ def declared_type(text: str) -> str:
     except TypeMismatchError:
         spellings = (*_PLAIN, *SPELLINGS, *_SHAPED)
         raise UnsupportedTypeError(
-            f"there is no type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
+            f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
             f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, spellings)}"
         ) from None
     return name
@@ -201,7 +202,7 @@ class _Reader:
         rules = tuple(self.rule(node) for node in statements if node.data == "rule")
         if not rules:
             raise DatalogSyntaxError(
-                "there is no rule; write one such as 'h(x) :- r(x, y).'", self.text, 1, 1, 1, self.source
+                "the program has no rule; write one such as 'h(x) :- r(x, y).'", self.text, 1, 1, 1, self.source
             )
         declarations = tuple(self.declaration(node) for node in statements if node.data == "declaration")
         directives = self.directives(node for node in statements if node.data in ("input", "output"))
@@ -289,8 +290,6 @@ class _Reader:
 
     def check_pattern(self, pattern: Constant, span: Span) -> None:
         """Raise for a constant that is not a regular expression."""
-        from gpu_wcoj.data.column import whole_pattern  # imported only by programs that use it
-
         if isinstance(pattern.value, str) and whole_pattern(pattern.value) is None:
             what = (
                 f"{pattern} is not a regular expression in the syntax of RE2, which has no back references and no "
@@ -426,7 +425,7 @@ class _Reader:
             is_valid = match[3] in _UNESCAPED if match[3] else point < 0x110000 and not 0xD800 <= point < 0xE000
             if not is_valid:
                 raise self.error(
-                    f"there is no escape '{match[0]}'; allowed are {' '.join(ESCAPES.values())},"
+                    f"unknown escape '{match[0]}'; allowed are {' '.join(ESCAPES.values())},"
                     " and \\uXXXX or \\UXXXXXXXX of a character",
                     token,
                     match.start() + 1,

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpu_wcoj.errors import UnsupportedError, UsageError
 from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.desugar import narrow_inputs
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
 
@@ -61,7 +62,6 @@ def read(
         return Reading(parse(text, source=source))
     if language == "sql":
         from gpu_wcoj.query import sql
-        from gpu_wcoj.query.desugar import narrow_inputs
 
         return Reading(narrow_inputs(sql.parse(text, tables or {}, dialect=dialect, source=source)))
     if language == "edn":

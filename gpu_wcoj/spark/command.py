@@ -6,8 +6,9 @@ import json as json_text
 import logging
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,11 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.engine.options import describe_option
 from gpu_wcoj.errors import ColumnError, GpuWcojError, InputFileError, UnknownRelationError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
+from gpu_wcoj.query.check import check_required
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import language_of_file
-from gpu_wcoj.spark.maintenance import Layout
+from gpu_wcoj.spark.options import Layout
+from gpu_wcoj.spark.session import local_session
 from gpu_wcoj.spark.sources import Format
 
 if TYPE_CHECKING:
@@ -32,11 +37,81 @@ if TYPE_CHECKING:
 
 app = App(name="spark", help="Run programs on Apache Spark.", help_format="plaintext")
 
-_TEXT = Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
 _FLAG = Parameter(negative="")
 _SAMPLE_ROWS = 20
 """Rows of a CSV file that are read to decide whether its first line is a header."""
 _FILES = Parameter(negative="", allow_leading_hyphen=True)
+
+
+_TRIGGER = Parameter(
+    help=(
+        "available-now to stop after the files that are present at the start, or an interval, such as '5 seconds', "
+        "to continue until Ctrl-C."
+    )
+)
+
+
+def _option_help(name: str, more: str = "") -> Parameter:
+    return Parameter(help=f"{describe_option(name)}{more}")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TextOptions:
+    """The text of the program and its language."""
+
+    text: Annotated[
+        str | None, Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
+    ] = None
+    language: Literal["datalog", "sql", "edn"] | None = None
+    """Language of the program; by default the suffix of its file (.dl .sql .edn) decides, otherwise it is Datalog."""
+    dialect: str = "duckdb"
+    """Dialect of SQL: duckdb, postgres, spark, ..."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FileOptions:
+    """The files of the relations, and how they become batches."""
+
+    source: Annotated[list[str], _FILES]
+    """A folder with files of changes, in which new ones may appear; once for each relation."""
+    table: Annotated[list[str] | None, _FILES] = None
+    """A file or folder that is loaded once, before all changes; a source may continue the same relation."""
+    changes: Format = "auto"
+    """Format of the changes in the files, as auto, append, weight, op, debezium; auto detects it by the columns."""
+    max_files: int | None = None
+    """Files of each source in a batch; by default all that are present."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SessionOptions:
+    """The session of Spark that runs the view."""
+
+    trigger: Annotated[str, _TRIGGER] = "available-now"
+    master: str | None = None
+    """Spark's master if spark-submit does not set one; by default local[*]."""
+    memory: str = "2g"
+    """Memory of Spark's JVM, if this command starts it."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of `maintain` for the engines; None for those that the session's confs set."""
+
+    backend: Annotated[BackendName | None, _option_help("backend", " By default the session's conf.")] = None
+    layout: Layout | None = None
+    """one engine in this process, or engines on the executors: auto, hypercube or replicated."""
+    cells: int | None = None
+    """Number of cells over which the state is distributed."""
+    threads: Annotated[int | None, _option_help("threads", " On cells, those of one cell.")] = None
+    bag: Annotated[bool, _FLAG, _option_help("bag", " SQL always has them.")] = False
+
+    def to_keywords(self) -> dict[str, Any]:
+        """Return the keywords of `maintain`."""
+        return {**vars(self), "bag": self.bag or None}
 
 
 @app.command
@@ -44,24 +119,13 @@ def run(
     program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
     /,
     *,
-    text: Annotated[str | None, _TEXT] = None,
-    language: Literal["datalog", "sql", "edn"] | None = None,
-    dialect: str = "duckdb",
-    source: Annotated[list[str], _FILES],
-    table: Annotated[list[str] | None, _FILES] = None,
+    text_options: TextOptions | None = None,
+    file_options: FileOptions,
+    session_options: SessionOptions | None = None,
+    engine_options: EngineOptions | None = None,
     checkpoint: Path,
     output: Path | None = None,
     show: int = 0,
-    changes: Format = "auto",
-    max_files: int | None = None,
-    trigger: str = "available-now",
-    master: str | None = None,
-    memory: str = "2g",
-    backend: BackendName = "auto",
-    layout: Layout | None = None,
-    cells: int | None = None,
-    threads: int | None = None,
-    bag: Annotated[bool, _FLAG] = False,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Keep a program's answers up to date while files arrive in folders.
@@ -74,14 +138,6 @@ def run(
 
     Parameters
     ----------
-    language
-        Language of the program; by default the suffix of its file (.dl .sql .edn) decides, otherwise it is Datalog.
-    dialect
-        Dialect of SQL: duckdb, postgres, spark, ...
-    source
-        A folder with files of changes, in which new ones may appear; once for each relation.
-    table
-        A file or folder that is loaded once, before all changes; a source may continue the same relation.
     checkpoint
         A folder for the state; a later run with the same folder continues from it.
     output
@@ -89,55 +145,31 @@ def run(
         are counted.
     show
         Print as many rows of each answer at the end, read from --output.
-    changes
-        Format of the changes in the files, as auto, append, weight, op, debezium; auto detects it by the columns.
-    max_files
-        Files of each source in a batch; by default all that are present.
-    trigger
-        available-now to stop after the files that are present at the start, or an interval, such as '5 seconds', to
-        continue until Ctrl-C.
-    master
-        Spark's master if spark-submit does not set one; by default local[*].
-    memory
-        Memory of Spark's JVM, if this command starts it.
-    backend
-        Device that holds the state and runs the joins.
-    layout
-        one engine in this process, or engines on the executors: auto, hypercube or replicated.
-    cells
-        Number of cells over which the state is distributed.
-    threads
-        Number of threads of an engine.
-    bag
-        Keep exact weights instead of sets, as SQL does anyway.
     json
         Print one line of JSON a batch and one at the end.
     """
     from pyspark.errors import PySparkException
 
-    if max_files is not None and max_files < 1:
-        raise UsageError.invalid_value("--max-files", max_files, "an integer from 1 on")
+    text, session = text_options or TextOptions(), session_options or SessionOptions()
+    if file_options.max_files is not None and file_options.max_files < 1:
+        raise UsageError.invalid_value("--max-files", file_options.max_files, "an integer from 1 on")
     if show < 0 or (show and (json or output is None)):
         raise UsageError.invalid_value("--show", show, "an integer from 0 on, with --output and without --json")
     for name in ("py4j", "gpu_wcoj.spark"):  # this command reports a failure in one message at the end
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
-    streams, tables = list(map(parse_input, source)), list(map(parse_input, table or ()))
-    rules = _text_of(program, text)
-    if language is None:
-        language_name = "datalog" if program is None else language_of_file(program)
-    else:
-        language_name = language
+    rules = _text_of(program, text.text)
+    language = text.language or ("datalog" if program is None else language_of_file(program))
+    how = {
+        **(engine_options or EngineOptions()).to_keywords(), "language": language, "dialect": text.dialect,
+        "checkpoint": checkpoint, "output": output,
+    }  # fmt: skip
     try:
-        view = _view(
-            rules, streams, tables, max_files, changes, checkpoint, output, master, memory,
-            backend=None if backend == "auto" else backend, layout=layout, cells=cells, threads=threads,
-            bag=bag or None, language=language_name, dialect=dialect,
-        )  # fmt: skip
+        view = _view(rules, file_options, session, how)
         with ExitStack() as stack:
             stack.callback(view.stop)
             view.on_batch(_teller(stack, json))
-            view.start("availableNow" if trigger == "available-now" else trigger)
+            view.start("availableNow" if session.trigger == "available-now" else session.trigger)
             view.wait()
             if show and output is not None:
                 _show(view.answers, output, show)
@@ -164,31 +196,20 @@ def _show(names: Iterable[str], output: Path, n_rows: int) -> None:
             print(f"{name}({', '.join(map(repr, row[:-1]))})")  # without the weight
 
 
-def _view(
-    text: str,
-    streams: list[InputSpec],
-    tables: list[InputSpec],
-    max_files: int | None,
-    changes: Format,
-    checkpoint: Path,
-    output: Path | None,
-    master: str | None,
-    memory: str,
-    **options: Any,
-) -> View | CellView:
-    from gpu_wcoj.query.check import check_required
-    from gpu_wcoj.query.datalog import parse
+def _view(text: str, files: FileOptions, session_options: SessionOptions, how: Mapping[str, Any]) -> View | CellView:
+    """Return the view of a program over the files; `how` has keywords of `maintain`."""
     from gpu_wcoj.spark.maintenance import maintain
 
+    streams, tables = list(map(parse_input, files.source)), list(map(parse_input, files.table or ()))
     names: dict[str, tuple[str, ...]] = {}
-    if options["language"] == "datalog":  # before Spark starts; names of other languages need its tables
+    if how["language"] == "datalog":  # before Spark starts; names of other languages need its tables
         rules, relations = parse(text), [spec.relation for spec in (*tables, *streams)]
         for name in relations:
             if name not in rules.inputs:
                 raise UnknownRelationError(name, rules.inputs, "relations that the program reads")
         check_required(rules, rules.inputs, relations, "Give --source {0}=PATH or --table {0}=PATH.")
         names = {declaration.relation: declaration.columns for declaration in rules.declarations}
-    session = _session(master, memory)
+    session = _session(session_options.master, session_options.memory)
     frames: dict[str, list[DataFrame]] = {}
     formats: dict[str, tuple[Format, Format]] = {}
     orders: dict[str, str] = {}
@@ -197,22 +218,20 @@ def _view(
         if any(frame.isStreaming == is_stream for frame in relation_frames):
             raise UsageError.duplicate("relation", spec.relation, remedy="Put its files into one folder.")
         relation_frames.append(
-            _frame(session, spec, max_files if is_stream else None, is_stream, names.get(spec.relation, ()))
+            _frame(session, spec, files.max_files if is_stream else None, is_stream, names.get(spec.relation, ()))
         )
-        how: Format = changes if spec.weight is None else "weight"
-        before = formats.get(spec.relation, (how, how))
-        formats[spec.relation] = (before[0], how) if is_stream else (how, how)
+        changes: Format = files.changes if spec.weight is None else "weight"
+        before = formats.get(spec.relation, (changes, changes))
+        formats[spec.relation] = (before[0], changes) if is_stream else (changes, changes)
         if spec.tick is not None:
             orders[spec.relation] = "tick"
-    return maintain(frames, text, changes=formats, order_by=orders, checkpoint=checkpoint, output=output, **options)
+    return maintain(frames, text, changes=formats, order_by=orders, **how)
 
 
 def _session(master: str | None, memory: str) -> SparkSession:
     """Return the session of spark-submit if there is one, else a local one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from gpu_wcoj.spark.session import local_session
 
     if SparkContext._gateway is not None:  # pyright: ignore[reportPrivateUsage]  # set where the JVM was there first
         return SparkSession.builder.getOrCreate()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.types import DecimalType
@@ -24,12 +24,12 @@ from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
 from gpu_wcoj.spark.cluster.layout import reason_against, require_spread
-from gpu_wcoj.spark.cluster.rebalance import ADAPTS_FROM
-from gpu_wcoj.spark.cluster.view import CellOptions, CellView
+from gpu_wcoj.spark.cluster.view import CellView
+from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
-from gpu_wcoj.spark.session import arrow_type, check_frames, confs_of, integer_conf, require_classic
+from gpu_wcoj.spark.session import arrow_type, check_frames, require_classic
 from gpu_wcoj.spark.sources import Format, Reading, Sources, sources_of
-from gpu_wcoj.spark.view import BATCH_ROWS, View
+from gpu_wcoj.spark.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 
 
 # Layouts of a program on Spark: one engine in the driver, or engines in cells.
-
-
-Layout = Literal["one", "auto", "hypercube", "replicated"]
-
-LAYOUTS = ("one", "auto", "hypercube", "replicated")
-"""The names that `layout` accepts."""
 
 
 def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple[str, str]:
@@ -201,10 +195,6 @@ def as_text(program: str | Rules, bag: bool) -> str:
     return text
 
 
-BACKENDS: Final[tuple[BackendName, ...]] = ("auto", "cpu", "cuda")
-"""The values of the conf ``spark.gpuWcoj.backend``."""
-
-
 @entry_point
 def maintain(
     sources: Mapping[str, DataFrame | Sequence[DataFrame]],
@@ -304,10 +294,11 @@ def maintain(
     frame = first[0] if isinstance(first, (list, tuple)) and first else first
     require_classic(frame, "maintain")  # type: ignore[arg-type]
     session = frame.sparkSession  # type: ignore[union-attr]
-    confs = confs_of(session)
-    requested = layout or confs.get("layout", "one")
-    if requested not in LAYOUTS:
-        raise UsageError.unknown_name("layout", requested, LAYOUTS)
+    call = {
+        "layout": layout, "cells": cells, "backend": backend, "threads": threads, "gpu_memory": gpu_memory,
+        "keep": keep, "outputs": outputs,
+    }  # fmt: skip
+    spark_options = SparkOptions.from_session(session, call)
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
@@ -324,13 +315,10 @@ def maintain(
     rules, is_bag = rules_of(program, language, dialect, bag, tables)
     reads = (parse(rules) if isinstance(rules, str) else rules).inputs
 
+    program_options = replace(spark_options.program, bag=is_bag)
+
     def make() -> Program:
-        return Program(
-            rules, bag=is_bag, keep=keep, outputs=outputs, inputs=reads,
-            backend=backend or _parse_backend(confs.get("backend", "auto")),
-            threads=threads if threads is not None else integer_conf(confs, "threads"),
-            gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
-        )  # fmt: skip
+        return Program.from_options(rules, replace(program_options, inputs=reads))
 
     planned = make()
     inputs = planned.inputs
@@ -360,26 +348,18 @@ def maintain(
     if isinstance(output, (str, PathLike)):
         for name in planned.outputs:
             check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
-    batch_rows = integer_conf(confs, "batchRows", BATCH_ROWS) or BATCH_ROWS
-    spread, reason = resolve_layout(session, requested, planned.rules)
+    spread, reason = resolve_layout(session, spark_options.layout, planned.rules)
     if spread == "one":
-        return View(session, view_sources, make, place, sink, emit_loaded, batch_rows, reason)
-    how = CellOptions(
-        layout=cells_layout(spread),
-        output=None if isinstance(sink, ToCallable) or output is None else Path(str(output)).expanduser().absolute(),
-        sink=sink if isinstance(sink, ToCallable) else None,
-        cells=cells if cells is not None else integer_conf(confs, "cells"),
-        adapts_from=_adapts_from(confs),
-        bag=is_bag,
-        keep=tuple(keep),
-        outputs=None if outputs is None else tuple(outputs),
-        backend=backend or _parse_backend(confs.get("backend", "auto")),
-        threads=threads if threads is not None else integer_conf(confs, "threads"),
-        gpu_memory=gpu_memory if gpu_memory is not None else confs.get("gpuMemory"),
-        emit_loaded=emit_loaded,
-        batch_rows=batch_rows,
-    )
-    return CellView(session, view_sources, as_text(rules, is_bag), place, how)
+        return View(session, view_sources, make, place, sink, emit_loaded, spark_options.batch_rows, reason)
+    cells_output: Path | ToCallable | None = None
+    if isinstance(sink, ToCallable):
+        cells_output = sink
+    elif output is not None:
+        cells_output = Path(str(output)).expanduser().absolute()
+    return CellView(
+        session, view_sources, as_text(rules, is_bag), place, replace(spark_options, program=program_options),
+        layout=cells_layout(spread), output=cells_output, emit_loaded=emit_loaded,
+    )  # fmt: skip
 
 
 def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:
@@ -396,24 +376,8 @@ def _without(how: Reading, data: Sequence[str], leaving: Iterable[str]) -> Readi
     return replace(how, columns=remaining)
 
 
-def _adapts_from(confs: Mapping[str, str]) -> int | None:
-    """Return the rows of a cell from which on heavy values are searched for, or None for never.
-
-    It is set by ``spark.gpuWcoj.cells.adapt``.
-    """
-    value = confs.get("cells.adapt", str(ADAPTS_FROM))
-    return None if value == "off" else integer_conf({"cells.adapt": value}, "cells.adapt")
-
-
 def _option_for(option: Any, name: str, default: Any) -> Any:
     """Return the value of an option for one relation: by its name, or the one for all."""
     if isinstance(option, Mapping):
         return option.get(name, default)
     return default if option is None else option
-
-
-def _parse_backend(name: str) -> BackendName:
-    for backend in BACKENDS:
-        if name == backend:
-            return backend
-    raise UsageError.invalid_value("spark.gpuWcoj.backend", name, "auto, cpu or cuda")

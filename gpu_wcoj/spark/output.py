@@ -144,8 +144,6 @@ class ToFormat(ToCallable):
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
         """Append the changes."""
-        from gpu_wcoj.spark.session import spark_schema
-
         for relation, table in tables.items():
             if table.num_rows:
                 rows = with_batch(table, batch)
@@ -153,8 +151,6 @@ class ToFormat(ToCallable):
 
     def deliver_files(self, files: Mapping[str, Sequence[Path]], schemas: Mapping[str, pa.Schema], batch: int) -> None:
         """Append files that cells have written; the data moves between executors only."""
-        from gpu_wcoj.spark.session import spark_schema
-
         for relation, schema in schemas.items():
             if files[relation]:
                 kind = spark_schema(with_batch(schema.empty_table(), batch).schema)

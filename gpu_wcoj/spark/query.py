@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.prepared_query import QuerySource
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
@@ -27,8 +29,6 @@ from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
 from gpu_wcoj.spark.maintenance import (
-    LAYOUTS,
-    Layout,
     Tables,
     cells_layout,
     columns_of,
@@ -37,8 +37,9 @@ from gpu_wcoj.spark.maintenance import (
     rules_of,
     unread_columns,
 )
+from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
-from gpu_wcoj.spark.session import check_frames, confs_of, integer_conf, require_classic, spark_schema
+from gpu_wcoj.spark.session import check_frames, require_classic, spark_schema
 from gpu_wcoj.spark.sources import collect_table
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ def join(
     UnsupportedError
         If a layout on cells is requested and the program cannot be distributed.
     """
-    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
+    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
     if output is None:
         if len(engine.outputs) != 1:
             raise UsageError.with_parts(
@@ -114,12 +116,12 @@ def join(
         raise UnknownRelationError(output, engine.outputs, "outputs")
     _check(engine, frames)
     check_columns(spark, output, _empty_answer(engine, output).column_names)
-    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
         folder = _folder(spark, path)
-        single_output = Program(engine.rules, bag=engine.bag, outputs=(output,), backend="cpu")
+        single_output = Program.from_options(engine.rules, replace(engine.options, outputs=(output,), backend="cpu"))
         spread = Spread.from_frames(single_output, frames, chosen)
-        names = files_of(spread.run(folder, **_engine_options(spark, backend, threads)))
+        names = files_of(spread.run(folder, options.program))
         head = spread.columns.heads[output]
         schema = spark_schema(change_schema(head) if engine.bag else head)
     else:
@@ -152,11 +154,12 @@ def count(
 
     The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
     """
-    engine, frames = _engine(spark, program, frames, bag, backend, threads, language, dialect)
+    options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
+    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
     _check(engine, frames)
-    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
-        notes = Spread.from_frames(engine, frames, chosen).run(None, **_engine_options(spark, backend, threads))
+        notes = Spread.from_frames(engine, frames, chosen).run(None, options.program)
         return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
     return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
 
@@ -174,26 +177,30 @@ def explain(
     dialect: str = "duckdb",
 ) -> str:
     """Return the layout and the plan that `join` and `count` would use, and the reason, as text."""
-    engine, frames = _engine(spark, program, frames, bag, "cpu", None, language, dialect)
+    options = _options(spark, layout=layout, cells=cells, backend="cpu")
+    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
     _check(engine, frames)
-    chosen = _choose_layout(spark, engine, frames, layout, cells)
+    chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
         return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
     return f"layout one, in the driver: {chosen}\n{engine.explain()}"
 
 
-def _engine(
-    spark: SparkSession, program: str | Rules, frames: Mapping[str, DataFrame], bag: bool | None,
-    backend: BackendName | None, threads: int | None, language: Language | None, dialect: str,
-) -> tuple[Program, Mapping[str, DataFrame]]:  # fmt: skip
-    """Return the program, and the tables without unsupported columns that it does not read."""
+def _options(spark: SparkSession, **call: Any) -> SparkOptions:
+    """Return the options of a call, by default those of the session."""
     require_classic(spark, "join")
+    return SparkOptions.from_session(spark, call, layout="auto")
+
+
+def _engine(
+    source: QuerySource, frames: Mapping[str, DataFrame], options: SparkOptions
+) -> tuple[Program, Mapping[str, DataFrame]]:
+    """Return the program, and the tables without unsupported columns that it does not read."""
     check_frames(frames)
     tables: Tables = {}
-    if names_in(program, language):
+    if names_in(source.text, source.language):
         tables = {name: columns_of(frame.schema) for name, frame in frames.items()}
-    program, bag = rules_of(program, language, dialect, bag, tables)
-    how = _engine_options(spark, backend, threads)
+    program, bag = rules_of(source.text, source.language, source.dialect, source.bag, tables)
     rules = parse(program) if isinstance(program, str) else program
     columns = {name: frame.columns for name, frame in frames.items()}
     schemas = {name: frame.schema for name, frame in frames.items()}
@@ -201,26 +208,17 @@ def _engine(
     if leaving:
         program = rules = rules.without_columns(leaving)
         frames = {name: frame.drop(*leaving.get(name, {}).values()) for name, frame in frames.items()}
-    return Program(program, bag=bag, backend=how["backend"], threads=how["threads"]), frames
-
-
-def _engine_options(spark: SparkSession, backend: BackendName | None, threads: int | None) -> dict[str, Any]:
-    confs = confs_of(spark)
-    return {"backend": backend or confs.get("backend", "auto"), "threads": threads or integer_conf(confs, "threads")}
+    return Program.from_options(program, replace(options.program, bag=bag)), frames
 
 
 def _choose_layout(
-    spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], layout: Layout | None, cells: int | None
+    spark: SparkSession, engine: Program, frames: Mapping[str, DataFrame], options: SparkOptions
 ) -> CellLayout | str:
     """Return the layout on cells, or the reason for one engine."""
-    confs = confs_of(spark)
-    requested = layout or confs.get("layout", "auto")
-    if requested not in LAYOUTS:
-        raise UsageError.unknown_name("layout", requested, LAYOUTS)
-    resolved, reason = resolve_layout(spark, requested, engine.rules)
+    resolved, reason = resolve_layout(spark, options.layout, engine.rules)
     chosen: CellLayout | str = reason
     if resolved != "one":
-        chosen = choose_for_answer(spark, engine, frames, cells_layout(resolved), cells or integer_conf(confs, "cells"))
+        chosen = choose_for_answer(spark, engine, frames, cells_layout(resolved), options.cells)
     _LOGGER.info(
         "%s", f"layout one: {chosen}" if isinstance(chosen, str) else f"layout {chosen.layout}: {chosen.reason}"
     )

@@ -23,11 +23,13 @@ from weakref import WeakValueDictionary
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
 from gpu_wcoj.spark.output import Changes, Sink, WrittenBatch
 from gpu_wcoj.spark.sources import Source, Sources, as_change, collect_table, detect, digest_of
+from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,16 +42,11 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from gpu_wcoj.zset.zset import ZSet
-
 
 # Progress of a view's batches: log lines, and Spark's reports.
 
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
-
-BATCH_ROWS = 2_000_000
-"""Rows of a batch above which the log advises how to make batches smaller."""
 
 
 class Listener(StreamingQueryListener):
@@ -249,7 +246,7 @@ class RunningView(ABC):
         options
             See `gpu_wcoj.program.Program.restore`.
         """
-        return restore_program(Path(checkpoint) / ENGINE, **options)
+        return restore_program(Path(checkpoint) / ENGINE, ProgramOptions.for_restore(options))
 
     def on_batch(self, told: Callable[[dict[str, Any]], object]) -> None:
         """Call a function with the `progress` of every batch that is committed or skipped."""

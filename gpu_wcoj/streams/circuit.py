@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.query.datalog import declared_type
+from gpu_wcoj.query.ir import Rule
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
 from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.operator import Kind, Node, Operator, OperatorScope, Time, in_order
@@ -61,12 +63,9 @@ from gpu_wcoj.streams.operators.linear import (
     Source,
     TimedAppend,
 )
+from gpu_wcoj.streams.operators.multiway import Multiway
 from gpu_wcoj.streams.trace import Sorting
 from gpu_wcoj.zset.arrays import within_memory
-
-if TYPE_CHECKING:
-    from gpu_wcoj.query.ir import Rule
-
 
 # Streams: handles on the cells of a circuit, with a method for every operator.
 
@@ -612,8 +611,6 @@ class Scope(OperatorScope):
         >>> circuit.step({"edge": [((1, 3), 2)]})["triangle"].rows()
         [((1, 2, 3), 2)]
         """
-        from gpu_wcoj.streams.operators.multiway import Multiway
-
         operator = Multiway(rule, list(relations), incremental)
         return self.add(operator, *relations.values(), name=name or operator.label)
 
@@ -717,8 +714,6 @@ class Circuit(NotCopied, Scope):
     depth = 0
 
     def __init__(self, *, backend: BackendName | Backend = "auto") -> None:
-        from gpu_wcoj.data.column import Dictionary
-
         super().__init__(
             Place(select_backend(backend, is_lasting=True), Dictionary("string"), Dictionary("binary")), ()
         )

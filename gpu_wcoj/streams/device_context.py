@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.data.column import Column, on_host, without_zero_signs
+from gpu_wcoj.data.column import Column, Dictionary, on_host, without_zero_signs
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, WeightOverflowError
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -19,12 +19,8 @@ from gpu_wcoj.zset import zset as device
 from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
 from gpu_wcoj.zset.zset import ZSet
 
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
-
 _LOWEST = -(2**63)
-"""The smallest int64."""
+"""The smallest value of int64."""
 
 NOTHING = ZSet.empty()
 """The zero of all streams: no rows and unknown columns. It can be added to every Z-set."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self, TypeVar
 
+from gpu_wcoj.arrow.indexed_table import distinct_values, kinds_of
+from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.engine.ingest import Incoming, read_change
+from gpu_wcoj.engine.options import STORED_OPTIONS, ProgramOptions
 from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.program import Program
@@ -16,6 +19,37 @@ from gpu_wcoj.query.motif.parse import Motif, parse
 from gpu_wcoj.views.matches import Lookup, Matches, Table, as_table, elements_of, match_columns
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MotifOptions:
+    """Options for the matches of a motif; `find` documents them.
+
+    Attributes
+    ----------
+    where
+        A condition on columns.
+    semantics
+        Elements that must differ.
+    columns
+        Columns of the matches; None for all named elements.
+    ids
+        Lists of ids to which vertices are restricted.
+    id, src, dst
+        Names of the key columns.
+    """
+
+    where: str | None = None
+    semantics: Semantics = "homomorphism"
+    columns: Sequence[str] | None = None
+    ids: Mapping[str, Any] | None = None
+    id: str = "id"
+    src: str = "src"
+    dst: str = "dst"
+
+
+MOTIF_OPTIONS: Final = tuple(declared.name for declared in fields(MotifOptions))
+"""The names of the options for the matches of a motif."""
 
 
 @entry_point
@@ -66,14 +100,41 @@ class Matcher(NotCopied):
         is_kept: bool = True,
         **options: Any,
     ) -> None:
-        from gpu_wcoj.arrow.indexed_table import kinds_of
-        from gpu_wcoj.arrow.table import is_of_spark
+        refuse_options(name for name in STORED_OPTIONS if name in options)
+        self._open(
+            motif,
+            tables_of(graph, vertices, edges),
+            MotifOptions(where, semantics, columns, ids, id, src, dst),
+            ProgramOptions.from_keywords(options),
+            is_kept,
+        )
 
-        vertices, edges = _tables(graph, vertices, edges)
+    @classmethod
+    def from_options(
+        cls,
+        motif: str | Motif,
+        tables: tuple[Any, Any],
+        motif_options: MotifOptions,
+        options: ProgramOptions,
+        is_kept: bool = True,
+    ) -> Self:
+        """Return a matcher of the tables of vertices and edges, with these options."""
+        matcher = cls.__new__(cls)
+        matcher._open(motif, tables, motif_options, options, is_kept)
+        return matcher
+
+    def _open(
+        self,
+        motif: str | Motif,
+        tables: tuple[Any, Any],
+        motif_options: MotifOptions,
+        options: ProgramOptions,
+        is_kept: bool,
+    ) -> None:
+        refuse_options(options.changed(STORED_OPTIONS))
+        id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
+        vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
-        for option in ("bag", "outputs"):
-            if option in options:
-                raise UsageError.unsupported(f"the option '{option}' of a motif", remedy="Leave it out.")
         edges = as_table(edges, "the edges")
         vertices = None if vertices is None else as_table(vertices, "the vertices")
         names = kinds_of(edges)
@@ -83,17 +144,17 @@ class Matcher(NotCopied):
         kinds = {("vertices", name): kind for name, kind in vertex_names.items()}
         kinds |= {("edges", name): kind for name, kind in names.items()}
         self._graph = Graph(tuple(vertex_names), tuple(names), vertices is not None, id, src, dst, kinds)
-        self._columns = match_columns(self.motif, columns, self._graph)
+        self._columns = match_columns(self.motif, motif_options.columns, self._graph)
         by_rows = is_kept and vertices is not None
         self.compiled: CompiledMotif = compile_motif(
             self.motif,
-            where=where,
-            semantics=semantics,
+            where=motif_options.where,
+            semantics=motif_options.semantics,
             elements=elements_of(self._columns, self._graph, by_rows),
-            ids=tuple(ids or ()),
+            ids=tuple(motif_options.ids or ()),
             graph=self._graph,
         )
-        self.program = Program(self.compiled.rules, bag=True, **options)
+        self.program = Program.from_options(self.compiled.rules, replace(options, bag=True))
         self._turns = StateLock("the matcher")
         needed = self._needed()
         self._edges = Table.from_data("edges", edges, (src, dst), needed["edges"])
@@ -110,7 +171,7 @@ class Matcher(NotCopied):
             )
             if columns and table is not None
         }
-        for name, values in (ids or {}).items():
+        for name, values in (motif_options.ids or {}).items():
             self._first[f"ids#{name}"] = _id_input(name, values, self.program)
         if is_kept:
             self.program.load(self._first)
@@ -237,7 +298,13 @@ class Matcher(NotCopied):
         return Lookup(self._graph, None if self._vertices is None else self._vertices.contents, self._edges.contents)
 
 
-def _tables(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
+def refuse_options(names: Iterable[str]) -> None:
+    """Raise for the first of these names, which are options that a motif does not have."""
+    for name in names:
+        raise UsageError.unsupported(f"the option '{name}' for a motif", remedy="Leave it out.")
+
+
+def tables_of(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
     """Return the tables of a graph object, or the tables passed separately."""
     if graph is None:
         if edges is None:
@@ -290,8 +357,6 @@ def _check_keys(table: str, names: Collection[str], keys: Mapping[str, str]) -> 
 
 def _id_input(name: str, values: Any, program: Program) -> Incoming:
     """Return the distinct non-null ids of a list as an input of the program."""
-    from gpu_wcoj.arrow.indexed_table import distinct_values
-
     relation = f"ids#{name}"
     return read_change(
         relation, distinct_values(values, f"the ids of '{name}'"), 1, None, [None], program.dictionaries,

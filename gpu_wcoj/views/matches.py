@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
+from gpu_wcoj.arrow import to_pandas, to_polars
+from gpu_wcoj.arrow.indexed_table import (
+    IndexedTable,
+    RowIndex,
+    as_arrow_or_spark,
+    dictionaries,
+    key_matrix,
+    kinds_of,
+    read_rows,
+    refuse_nulls,
+    rows_with_numbers,
+    split_change,
+)
+from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
 from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, entry_point
+from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
-from gpu_wcoj.zset.zset import ZSet
-
-if TYPE_CHECKING:
-    from gpu_wcoj.arrow.indexed_table import IndexedTable, RowIndex
-    from gpu_wcoj.program import Program
-    from gpu_wcoj.zset.zset import TextColumn
-
+from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, ZSet, clean, drawn, drawn_html, laid_out
 
 # Requested columns of matches.
 
@@ -213,14 +221,10 @@ class Matches:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas DataFrame; structs are dictionaries."""
-        from gpu_wcoj.arrow import to_pandas
-
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
         """Return the rows as a Polars DataFrame."""
-        from gpu_wcoj.arrow import to_polars
-
         return to_polars(self.to_arrow())
 
     def to_spark(self, spark: Any = None) -> Any:
@@ -260,18 +264,12 @@ class Matches:
         return list(zip(python_rows(rows), weights.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        from gpu_wcoj.zset.zset import drawn
-
-        return drawn(self._title(), self._shown())
+        return drawn(self._title(), self._text_columns())
 
     def _repr_html_(self) -> str:
-        from gpu_wcoj.zset.zset import drawn_html
+        return drawn_html(self._title(), self._text_columns())
 
-        return drawn_html(self._title(), self._shown())
-
-    def _shown(self) -> list[TextColumn]:
-        from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, clean, laid_out
-
+    def _text_columns(self) -> list[TextColumn]:
         rows = self.to_arrow()
         is_cut, half = len(rows) > MAX_ROWS, MAX_ROWS // 2
         columns = []
@@ -497,8 +495,6 @@ def python_rows(rows: pa.Table) -> list[tuple[Any, ...]]:
 
 def as_table(data: Any, what: str) -> Any:
     """Return data as a table; the rows of a `ZSet` are repeated by their weights."""
-    from gpu_wcoj.arrow.indexed_table import as_arrow_or_spark
-
     if not isinstance(data, ZSet):
         return as_arrow_or_spark(data, what)
     weights = data.weights
@@ -538,8 +534,6 @@ class Table:
     @staticmethod
     def from_data(name: str, data: Any, keys: Sequence[str], needed: Sequence[str]) -> Table:
         """Create a table from the needed columns of `data`, a result of `as_table`."""
-        from gpu_wcoj.arrow.indexed_table import IndexedTable, kinds_of, read_rows, refuse_nulls
-
         what = f"the {name}"
         rows = read_rows(data, what, needed)
         refuse_nulls(rows, keys, what)
@@ -550,8 +544,6 @@ class Table:
 
     def check_unique(self) -> None:
         """Raise if two rows have the same keys."""
-        from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
-
         rows, _ = self.contents.present()
         matrix = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries(), self.keys)
         _, first, count = np.unique(matrix, axis=1, return_index=True, return_counts=True)
@@ -571,8 +563,6 @@ class Table:
         SchemaError
             If a deleted row is missing, or an inserted vertex is present.
         """
-        from gpu_wcoj.arrow.indexed_table import as_arrow_or_spark, refuse_nulls, split_change
-
         what = self.contents.what
         if isinstance(data, ZSet):
             data = data.with_weight_name("weight")
@@ -592,9 +582,6 @@ class Table:
 
     def _named(self, data: Any) -> Any:
         """Return rows with unnamed columns under the column names of the table."""
-        from gpu_wcoj.arrow.indexed_table import kinds_of
-        from gpu_wcoj.arrow.table import is_of_spark
-
         names, size = list(kinds_of(data)), len(self.names)
         if not are_numbered(names[:size]) or names[size:] not in ([], ["weight"]) or {*names} & {*self.names}:
             return data
@@ -618,8 +605,6 @@ class Table:
 
     def check_new(self, rows: Any, removed: Int64Array) -> None:
         """Raise if an inserted row has the keys of another row that is not deleted."""
-        from gpu_wcoj.arrow.indexed_table import dictionaries, key_matrix
-
         keys = key_matrix(rows.select(self.keys), self.contents.what, *dictionaries())
         _, first, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
         repeated = first[count > 1].tolist()
@@ -635,8 +620,6 @@ class Table:
 
     def index_of(self, columns: Sequence[str]) -> RowIndex:
         """Return an up-to-date index of these columns."""
-        from gpu_wcoj.arrow.indexed_table import RowIndex
-
         for index in self.index:
             if index.columns == tuple(columns):
                 index.catch_up(self.contents)
@@ -684,8 +667,6 @@ class TableChange:
 def _incoming(
     name: str, program: Program, contents: IndexedTable, removed: Int64Array, added: Int64Array, columns: Sequence[str]
 ) -> Incoming:
-    from gpu_wcoj.arrow.indexed_table import rows_with_numbers
-
     rows = rows_with_numbers(contents, np.concatenate([removed, added]), columns, ROW)
     size = len(columns)
     return read_change(name, rows, size, tuple(columns), [None] * size, program.dictionaries, reserves_weight=False)

@@ -7,22 +7,25 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
-from gpu_wcoj.one_shot import hide_unit_weights, merge_relations, prepare_query
+from gpu_wcoj.one_shot import hide_unit_weights, merge_relations
 from gpu_wcoj.planner.ir import Strategy
+from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
+from gpu_wcoj.views.matches import Matches
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
-    from gpu_wcoj.views import Matcher, Matches
 
 T = TypeVar("T")
-_ONLY_RULES = ("bag", "outputs", "keep", "schema")
 
 
 @entry_point
@@ -100,25 +103,38 @@ def view(
     resolved_language = (
         check_language(language) if language is not None else language_of(text) if isinstance(text, str) else None
     )
-    options: dict[str, Any] = {
-        "backend": backend, "gpu_memory": gpu_memory, "route": route, "threads": threads, "chunk_rows": chunk_rows,
-        "iterations": iterations, "replan": replan, "analyze": analyze, "strategy": strategy, "order": order,
-    }  # fmt: skip
-    if isinstance(text, str) and resolved_language == "motif":
-        from gpu_wcoj.views import Matcher
-
-        for option, value in zip(_ONLY_RULES, (bag, outputs, keep, schema), strict=True):
-            if value is not None and value != ():
-                raise UsageError.unsupported(f"the option '{option}' for a motif", remedy="Leave it out.")
+    is_motif = isinstance(text, str) and resolved_language == "motif"
+    prepared = None
+    if not is_motif:
+        source = QuerySource(text, resolved_language, dialect, arguments, bag)
+        merged = merge_relations(relations, more)
+        prepared = prepare_query(source, merged, view, schema=schema, may_be_empty=True)
+    elif bag is not None:
+        refuse_options(["bag"])
+    options = ProgramOptions(
+        bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
+        schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route,
+        threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
+        strategy=strategy, order=order,
+    )  # fmt: skip
+    if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
-        return MotifView(Matcher(text, relations, **more, **options))
-    program, rows = prepare_query(
-        text, merge_relations(relations, more), resolved_language, dialect, bag, arguments, may_be_empty=True,
-        schema=schema, outputs=outputs, keep=keep, **options,
-    )  # fmt: skip
+        return MotifView(_matcher(str(text), relations, more, options))
+    program, rows = prepared.start(options)
     program.load(rows)
     return View(program, ignores_case=resolved_language == "sql")
+
+
+def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
+    """Return the matcher of a motif; `more` has its tables and its options."""
+    allowed = ("vertices", "edges", *MOTIF_OPTIONS)
+    for name in more:
+        if name not in allowed:
+            raise UsageError.unknown_name("table or option of a motif", name, allowed)
+    tables = tables_of(graph, more.get("vertices"), more.get("edges"))
+    motif_options = MotifOptions(**{name: more[name] for name in MOTIF_OPTIONS if name in more})
+    return Matcher.from_options(text, tables, motif_options, options)
 
 
 @entry_point
@@ -234,8 +250,6 @@ class View(NotCopied):
         if isinstance(rows, ZSet):
             names = tuple(spelled[column_name] for column_name in column_names)
             return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
-        from gpu_wcoj.arrow.table import columns_by_name
-
         columns = columns_by_name(rows, f"relation '{name}'")
         return name, {spelled[column_name]: values for column_name, values in columns.items()}
 

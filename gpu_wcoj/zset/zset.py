@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
-from gpu_wcoj.data.column import BoolArray, Column, Int64Array, float_codes, floats_of, on_host, read_only
+from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of, on_host, read_only
 from gpu_wcoj.data.rows import Row, as_weights, columns_of, split_weights
 from gpu_wcoj.data.schema import INT64, DataType, check_names
 from gpu_wcoj.errors import (
@@ -28,10 +28,6 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
     entry_point,
 )
-
-if TYPE_CHECKING:
-    from gpu_wcoj.data.column import Dictionary
-
 
 # Device input and output of Z-sets: implementations of `ZSet` methods.
 
@@ -97,7 +93,6 @@ def from_cudf(
         If it is not a device table, or a column has an unsupported type.
     """
     from gpu_wcoj.arrow.cudf import columns_of
-    from gpu_wcoj.data.column import Dictionary
 
     chosen = select_backend(backend)
     return _weighted(*columns_of(data, names, Dictionary("string"), chosen), weight, chosen)
@@ -138,7 +133,6 @@ def read_parquet(
     [((1,), 3), ((2,), -1)]
     """
     from gpu_wcoj.arrow import cudf
-    from gpu_wcoj.data.column import Dictionary
 
     chosen = select_backend(backend)
     return _weighted(*cudf.read_parquet(path, columns, Dictionary("string"), chosen), weight, chosen)
@@ -925,8 +919,6 @@ class ZSet:
         kinds = [INT64] * len(names) if types is None else [_as_type(kind) for kind in types]
         dictionaries: dict[str, Dictionary] = {}
         if any(kind.has_dictionary for kind in kinds):
-            from gpu_wcoj.data.column import Dictionary
-
             dictionaries = {"string": Dictionary("string"), "binary": Dictionary("binary")}
         columns = [Column(kind, np.empty(0, np.int64), None, dictionaries.get(kind.family)) for kind in kinds]
         return ZSet.from_columns(names, columns)

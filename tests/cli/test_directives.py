@@ -256,7 +256,7 @@ def test_nothing_to_run_on(capfd: pytest.CaptureFixture[str], folder: Path):
 def test_a_relation_that_nothing_names_is_refused_before_anything_is_read_or_written(capfd, folder, atom):
     path = written(folder, f".decl link(x: number, y: number)\n.input link\n.output far\nfar(b) :- link(b, c), {atom}.")
     said = complaint(capfd, path)  # link.facts is not there either
-    assert re.search(r"there is no relation 'lnik' \(line 4, column 2\d\)\n(?s:.*)Did you mean 'link'\?", said)
+    assert re.search(r"unknown relation 'lnik' \(line 4, column 2\d\)\n(?s:.*)Did you mean 'link'\?", said)
     assert "Give --input lnik=PATH or --changes lnik=PATH, or declare it with .decl" in said
     assert sorted(one.name for one in folder.iterdir()) == ["edge.facts", path.name]
 

@@ -198,7 +198,7 @@ def test_errors_name_file_line_and_column(place, capfd, name, text, place_shown,
         (("-e", MOTIF, "--language", "motif", "--checkpoint", "here"), "a stored state of a motif is not supported"),
         (("-e", MOTIF, "--language", "motif", "--semantics", "any"), "any"),
         (("-e", SQL, "--language", "sql", "--dialect", "klingon"), "unknown dialect 'klingon'"),
-        (("-e", "SELECT 1 FROM nodes", "--language", "sql"), "there is no relation 'nodes'"),
+        (("-e", "SELECT 1 FROM nodes", "--language", "sql"), "unknown relation 'nodes'"),
     ],
 )
 def test_options_that_do_not_fit(place, capfd, arguments, what):
@@ -221,5 +221,5 @@ def test_tables_of_sql_that_cannot_be_told(place, capfd):
     assert "'twice.csv' has two columns 'a'" in complaint(capfd, *arguments, "t=twice.csv")
     assert "cannot be read" in complaint(capfd, *arguments, "t=nothing.parquet")
     alone = complaint(capfd, "explain", "-e", "SELECT a FROM t", "--language", "sql")
-    assert "there is no relation 't'" in alone
+    assert "unknown relation 't'" in alone
     assert "Give the file of the relation: --input RELATION=PATH" in alone

@@ -182,7 +182,7 @@ def test_files_that_a_program_names_itself(capfd, tmp_path, graph):
         (["--save-stats", "FOLDER"], "--save-stats needs a state with rows, which is missing"),
         (["--format", "dot"], 'Choose from: "text", "json", "mermaid", "svg"'),
         (["--output", "/dev/null/x"], "'/dev/null/x' cannot be written"),
-        (["--input", "egde=GRAPH"], "no relation 'egde'"),
+        (["--input", "egde=GRAPH"], "unknown relation 'egde'"),
         (["--input", "edge=GRAPH?tick=0"], "--input is one tick"),
         (["--input", "edge=nothing"], "'nothing' cannot be read"),
         (["--changes", "edge=GRAPH", "--tick-rows", "0"], "--tick-rows=0 is not allowed"),

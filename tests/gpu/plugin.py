@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ import pytest
 
 if TYPE_CHECKING:
     from gpu_wcoj.backend import Backend
+    from gpu_wcoj.engine.options import ProgramOptions
 
 ON = os.environ.get("GPU_WCOJ_TESTS_ON", "")
 ROUTE = os.environ.get("GPU_WCOJ_TESTS_ROUTE", "device")
@@ -76,8 +78,8 @@ def _send_programs_to(kind: str) -> None:
             return shim()
         return select_backend("cuda" if name == "auto" else name, *arguments, **options)
 
-    def routed(lowering: Any, primary: Backend, twin: Backend | None, route: object, twin_memory: object) -> Any:
-        return router_of(lowering, primary, twin, ROUTE if route == "auto" else route, twin_memory)
+    def routed(lowering: Any, primary: Backend, options: ProgramOptions) -> Any:
+        return router_of(lowering, primary, replace(options, route=ROUTE) if options.route == "auto" else options)
 
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "gpu_wcoj":

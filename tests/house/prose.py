@@ -16,7 +16,9 @@ UNITS = re.compile(
     r"|nanoseconds?|probes?|prefix(es)?|values?|ticks?|times|iterations?|passes|ratio|share|factor|percent|batch(es)?"
     r"|levels?|atoms?|variables?|rules?|paths?|keys?|entries|lines?|characters?|digits|threads?|blocks?|warps?|lanes"
     r"|launch(es)?|files?|slots?|words?|elements?|positions?|places?|index|offset|code|version|exponent|seed|attempts?"
-    r"|tasks?|processes|partitions?|cells?|names?|proposals|searches|loads|steps?|candidates|queries|programs)\b",
+    r"|tasks?|processes|partitions?|cells?|names?|proposals|searches|loads|steps?|candidates|queries|programs"
+    r"|folders|runs|arguments|conjunctions|sides|hops|terms|constants|branches|joins|checkpoints|links|ids|edges|seeds"
+    r"|changes|survivors|flag|status|fraction)\b",
     re.IGNORECASE,
 )
 """Words that say what a number counts; a docstring with none of them states no unit."""

@@ -148,7 +148,8 @@ def test_rules_that_share_a_join_may_do_so_no_more(monkeypatch, bag):
     planned, made = Compiler.plan, []
 
     def apart(self: Compiler, *given: Any) -> Plan:
-        made.append(planned(replace(self, hints={"f": ["b"], "k": ["a"]}) if made else self, *given))
+        options = replace(self.options, order={"f": ["b"], "k": ["a"]}) if made else self.options
+        made.append(planned(replace(self, options=options), *given))
         return made[-1]
 
     monkeypatch.setattr(Compiler, "plan", apart)
@@ -175,7 +176,7 @@ def test_any_plan_may_follow_any_other(monkeypatch, seed):
             chance.shuffle(names)
             hints[rule.head.relation] = names
         strategy = chance.choice(["auto", "wcoj", "binary"])
-        return planned(replace(self, hints=hints, strategy=strategy), *given)
+        return planned(replace(self, options=replace(self.options, order=hints, strategy=strategy)), *given)
 
     def some(_: Plan, present: Plan, *__: Any) -> dict[replan.Place, float]:
         places = [

@@ -89,7 +89,7 @@ class TestChanges:
             assert_refused({"edge": [((1, 2), weight)]}, WeightError, "expected integers")
 
     def test_unknown_relations(self):
-        with_nearest = "(?s)there is no relation 'egde'.*Did you mean 'edge'"
+        with_nearest = "(?s)unknown relation 'egde'.*Did you mean 'edge'"
         assert_refused({"edge": GOOD, "egde": [(1, 2)]}, UnknownRelationError, with_nearest)
 
     def test_heads_take_no_rows(self):

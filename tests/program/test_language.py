@@ -155,7 +155,7 @@ class TestHelpers:
         assert found == {"orphan": {(3,): 1}, "fanout": {(1, 1): 1, (2, 0): 1, (3, 0): 1}}
         assert set(program.last_tick.ignored) == {"edge", "node"}
         for name in ("rule#1", "agg#1", "has#1"):
-            with pytest.raises(UnknownRelationError, match=f"there is no relation '{name}'") as caught:
+            with pytest.raises(UnknownRelationError, match=f"unknown relation '{name}'") as caught:
                 program.relation(name)
             assert "#" not in str(caught.value).split("\n", 1)[1]
             with pytest.raises(UnknownRelationError):

@@ -162,7 +162,7 @@ def _answer(text: str, tables: dict[str, dict[str, list[int]]], dialect: str) ->
 
 @pytest.mark.parametrize("dialect", [*LOWER, *UPPER])
 def test_a_quoted_name_in_another_case_is_refused_with_the_one_that_is_there(dialect: str):
-    with pytest.raises(UnknownRelationError, match="no relation .T.|no relation .t2."):
+    with pytest.raises(UnknownRelationError, match="unknown relation .T.|unknown relation .t2."):
         gw.query(
             spelled(f"SELECT x FROM Q{'t2' if dialect in UPPER else 'T'}Q", dialect), t={"x": [1]}, dialect=dialect
         )

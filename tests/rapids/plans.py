@@ -64,11 +64,11 @@ def to_cells(layout: str, is_exchanged: bool, spark: SparkSession, folder: Path)
 
 
 def opened(layout: str, program: str, rows: DataFrame, folder: Path, heavy: Any = None) -> CellRun:
-    from gpu_wcoj.spark.cluster.driver import CellRun
+    from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 
     return CellRun.open(
-        program, {"edge": rows.schema}, checkpoint=folder / "checkpoint", output=folder / "output",
-        layout=layout, cells=4, heavy=heavy,
+        program, {"edge": rows.schema}, CellOptions(layout, 4, heavy=heavy), checkpoint=folder / "checkpoint",
+        output=folder / "output",
     )  # fmt: skip
 
 

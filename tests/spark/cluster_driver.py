@@ -18,7 +18,7 @@ import pyspark
 os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
 
 import gpu_wcoj.spark as gws
-from gpu_wcoj.spark.cluster.driver import CellRun
+from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 
 
 def main() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
     stream = spark.readStream.schema("a int, b bigint, weight int").option("maxFilesPerTrigger", 1)
     changes = gws.normalise(stream.parquet(str(folder / "in" / "edge")), "weight")
     with CellRun.open(
-        plan["text"], {"edge": changes.schema}, checkpoint=folder / "state", output=folder / "out",
-        layout=plan["layout"], cells=plan["cells"], watch=watch,
+        plan["text"], {"edge": changes.schema}, CellOptions(plan["layout"], plan["cells"]),
+        checkpoint=folder / "state", output=folder / "out", watch=watch,
     ) as run:  # fmt: skip
         if run.is_new:
             run.load({})

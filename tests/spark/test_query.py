@@ -38,13 +38,13 @@ def test_once_counts_and_joins_what_spark_joins(spark, tmp_path):
 
 def test_once_says_what_is_missing(spark, tmp_path):
     frame = spark.range(3).selectExpr("id AS a", "id AS b")
-    with pytest.raises(UnknownRelationError, match="(?s)no relation 'edge'.*Give a DataFrame for it"):
+    with pytest.raises(UnknownRelationError, match="(?s)unknown relation 'edge'.*Give a DataFrame for it"):
         gws.join(spark, TRIANGLE, {})
     with pytest.raises(UnknownRelationError, match="Did you mean 'edge'"):
         gws.join(spark, TRIANGLE, {"edges": frame})
     with pytest.raises(UsageError, match="has the outputs 'p', 'q'.*\n.*output="):
         gws.join(spark, "p(a) :- edge(a, b). q(b) :- edge(a, b).", {"edge": frame})
-    with pytest.raises(UnknownRelationError, match="no relation 'r'"):
+    with pytest.raises(UnknownRelationError, match="unknown relation 'r'"):
         gws.join(spark, "p(a) :- edge(a, b).", {"edge": frame}, output="r")
     for ask in (gws.join, gws.count, gws.explain):
         for wrong in ({"edge": pd.DataFrame({"a": [1], "b": [2]})}, {"edge": [(1, 2)]}):

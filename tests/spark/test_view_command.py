@@ -160,7 +160,7 @@ def test_a_view_in_sql(spark, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--source", "e=nowhere"], "'nowhere' does not exist"),
-        (["--source", "f={tmp}"], "no relation 'f'"),
+        (["--source", "f={tmp}"], "unknown relation 'f'"),
         (["--source", "e={tmp}", "--source", "e={tmp}"], "relation 'e' is given twice"),
         (["--source", "e={tmp}", "--layout", "hypercube", "--cells", "65"], "cells=65 is not allowed"),
         (["--source", "e={tmp}?format=arrow"], "Use format=parquet or format=csv"),
@@ -224,5 +224,5 @@ def test_a_relation_without_a_folder_is_refused_before_spark_starts(tmp_path, ca
     arguments = ["spark", "run", "-e", "p(a) :- e(a, b), !ee(a).", "--source", f"e={tmp_path}"]
     assert main([*arguments, "--checkpoint", str(tmp_path / "checkpoint")]) == 2
     said = capsys.readouterr().err
-    assert "no relation 'ee' (line 1, column 19)" in said
+    assert "unknown relation 'ee' (line 1, column 19)" in said
     assert "Did you mean 'e'?\n  Give --source ee=PATH or --table ee=PATH." in said

@@ -43,7 +43,7 @@ def test_outputs_of_several_heads_and_names_that_are_taken(spark, tmp_path):
     ]
     with pytest.raises(UsageError, match="has the outputs ('two', 'three'|'three', 'two')"):
         gws.read_output(spark, tmp_path / "out")
-    with pytest.raises(UnknownRelationError, match="no relation 'tow'"):
+    with pytest.raises(UnknownRelationError, match="unknown relation 'tow'"):
         gws.read_output(spark, tmp_path / "out", "tow")
     with pytest.raises(UsageError, match="Leave one of the two out"):
         gws.read_output(spark, tmp_path / "out", "two", state=True, since=0)

@@ -23,11 +23,11 @@ def test_what_does_not_go_together_is_refused_at_once(spark, tmp_path):
         UsageError, match="relation 'edge' has a source of the wrong type(?s:.*)expected a Spark DataFrame"
     ):
         gws.maintain({"edge": [edges, None]}, TRIANGLE, **place)
-    with pytest.raises(UnknownRelationError, match="no relation 'egde'.*\n.*Did you mean 'edge'"):
+    with pytest.raises(UnknownRelationError, match="unknown relation 'egde'.*\n.*Did you mean 'edge'"):
         gws.maintain({"egde": edges}, TRIANGLE, **place)
-    with pytest.raises(UnknownRelationError, match="no relation 's' (?s:.*)Give a DataFrame for it"):
+    with pytest.raises(UnknownRelationError, match="unknown relation 's' (?s:.*)Give a DataFrame for it"):
         gws.maintain({"r": edges}, "p(a) :- r(a, b), s(b).", **place)
-    with pytest.raises(UnknownRelationError, match="no relation 'egde'"):
+    with pytest.raises(UnknownRelationError, match="unknown relation 'egde'"):
         gws.maintain({"edge": edges}, TRIANGLE, changes={"egde": "weight"}, **place)
     with pytest.raises(UsageError, match="unknown layout 'two'"):
         gws.maintain({"edge": edges}, TRIANGLE, changes="weight", layout="two", **place)

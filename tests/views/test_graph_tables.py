@@ -155,7 +155,7 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
         ({"edges": 5}, TypeMismatchError, "is not a table: got 'builtins.int', expected a table"),
         ({"ids": {"e": [1]}}, UsageError, "ids= names an unknown vertex 'e'"),
         ({"ids": {"a": {"x": [1], "y": [2]}}}, SchemaError, "have the wrong number of columns: got 2, expected 1"),
-        ({"bag": True}, UsageError, "the option 'bag' of a motif is not supported"),
+        ({"bag": True}, UsageError, "the option 'bag' for a motif is not supported"),
         ({"semantics": "iso"}, UsageError, "unknown semantics 'iso'"),
     ],
 )

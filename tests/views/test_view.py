@@ -110,7 +110,7 @@ class TestDatalog:
     @pytest.mark.parametrize("text", ["SELECT a FROM {}", "h(a) :- {}(a)."])
     def test_a_relation_that_is_taken_for_an_option_is_said_to_be_one(self, text, name):
         text, rows = text.format(name), {"a": [1]}
-        said = f"there is no relation '{name}'(.|\n)*'{name}' is an option: pass the relations as a mapping, the second"
+        said = f"unknown relation '{name}'(.|\n)*'{name}' is an option: pass the relations as a mapping, the second"
         with pytest.raises(UnknownRelationError, match=said):
             gw.view(text, **{name: rows})
         assert gw.view(text, {name: rows}).count() == 1
@@ -218,7 +218,7 @@ class TestSql:
             gw.view("SELECT a FROM e", schema={"e": ["int64"]})
         with pytest.raises(UnknownRelationError, match="Did you mean 'edges'"):
             gw.view("SELECT src FROM edge", edges=RING)
-        with pytest.raises(UnknownRelationError, match="there is no relation 'more'"):
+        with pytest.raises(UnknownRelationError, match="unknown relation 'more'"):
             gw.view("SELECT src FROM edges", edges=RING, more=RING)
 
     def test_another_dialect(self):
@@ -289,10 +289,10 @@ class TestMotif:
 class TestRefused:
     def test_relations_that_are_missing_or_unknown(self):
         with pytest.raises(
-            UnknownRelationError, match="no relation 'edges'(?s:.*)defined are: 'edge', 'tri'. Did you mean 'edge'"
+            UnknownRelationError, match="unknown relation 'edges'(?s:.*)defined are: 'edge', 'tri'. Did you mean 'edge'"
         ):
             gw.view(TRIANGLE, edge=RING)
-        with pytest.raises(UnknownRelationError, match="there is no relation 'nodes'"):
+        with pytest.raises(UnknownRelationError, match="unknown relation 'nodes'"):
             gw.view(TRIANGLE, edges=RING, nodes=[(1,)])
         edges = RING
         with pytest.raises(UnknownRelationError, match="given or defined are: 'tri'"):

@@ -30,7 +30,7 @@ from gpu_wcoj.join.delta import (
 )
 from gpu_wcoj.join.generic import GenericJoin
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery
-from gpu_wcoj.join.prefixes import Prefixes, run_within_memory
+from gpu_wcoj.join.prefixes import Prefixes, now, run_within_memory
 from gpu_wcoj.join.relation import THREADED_ROWS
 from gpu_wcoj.join.seeds import Seeds, bind_seeds
 from gpu_wcoj.join.settings import Execution, in_order
@@ -290,8 +290,6 @@ def _find_new_values(
     """Return the head's rows with the values that are new to each group of these prefixes."""
     if generic.meter is None:
         return _find_unmeasured(join, generic, prefixes, tail, stored)
-    from gpu_wcoj.join.prefixes import now
-
     gauge = generic.meter.gauge(tail.variable)
     gauge.prefixes += len(prefixes)
     start = now(generic.backend)

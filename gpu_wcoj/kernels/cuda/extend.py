@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.kernels.cuda import tries
 from gpu_wcoj.kernels.cuda.device import Device
 from gpu_wcoj.kernels.cuda.tries import distinct_rows, gather, held_rows
 from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array, Level
@@ -607,8 +608,6 @@ def extend_seeds(
 
     One read a window with `fill`, otherwise none.
     """
-    from gpu_wcoj.kernels.cuda import tries
-
     xp = device.xp
     n = columns.shape[1]
     deep = [k for k, slot_levels in enumerate(levels) if len(slot_levels) > 1]
@@ -663,7 +662,7 @@ ROW_BYTES = 256
 """Bytes of a candidate that is sorted and searched, including the sort's copies."""
 
 MEMORY_DIVISOR = 4
-"""A portion may take the free memory divided by this."""
+"""Factor by which the free memory exceeds what a portion may take."""
 
 MIN_PORTION, MAX_PORTION = 1 << 16, 1 << 25
 """Least and greatest number of candidates of a portion."""

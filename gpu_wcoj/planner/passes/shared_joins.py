@@ -11,7 +11,7 @@ from itertools import combinations
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Branch, CommonPrefix, Condition, DeltaPath, DeltaQuery, Step, Symmetry, check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.cost import BEGUN, CHANGES, Estimator, ways_of
+from gpu_wcoj.planner.cost import BRANCH_START, CHANGES, Estimator, ways_of
 from gpu_wcoj.planner.ir import Auxiliary, CatalogReader, Draft, Foreseen, RuleDraft, Setting, Side
 from gpu_wcoj.planner.join_order import MAX_ATOMS
 from gpu_wcoj.query.stratify import components
@@ -415,7 +415,7 @@ def _choose_branches(
     """Return the path with branches if they pay, its estimates, and the number of candidates."""
     kept_names = {term for term in rule_draft.normalised.head if isinstance(term, str)}
     first = path.steps[: path.depth_of(kept_names)]
-    if not first or CLEARLY * flat.listing <= BEGUN / CHANGES:
+    if not first or CLEARLY * flat.listing <= BRANCH_START / CHANGES:
         return path, flat, 0
     ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
     if not ways:

@@ -272,7 +272,7 @@ class Track:
         return (False, self.place[term]) if isinstance(term, str) else (True, term)
 
 
-TAKE, FIND = 0.5, 1.0
+READ, FIND = 0.5, 1.0
 """Costs in probes: of reading a row of a common prefix, and of searching it in an atom."""
 
 CLEARLY = 0.9
@@ -580,4 +580,4 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
 def _cost_per_row(way: _Continuation) -> float:
     """Return the cost per row of a prefix for a track: one search in every further atom."""
     track, levels = way.track, way.shared.levels
-    return TAKE + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))
+    return READ + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))

@@ -47,7 +47,7 @@ from gpu_wcoj.query.edn.reader import Form, read, to_form
 from gpu_wcoj.query.ir import Span
 
 MAX_NESTING = 30
-"""The largest nesting depth of clauses."""
+"""Maximum levels of nested clauses."""
 
 MAX_CLAUSES = 1_000
 """The largest number of clauses of a query and its rules."""

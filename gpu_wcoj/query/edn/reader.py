@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_wcoj.errors import EdnSyntaxError, UsageError
+from gpu_wcoj.errors import EdnSyntaxError, UsageError, nearest
 from gpu_wcoj.query.ir import Span
 
 if TYPE_CHECKING:
@@ -390,8 +390,6 @@ def parse_tagged(tag: str, kind: Kind, value: Any) -> tuple[Kind, Any]:
     AtomError
         If the tag is unknown, or does not take such a form.
     """
-    from gpu_wcoj.errors import nearest
-
     if tag not in ("#inst", "#uuid"):
         raise AtomError(
             f"the tag '{tag[:40]}' is not supported: expected #inst or #uuid.{nearest(tag, ['#inst', '#uuid'])}"
@@ -408,7 +406,7 @@ def parse_tagged(tag: str, kind: Kind, value: Any) -> tuple[Kind, Any]:
 MAX_TEXT_BYTES = 1_000_000
 """The longest text, in bytes of UTF-8."""
 MAX_NESTING = 100
-"""The largest nesting depth of collections."""
+"""Maximum levels of nested collections."""
 
 _TOKENS: dict[str, tuple[Kind, str]] = {
     "LPAR": ("list", ")"),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Node = Tree[Token]
 
 MAX_NESTING = 100
-"""The largest nesting depth of an expression."""
+"""Maximum levels of nested expressions."""
 
 MAX_VALUES = 1000
 """The largest number of values in a list after IN."""

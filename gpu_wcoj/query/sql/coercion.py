@@ -253,7 +253,7 @@ class Coercion(RuleWriter):
         if isinstance(node, exp.Cast):
             return self._cast(node)
         if isinstance(node, exp.Anonymous):
-            what = f"there is no function '{node.name}' here"
+            what = f"unknown function '{node.name}'"
             raise place.refused(
                 f"{what}.{nearest(node.name.upper(), FUNCTION_NAMES)}", node, f"There are {', '.join(FUNCTION_NAMES)}."
             )

@@ -149,8 +149,10 @@ class Scope:
             return place.marked(ColumnError(sources[0].name, name, columns), node)
         error = ColumnError("", name, dict.fromkeys(columns))
         remaining_lines = str(error).split("\n", 1)[1]
-        reach = f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as there is no FROM"
-        error.args = (f"there is no column '{name}'{reach}.\n{remaining_lines}",)
+        reach = (
+            f" in reach ({', '.join(source.name for source in sources)})" if sources else ", as the query has no FROM"
+        )
+        error.args = (f"unknown column '{name}'{reach}.\n{remaining_lines}",)
         return place.marked(error, node)
 
 

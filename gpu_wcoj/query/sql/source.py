@@ -313,7 +313,7 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
     except Exception:  # sqlglot's errors, also unexpected ones: MAP(1, *) is an IndexError
         raise _unread(place) from None
     if not nodes:
-        raise SqlSyntaxError("there is no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
+        raise SqlSyntaxError("the text has no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
     return nodes
 
 

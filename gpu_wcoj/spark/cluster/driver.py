@@ -10,9 +10,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions, Manifest, OutputFile
 from gpu_wcoj.checkpoint.state import Definition
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.exchange import NOTE, Columns, exchange_rows, reselect, route_rows, unite
@@ -207,10 +207,10 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
     return frame
 
 
-def work_of(plan: CellPlan, columns: Columns, **how: object) -> Work:
-    """Return the work of a plan's cells; `how` holds further fields of `Work`."""
+def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
+    """Return the work of a plan's cells, without a place for its results."""
     cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
-    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, cells=cells, **how)  # type: ignore[arg-type]
+    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, options, cells=cells)
 
 
 def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -227,6 +227,32 @@ HANDED = "handed"
 """The folder within the checkpoint for files whose rows the driver passes on to a sink."""
 
 Frames = Mapping[str, "DataFrame | Sequence[DataFrame]"]
+
+
+@dataclass(frozen=True)
+class CellOptions:
+    """Options of a program on cells.
+
+    Attributes
+    ----------
+    layout, cells, sizes, heavy
+        See `choose`. A checkpoint keeps its first layout; later `layout` and `cells` must be equal to it, or be
+        ``"auto"`` and None, and `sizes` and `heavy` have no effect.
+    adapts_from
+        Rows of a cell in one role from which on heavy values are searched for, if the cell has far more than the
+        mean; None for never. It applies to batches of `CellRun.process_batch`.
+    program
+        Options of the program. The backend is that of the cells' engines: on executors with GPUs, a task uses the GPU
+        that Spark assigned to it. Threads are those of one cell, by default the CPUs of its task, and the memory of
+        a GPU is that of a process with cells.
+    """
+
+    layout: Layout = "auto"
+    cells: int | None = None
+    sizes: Mapping[str, float] | None = None
+    heavy: Mapping[int, Heavy] | None = None
+    adapts_from: int | None = None
+    program: ProgramOptions = field(default_factory=ProgramOptions)
 
 
 @dataclass(eq=False)
@@ -250,9 +276,7 @@ class CellRun:
     _tidying: Tidying
     schemas: Mapping[str, StructType]
     handing: Handing
-    backend: BackendName
-    threads: int | None
-    gpu_memory: float | str | None
+    options: ProgramOptions
     watch: Watch | None
     adapts_from: int | None = None
     sources: Mapping[str, Any] = field(default_factory=dict)
@@ -265,23 +289,12 @@ class CellRun:
         cls,
         program: str,
         schemas: Mapping[str, StructType],
+        options: CellOptions,
         *,
         checkpoint: str | PathLike[str],
-        output: str | PathLike[str] | None = None,
-        sink: ToCallable | None = None,
-        layout: Layout = "auto",
-        cells: int | None = None,
-        sizes: Mapping[str, float] | None = None,
-        heavy: Mapping[int, Heavy] | None = None,
-        adapts_from: int | None = None,
-        bag: bool = False,
-        keep: Sequence[str] = (),
-        outputs: Sequence[str] | None = None,
-        backend: BackendName = "auto",
-        threads: int | None = None,
-        gpu_memory: float | str | None = None,
+        output: str | PathLike[str] | ToCallable | None = None,
         owner: str | None = None,
-        options: CheckpointOptions | None = None,
+        takeover: bool = False,
         sources: Mapping[str, Any] | None = None,
         watch: Watch | None = None,
     ) -> CellRun:
@@ -293,21 +306,12 @@ class CellRun:
             Datalog text.
         schemas
             Per input, the schema of its normalised rows.
-        checkpoint, output
-            Folders that the driver and every executor see under the same path.
-        sink
-            Destination of the changes, if it is not the folder `output`.
-        layout, cells, sizes, heavy
-            See `choose`. A checkpoint keeps its first layout; later `layout` and `cells` must be equal to it, or be
-            ``"auto"`` and None, and `sizes` and `heavy` have no effect.
-        adapts_from
-            See `CellRun`; it applies to batches of `process_batch`.
-        backend
-            Backend of the cells' engines. On executors with GPUs, a task uses the GPU that Spark assigned to it.
-        threads
-            Threads of one cell's engine; by default the CPUs of its task.
-        gpu_memory
-            Memory of its GPU that a process with cells may use.
+        checkpoint
+            A folder that the driver and every executor see under the same path.
+        output
+            Destination of the changes: a folder like it, or a function or writer that gets them; None to count them.
+        owner, takeover
+            See `Checkpoint.open`.
         sources
             Description of the sources for the manifests, as plain values.
 
@@ -321,17 +325,21 @@ class CellRun:
         place = str(Path(fspath(checkpoint)).expanduser().absolute())
 
         def make() -> Program:
-            return Program(program, bag=bag, keep=keep, outputs=outputs, backend="cpu")
+            return Program.from_options(program, replace(options.program, backend="cpu", gpu_memory=None))
 
         fresh_program = make()
         require_spread(fresh_program.rules)
         before = existing_layout(place)
-        first = choose(fresh_program.rules, layout, cells or 1, sizes, heavy) if before is None else before
-        first.check(place, layout, cells)
+        first = before
+        if first is None:
+            first = choose(
+                fresh_program.rules, options.layout, options.cells or 1, options.sizes, options.heavy
+            )  # fmt: skip
+        first.check(place, options.layout, options.cells)
+        bag = fresh_program.bag
         plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, first, fresh_program.keep)
         columns = Columns.from_frames(plan, schemas, make())
         layout_settings = {"chosen": first.to_json(), "columns": columns.described()}
-        takeover = False if options is None else options.takeover
         settings = CheckpointOptions(layout=json.dumps(layout_settings, sort_keys=True), takeover=takeover)
         opened = Checkpoint.open(place, program=fresh_program, owner=owner, options=settings)
         try:
@@ -344,15 +352,16 @@ class CellRun:
                 plan = cell_plan(fresh_program.rules, fresh_program.outputs, bag, now, fresh_program.keep)
                 columns = Columns.from_frames(plan, schemas, make())
             handing: Handing = NoFiles()
-            if sink is not None:
+            if isinstance(output, ToCallable):
                 answers = {name: columns.heads[name] for name in plan.outputs}
-                handing = HandedOn(Path(place) / HANDED, sink, answers)
+                handing = HandedOn(Path(place) / HANDED, output, answers)
             elif output is not None:
                 handing = Listed(Path(fspath(output)).expanduser().absolute())
             handing.open(opened.manifests[-1].checkpoint, opened.fence, newest)
+            adapts = plan.chosen.layout == "hypercube" and plan.chosen.cells > 1
             return cls(
-                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, backend, threads,
-                gpu_memory, watch, adapts_from if plan.chosen.layout == "hypercube" and plan.chosen.cells > 1 else None,
+                first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, options.program, watch,
+                options.adapts_from if adapts else None,
                 json.loads(json.dumps(dict(sources or {}))), {},
                 0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
             )  # fmt: skip
@@ -472,11 +481,8 @@ class CellRun:
 
     def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
         """Return the work of the cells for a plan, by default the current one."""
-        fields: dict[str, Any] = {
-            "root": self._root, "output": self.handing.place, "backend": self.backend, "threads": self.threads,
-            "gpu_memory": self.gpu_memory, "watch": self.watch,
-        }  # fmt: skip
-        return work_of(plan or self.plan, columns or self.columns, **{**fields, **how})
+        work = work_of(plan or self.plan, columns or self.columns, self.options)
+        return replace(work, **{"root": self._root, "output": self.handing.place, "watch": self.watch, **how})
 
     def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
         """Return the state moved to a plan that splits new heavy values; None if there are none."""
@@ -491,7 +497,7 @@ class CellRun:
             return None
         program = self.program
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen, program.keep)
-        fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, keep=program.keep, backend="cpu")
+        fresh = Program.from_options(program.rules, program.options)
         columns = Columns.from_frames(plan, self.schemas, fresh)
         tables = gather_inputs(self._root, self.plan, newest, self.columns, session)
         rows = unite(plan, columns, {name: [table] for name, table in tables.items()}, program)

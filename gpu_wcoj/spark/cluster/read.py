@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gpu_wcoj.checkpoint.checkpoint import OURS, folder_at, read_again, read_all, read_definition
+from gpu_wcoj.checkpoint.checkpoint import OURS, folder_at, read_again, read_all, read_definition, restored
 from gpu_wcoj.checkpoint.folder import WatchedFolder
 from gpu_wcoj.checkpoint.manifest import Manifest
 from gpu_wcoj.checkpoint.state import Definition, load
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
@@ -45,10 +46,10 @@ class StateReader:
     @classmethod
     def from_manifest(cls, root: str, manifest: Manifest, definition: Definition) -> StateReader:
         """Return the state that a manifest of a checkpoint on cells describes."""
-        options = definition.options()
-        rules = Program(definition.text, outputs=options["outputs"], keep=options["keep"], backend="cpu").rules
+        rules = parse(definition.text)
+        options = definition.complete_options(ProgramOptions(), rules)
         chosen = layout_in(root, definition, manifest)
-        plan = cell_plan(rules, options["outputs"], options["bag"], chosen, options["keep"])
+        plan = cell_plan(rules, options.outputs or (), options.bag, chosen, options.keep)
         return cls(root, manifest, definition, plan)
 
     def rows(self, name: str) -> list[ZSet]:
@@ -77,14 +78,10 @@ class StateReader:
         names = self._names(name)
         return table if names is None else table.rename_columns([*names, "weight"])
 
-    def program(self, **options: Any) -> Program:
-        """Return a program with the rows of all inputs.
-
-        See `gpu_wcoj.program.Program.restore` for the options.
-        """
-        program_options = {**self.definition.options(), **options}
+    def program(self, options: ProgramOptions) -> Program:
+        """Return a program with the rows of all inputs; stored options override these."""
         rules = parse(self.definition.text)
-        program = Program(rules, inputs=rules.inputs, **program_options)
+        program = Program.from_options(rules, self.definition.complete_options(options, rules))
         missing = [name for name in program.inputs if name not in self.plan.state_routes]
         if missing:
             raise UnsupportedError.unsupported(
@@ -114,11 +111,11 @@ class StateReader:
         return data_names if len(data_names) == len(set(data_names)) else None
 
 
-def restore_program(path: str | os.PathLike[str], **options: Any) -> Program:
+def restore_program(path: str | os.PathLike[str], options: ProgramOptions) -> Program:
     """Return the program of a checkpoint, of one engine or on cells, after the last batch."""
     if not is_on_cells(path):
-        return Program.restore(path, **options)
-    return read_again(path, lambda folder, manifest, known: reader_in(folder, manifest, known).program(**options))
+        return restored(path, Program.from_options, options)
+    return read_again(path, lambda folder, manifest, known: reader_in(folder, manifest, known).program(options))
 
 
 def is_on_cells(path: str | os.PathLike[str]) -> bool:
@@ -177,7 +174,7 @@ def not_on_cells_error(place: str) -> CheckpointError:
 def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
     """Return the program of a cell in the state of an entry, for reading only."""
     folder = cells_folder(root)
-    program = stage_program(stage, bag, backend="cpu", threads=1)
+    program = stage_program(stage, bag, ProgramOptions(backend="cpu", threads=1))
     load(program.subject, read_entry(folder, entry), folder, entry.file)
     return program
 

@@ -66,13 +66,13 @@ def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, Dat
         heaviest = sorted(
             (name for name in frequencies if frequencies[name]), key=lambda name: -max(frequencies[name].values())
         )
-        selected = {name: _most_frequent(frequencies[name]) for name in heaviest[:MAX_HEAVY_VARIABLES]}
+        selected = {name: _heaviest_values(frequencies[name]) for name in heaviest[:MAX_HEAVY_VARIABLES]}
         if selected:
             heavy[rule_index] = selected
     return heavy
 
 
-def _most_frequent(values: Mapping[Value, float]) -> tuple[Value, ...]:
+def _heaviest_values(values: Mapping[Value, float]) -> tuple[Value, ...]:
     ordered = sorted(values, key=lambda value: (-values[value], str(value)))
     return tuple(ordered[:MAX_VALUES])
 
@@ -98,9 +98,6 @@ two parts gives 1.5, for more parts more."""
 
 GROWTH = 1.25
 """Factor by which the state has to grow after a search before the next."""
-
-ADAPTS_FROM = 100_000
-"""Rows of a cell below which heavy values are not searched for: their imbalance costs no noticeable time."""
 
 
 def is_due(plan: CellPlan, manifest: Manifest, adapts_from: int) -> bool:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
-from gpu_wcoj.backend import BackendName
-from gpu_wcoj.checkpoint import CheckpointOptions
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cluster.driver import LOAD, CellRun, Notes, flow, work_of
+from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
 from gpu_wcoj.spark.cluster.exchange import Columns, in_order, quoted, unite
-from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Heavy, Layout, choose
+from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
-from gpu_wcoj.spark.cluster.rebalance import ADAPTS_FROM, find_heavy_values
+from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
+from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
 from gpu_wcoj.spark.sources import WEIGHT, Sources
-from gpu_wcoj.spark.view import BATCH_ROWS, ENGINE, RunningView, hint
+from gpu_wcoj.spark.view import ENGINE, RunningView, hint
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -33,45 +33,41 @@ CELLS_PER_TASK = 2
 """Cells of a grid for each concurrent task: more cells hold less each, and their load evens out."""
 
 
-@dataclass(frozen=True)
-class CellOptions:
-    """Options of a view on cells; see `CellRun.open`.
+class CellView(RunningView):
+    """A view whose engines are on the executors; see `RunningView`.
 
-    Attributes
+    Parameters
     ----------
-    output, sink
-        A folder of Parquet files, or another destination of the changes.
+    program
+        Datalog text.
+    options
+        The options of the call and of the session.
+    layout
+        The layout on cells.
+    output
+        Destination of the changes: a folder of Parquet files, or a function or writer; None to count them.
     emit_loaded
         Whether the answer over the tables goes to the output.
-    batch_rows
-        Rows of a batch above which the log advises how to make batches smaller.
     """
 
-    layout: Layout
-    output: Path | None = None
-    sink: ToCallable | None = None
-    cells: int | None = None
-    heavy: Mapping[int, Heavy] | None = None
-    adapts_from: int | None = ADAPTS_FROM
-    bag: bool = False
-    keep: tuple[str, ...] = ()
-    outputs: tuple[str, ...] | None = None
-    backend: BackendName = "auto"
-    threads: int | None = None
-    gpu_memory: float | str | None = None
-    emit_loaded: bool = True
-    batch_rows: int = BATCH_ROWS
-
-
-class CellView(RunningView):
-    """A view whose engines are on the executors; see `RunningView`."""
-
     def __init__(
-        self, session: SparkSession, sources: Sources, program: str, checkpoint: Path, options: CellOptions
+        self,
+        session: SparkSession,
+        sources: Sources,
+        program: str,
+        checkpoint: Path,
+        options: SparkOptions,
+        *,
+        layout: Layout,
+        output: Path | ToCallable | None,
+        emit_loaded: bool,
     ) -> None:
         super().__init__(session, checkpoint)
         self._sources = sources
         self._options = options
+        self._layout: Layout = layout
+        self._output = output
+        self._emits_loaded = emit_loaded
         self._text = program
         self._run: CellRun | None = None
         self._plan = ""
@@ -85,7 +81,7 @@ class CellView(RunningView):
         """
         reader = reader_at(self.checkpoint_path / ENGINE)
         if self._restored is None or self._restored[0] != reader.manifest.version:
-            self._restored = reader.manifest.version, reader.program(backend="cpu")
+            self._restored = reader.manifest.version, reader.program(ProgramOptions(backend="cpu"))
         return self._restored[1]
 
     def count(self, name: str) -> int:
@@ -152,7 +148,7 @@ class CellView(RunningView):
                 tables: dict[str, list[DataFrame]] = {}
                 for source in self._sources.tables:
                     tables.setdefault(source.relation, []).append(source.frame)
-                run.load(tables, emit=self._options.emit_loaded)
+                run.load(tables, emit=self._emits_loaded)
                 self._answers = run.answers
                 self._report(run)
             except BaseException:
@@ -160,17 +156,13 @@ class CellView(RunningView):
                 raise
 
     def _run_of(self, takeover: bool) -> CellRun:
-        how = self._options
-        measured = self._measured()
         run = CellRun.open(
             self._text,
             {name: sources[-1].frame.schema for name, sources in self._sources.by_relation.items()},
-            checkpoint=self.checkpoint_path / ENGINE,
-            output=how.output, sink=how.sink, layout=how.layout, adapts_from=how.adapts_from, bag=how.bag,
-            keep=how.keep, outputs=how.outputs, backend=how.backend, threads=how.threads, gpu_memory=how.gpu_memory,
+            self._cell_options(),
+            checkpoint=self.checkpoint_path / ENGINE, output=self._output, takeover=takeover,
             owner=f"process {os.getpid()} of the Spark application {self._session.sparkContext.applicationId}",
-            options=CheckpointOptions(takeover=takeover), sources=self._sources.described(),
-            **measured,
+            sources=self._sources.described(),
         )  # fmt: skip
         try:
             self._check(run.checkpoint.last, run.sources)
@@ -180,26 +172,26 @@ class CellView(RunningView):
         self._plan, self._run, self._answers = run.explain(), run, run.answers
         return run
 
-    def _measured(self) -> dict[str, Any]:
-        """Return the number of cells, and sizes and heavy values from the loaded tables.
+    def _cell_options(self) -> CellOptions:
+        """Return the options of a run, with sizes and heavy values from the loaded tables.
 
         Nothing is known of streams. An existing checkpoint keeps its layout.
         """
         how = self._options
+        options = CellOptions(self._layout, how.cells, adapts_from=how.adapts_from, program=how.program)
         if (self.checkpoint_path / ENGINE / "lease").exists():
-            return {"cells": how.cells}
+            return options
         rules = Program(self._text, backend="cpu").rules
         tables = {source.relation: source.frame for source in self._sources.tables}
         sizes = {name: float(frame.count()) for name, frame in tables.items()}
         tasks = max(1, self._session.sparkContext.defaultParallelism)
         cells = how.cells or min(MAX_CELLS, CELLS_PER_TASK * tasks if tasks > 1 else 1)
-        chosen = choose(rules, how.layout, cells, sizes)
+        chosen = choose(rules, self._layout, cells, sizes)
         if how.cells is None and chosen.layout == "replicated":
             cells = min(MAX_CELLS, tasks)
-        heavy = how.heavy
-        if heavy is None and tables and chosen.layout == "hypercube":
-            heavy = find_heavy_values(rules, chosen, tables)
-        return {"cells": cells, "sizes": sizes, "heavy": heavy}
+        searches = bool(tables) and chosen.layout == "hypercube"
+        heavy = find_heavy_values(rules, chosen, tables) if searches else None
+        return replace(options, cells=cells, sizes=sizes, heavy=heavy)
 
     def _process_batch(self, frame: DataFrame, batch: int) -> None:
         run = self._run
@@ -247,7 +239,8 @@ class Spread:
         """Distribute a program over DataFrames by a layout."""
         tables = as_tables(program, frames)
         plan = cell_plan(program.rules, program.outputs, program.bag, chosen)
-        fresh = Program(program.rules, bag=program.bag, outputs=program.outputs, backend="cpu")
+        options = replace(program.options, keep=(), backend="cpu", gpu_memory=None)
+        fresh = Program.from_options(program.rules, options)
         return cls(
             program,
             plan,
@@ -255,13 +248,13 @@ class Spread:
             tables,
         )
 
-    def run(self, output: Path | None, **how: Any) -> Notes:
+    def run(self, output: Path | None, options: ProgramOptions) -> Notes:
         """Compute the answer into files below a folder or, without a folder, as counts.
 
-        `how` holds fields of `Work`.
+        Cells have engines with these options.
         """
         place = "" if output is None else str(output)
-        work = work_of(self.plan, self.columns, output=place, batch=LOAD, is_answer=True, **how)
+        work = replace(work_of(self.plan, self.columns, options), output=place, batch=LOAD, is_answer=True)
         rows = unite(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
         notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:

@@ -10,7 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
@@ -28,6 +27,7 @@ from gpu_wcoj.checkpoint.state import StoredState, load, mark_stored, store
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.engine.compile import stored_columns
 from gpu_wcoj.engine.ingest import read_change
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import (
     BatchMismatchError,
     CheckpointDamagedError,
@@ -90,10 +90,11 @@ _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 """Engines in this worker's memory, by checkpoint, stage and cell. An engine is removed while it is in use."""
 
 
-def stage_program(stage: Stage, bag: bool, **options: Any) -> Program:
+def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
     """Return the program of a cell in a stage, without state."""
     rules = parse(stage.program)
-    program = Program(rules, bag=bag or stage.kind == "owner", inputs=rules.inputs, **options)
+    is_bag = bag or stage.kind == "owner"
+    program = Program.from_options(rules, replace(options.without_relations(), bag=is_bag, inputs=rules.inputs))
     program.subject.ledger.state.types.equate_zeros(stage.equated)
     return program
 
@@ -311,7 +312,7 @@ class Handing(Protocol):
 
     @property
     def is_listed(self) -> bool:
-        """Whether the manifest lists the files."""
+        """True if the manifest lists the files."""
         ...
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
@@ -463,6 +464,8 @@ class Work:
         Per output, the columns of its rows.
     bag
         Whether the program has bag semantics.
+    options
+        Options of the cells' programs; by default each has the threads of its task.
     root
         The checkpoint's folder, which every machine sees under this path; empty without a checkpoint.
     output
@@ -482,12 +485,10 @@ class Work:
     slots: Sequence[Mapping[str, str]]
     heads: Mapping[str, pa.Schema]
     bag: bool
+    options: ProgramOptions
     root: str = ""
     output: str = ""
     cells: int = 0
-    backend: BackendName = "auto"
-    threads: int | None = None
-    gpu_memory: float | str | None = None
     batch: int | None = None
     query: str = ""
     bases: Mapping[tuple[int, int], Entry] | None = None
@@ -653,8 +654,8 @@ class Work:
 
     def _program(self, cell: int) -> Program:
         """Return a new engine for a cell."""
-        threads = self.threads or _cpus()
-        program = stage_program(self.stage, self.bag, backend=self.backend, threads=threads, gpu_memory=self.gpu_memory)
+        options = replace(self.options, threads=self.options.threads or _cpus())
+        program = stage_program(self.stage, self.bag, options)
         if self.cells and self.stage.kind == "join":
             program.share_work(cell, self.cells)
         return program

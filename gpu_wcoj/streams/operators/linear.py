@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpu_wcoj.data.column import Column
+from gpu_wcoj.data.rows import as_weights, weight_among
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
 from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
-from gpu_wcoj.streams.operator import Operator, Time
+from gpu_wcoj.streams.operator import Node, Operator, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
 from gpu_wcoj.zset.zset import ZSet, moved, to_host
-
-if TYPE_CHECKING:
-    from gpu_wcoj.streams.operator import Node
 
 
 def input_arrays(zset: ZSet, chosen_columns: Sequence[str | int] | None = None) -> list[Any]:
@@ -454,7 +452,6 @@ def as_zset(
     if isinstance(data, ZSet):
         return data
     from gpu_wcoj.arrow import Numbered, as_table
-    from gpu_wcoj.data.rows import as_weights, weight_among
 
     called: list[str] = []
 

@@ -25,6 +25,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Shape, normalise
 from gpu_wcoj.planner.lower import delta_query
 from gpu_wcoj.planner.types import Types, names_of
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import NULL, Constant, Rule, Rules, Variable
 from gpu_wcoj.streams.device_context import Place
 from gpu_wcoj.streams.operator import Later, Operator, split_by_iteration
@@ -46,9 +48,6 @@ def checked_rule(rule: str | Rule, relations: Sequence[str]) -> Rules:
     UnknownRelationError, UsageError
         If it reads an unknown relation, or does not read a given relation.
     """
-    from gpu_wcoj.query.check import check
-    from gpu_wcoj.query.datalog import parse
-
     if isinstance(rule, str):
         rules = parse(rule)
     else:

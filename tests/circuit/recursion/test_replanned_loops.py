@@ -22,7 +22,7 @@ from gpu_wcoj.planner import lower
 from gpu_wcoj.planner import replan as feedback
 from gpu_wcoj.planner.ir import Order
 from gpu_wcoj.planner.join_order import Chooser
-from gpu_wcoj.planner.lower import ASKED, Place, Plan
+from gpu_wcoj.planner.lower import INVERSE, Place, Plan
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import random_script, translated
 from tests.helpers.kernel_kinds import QUICK_KINDS
@@ -64,7 +64,8 @@ def turned(monkeypatch):
             names = sorted({variable.name for atom in rule.atoms for variable in atom.variables})
             chance.shuffle(names)
             hints[rule.head.relation] = names
-        return planned(replace(self, hints=hints, strategy=chance.choice(["auto", "wcoj", "binary"])), *given)
+        options = replace(self.options, order=hints, strategy=chance.choice(["auto", "wcoj", "binary"]))
+        return planned(replace(self, options=options), *given)
 
     def some(_: Plan, present: Plan, *__: Any) -> dict[Place, float]:
         return {place: 1.0 for place in present.places() if chance.random() < 0.7}
@@ -73,7 +74,7 @@ def turned(monkeypatch):
         plan = made(present, *given)
         for place in plan.places():
             if plan.path(place) != present.path(place):
-                places["asked" if place[2] == ASKED else "delta"].add(place)
+                places["asked" if place[2] == INVERSE else "delta"].add(place)
         rules = [rule for loop in plan.loops for rule in loop.rules]
         assert all(rule.query is plan.queries[rule.head][rule.index] for rule in rules)
         return plan

@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_wcoj import Program, ZSet
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.spark import normalise
-from gpu_wcoj.spark.cluster.driver import CellRun
+from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 from gpu_wcoj.spark.output import Listing
 from tests.helpers.answers import named
 
@@ -111,9 +113,9 @@ class Stream:
         run = CellRun.open(
             text,
             {name: frame.schema for name, frame in frames.items()},
+            cell_options(**options),
             checkpoint=place / "state",
             output=place / "out",
-            **options,
         )
         with run:
             if run.is_new:
@@ -134,6 +136,13 @@ def _arrow(schema: str) -> Iterator[pa.Field]:
     for part in schema.split(", "):
         name, kind = part.split()
         yield pa.field(name, kinds[kind])
+
+
+def cell_options(**options: Any) -> CellOptions:
+    """Options of cells, and of the program among them."""
+    names = {declared.name for declared in fields(CellOptions)}
+    program = ProgramOptions(**{name: value for name, value in options.items() if name not in names})
+    return CellOptions(**{name: value for name, value in options.items() if name in names}, program=program)
 
 
 def check(
@@ -193,7 +202,7 @@ def loaded(spark: Any, place: Path, text: str, tick: Tick, schemas: Mapping[str,
     """One tick as tables, on cells and alone."""
     frames = {name: normalise(spark.createDataFrame(tick[name], schema), "weight") for name, schema in schemas.items()}
     columns = {name: frame.schema for name, frame in frames.items()}
-    with CellRun.open(text, columns, checkpoint=place / "state", output=place / "out", **options) as run:
+    with CellRun.open(text, columns, cell_options(**options), checkpoint=place / "state", output=place / "out") as run:
         run.load(frames)
     (expected,) = alone(text, [tick], options.get("bag", False))
     found = written(place / "out")[-1]

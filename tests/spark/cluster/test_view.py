@@ -16,8 +16,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj.spark as gws
 from gpu_wcoj import Program, ZSet
+from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError
-from gpu_wcoj.spark.cluster.driver import CellRun
+from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 from tests.spark.cluster.test_answers import EDGE, TRIANGLE, Stream, alone, random_ticks, written
 
 REACH = "far(a, c) :- edge(a, b), edge(b, c), a != c."
@@ -128,7 +129,7 @@ def test_heavy_values_of_tables(spark: Any, tmp_path: Path) -> None:
 def test_what_cells_do_not_do(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame([], "a array<int>, b int, weight bigint")
     with pytest.raises(GpuWcojError, match="relation 'r', column 'a': type 'array<int>'"):
-        CellRun.open("p(a) :- r(a, b).", {"r": frame.schema}, checkpoint=tmp_path / "other")
+        CellRun.open("p(a) :- r(a, b).", {"r": frame.schema}, CellOptions(), checkpoint=tmp_path / "other")
 
 
 def test_the_last_operation_on_a_row_wins(spark: Any, tmp_path: Path) -> None:
@@ -138,8 +139,8 @@ def test_the_last_operation_on_a_row_wins(spark: Any, tmp_path: Path) -> None:
     frame = spark.createDataFrame(rows, "a int, b int, weight int, version bigint")
     changes = gws.normalise(frame, "weight", order_by="version")
     with CellRun.open(
-        REACH, {"edge": changes.schema}, checkpoint=tmp_path / "ckpt", output=tmp_path / "out",
-        layout="hypercube", cells=3,
+        REACH, {"edge": changes.schema}, CellOptions("hypercube", 3), checkpoint=tmp_path / "ckpt",
+        output=tmp_path / "out",
     ) as cells:  # fmt: skip
         cells.load({"edge": changes})
     held = {(a, b): weight for a, b, weight, at in sorted(rows, key=lambda row: row[3])}
@@ -165,7 +166,7 @@ def test_values_that_are_equal_meet(spark: Any, tmp_path: Path) -> None:
         place = tmp_path / layout
         schemas = {name: frame.schema for name, frame in frames.items()}
         with CellRun.open(
-            text, schemas, checkpoint=place / "ckpt", output=place / "out", layout=layout, cells=4
+            text, schemas, CellOptions(layout, 4), checkpoint=place / "ckpt", output=place / "out"
         ) as cells:  # fmt: skip
             cells.load(frames)
         answers[layout] = written(place / "out")[-1]["same"]
@@ -190,7 +191,8 @@ def test_zeros_have_a_sign_where_they_have_one_in_one_process(spark: Any, tmp_pa
         place = tmp_path / layout
         schemas = {name: frame.schema for name, frame in frames.items()}
         with CellRun.open(
-            text, schemas, checkpoint=place / "ckpt", output=place / "out", layout=layout, cells=4, outputs=["h", "o"]
+            text, schemas, CellOptions(layout, 4, program=ProgramOptions(outputs=["h", "o"])),
+            checkpoint=place / "ckpt", output=place / "out",
         ) as cells:  # fmt: skip
             cells.load(frames)
         found = written(place / "out")[-1]
@@ -209,8 +211,8 @@ def test_wiki_vote(spark: Any, shared_data: Path, tmp_path: Path, layout: Any, c
     stream = spark.readStream.schema("a bigint, b bigint").parquet(str(tmp_path / "in"))
     changes, more = gws.normalise(table, "append"), gws.normalise(stream, "append")
     with CellRun.open(
-        TRIANGLE, {"edge": changes.schema}, checkpoint=tmp_path / "ckpt", output=tmp_path / "out",
-        layout=layout, cells=cells,
+        TRIANGLE, {"edge": changes.schema}, CellOptions(layout, cells), checkpoint=tmp_path / "ckpt",
+        output=tmp_path / "out",
     ) as run_:  # fmt: skip
         run_.load({"edge": changes})
         writer = run_.frame({"edge": more}).writeStream.foreachBatch(run_.commit)
