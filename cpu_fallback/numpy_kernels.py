@@ -497,6 +497,7 @@ class VectorisedKernels:
 
     name: ClassVar[str] = "numpy"
     measures_ranges: ClassVar[bool] = False
+    walks_rows: ClassVar[bool] = False
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)

@@ -86,13 +86,15 @@ class IncrementalRun:
         return [*self._rules, *asking]
 
     def iterations(self) -> Iterator[int]:
-        """Run; yield every iteration that is evaluated."""
+        """Run; yield the number of iterations so far."""
+        n_iterations = 0
         self._derive(-1)
         for key, arrangement in self._outside.items():
             view = self._views[key]
             view.spine, view.pending = Spine(arrangement.after(len(arrangement.pending) - 1)), ()
         while (iteration := self._next()) is not None:
-            yield iteration
+            n_iterations += 1
+            yield n_iterations
             changed = []
             for name, history in self._histories.items():
                 rows = history.emit(iteration)
@@ -277,8 +279,8 @@ class Loop:
 
     def _run(self, run: SemiNaiveRun | IncrementalRun) -> Entries:
         self.joins = [*self.joins, *run.joins]
-        for iteration, _ in enumerate(run.iterations()):
-            if iteration >= self.execution.iterations:
+        for n_iterations in run.iterations():
+            if n_iterations > self.execution.iterations:
                 raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
         return run.result()
 

@@ -29,6 +29,7 @@ class CudaKernels:
 
     name = "cuda"
     measures_ranges = False
+    walks_rows = False
 
     def __init__(self, device: Device) -> None:
         self.device = device
