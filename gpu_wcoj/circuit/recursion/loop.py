@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink, as_change, refuse_failure
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
 from gpu_wcoj.circuit.recursion.relation import (
@@ -17,11 +19,13 @@ from gpu_wcoj.circuit.recursion.relation import (
     count_rows,
     unranked,
 )
-from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
+from gpu_wcoj.circuit.recursion.semi_naive import BUDGET, ROW_COST, SemiNaiveRun
+from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.kernels.protocol import PAUSED, WIDE, WRONG
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -30,7 +34,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 class TooManyDerivedError(Exception):
-    """A tick has exceeded its limit of derived rows."""
+    """A tick has exceeded its limit of derived rows or of cost."""
 
 
 class IncrementalRun:
@@ -46,6 +50,8 @@ class IncrementalRun:
         With weights.
     max_derived
         Maximum number of derivations; a row that is derived twice counts twice.
+    max_cost
+        Maximum cost of its iterations, in units of `SemiNaiveRun.cost`.
     """
 
     def __init__(
@@ -55,9 +61,17 @@ class IncrementalRun:
         outside: Mapping[ArrangementKey, Arrangement],
         execution: Execution,
         max_derived: int,
+        max_cost: int,
     ) -> None:
         self._heads = heads
         self._n_allowed = max_derived
+        self._cost_left = max_cost
+        self._iteration_cost = BEST_COST if plan.best else MAINTAINED_COST
+        self._execution = execution
+        self._walks = (
+            execution.walks and execution.backend.kernels.walks_rows and not plan.best and not plan.reason_against_walks
+        )
+        self._walked: dict[str, PhaseRows] | None = None
         self._outside = outside
         self._views: dict[ArrangementKey, Arrangement] = {}
         before: dict[ArrangementKey, Arrangement] = {}
@@ -88,13 +102,20 @@ class IncrementalRun:
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of iterations so far."""
         n_iterations = 0
+        if not self._walks:
+            self._spend(self._iteration_cost)
         self._derive(-1)
         for key, arrangement in self._outside.items():
             view = self._views[key]
             view.spine, view.pending = Spine(arrangement.after(len(arrangement.pending) - 1)), ()
+        if self._walks and sum(history.buffer.n_stored for history in self._histories.values()) <= MAX_WALKED:
+            yield from self._walk()
+            return
         while (iteration := self._next()) is not None:
             n_iterations += 1
             yield n_iterations
+            if n_iterations > 1:
+                self._spend(self._iteration_cost)
             changed = []
             for name, history in self._histories.items():
                 rows = history.emit(iteration)
@@ -115,12 +136,76 @@ class IncrementalRun:
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         """Return this tick's entries per relation, in every order of its index."""
         entries: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
+        if self._walked is not None:
+            for name, rows in self._walked.items():
+                index = self._heads[name]
+                batches = index.on_each(lambda arrangement, rows=rows: arrangement.index(rows), len(rows))
+                entries[name] = dict(zip(index.arrangements, batches, strict=True))
+            return entries
         for name, history in self._histories.items():
             for key, spine in history.entries.items():
                 batches = spine.compact().batches
                 if batches:
                     entries.setdefault(name, {})[key] = batches[0]
         return entries
+
+    def _walk(self) -> Iterator[int]:
+        """Run all iterations row at a time, from the derivations that are stored; yield their number so far.
+
+        Raises
+        ------
+        TooManyDerivedError
+            If the tick exceeds its limit of derivations.
+        """
+        order = {name: index.canonical.order[:-1] for name, index in self._heads.items()}
+        table = WalkTable(order)
+        for rule_join in self._rules:
+            path_index = seeded_path(rule_join.rule, self._heads)
+            if path_index is not None:
+                table.add_walk(rule_join, path_index)
+        for history in self._histories.values():
+            for rule_join in history.derivation_query.joins:
+                table.add_asked(rule_join)
+        kernels = self._execution.backend.kernels
+        states = [[batch.levels for batch in index.accumulated()] for index in self._heads.values()]
+        run = kernels.maintenance(table.table(), states)
+        for head, (name, history) in enumerate(self._histories.items()):
+            for (iterations, *columns), weights in history.buffer.take_stored():
+                run.add(head, [columns[column] for column in order[name]], iterations, weights)
+        result = PAUSED
+        while result == PAUSED:
+            spent = run.spent
+            result = run.run(self._execution.iterations, self._n_allowed, min(BUDGET, self._cost_left + 1))
+            yield run.iterations
+            self._cost_left -= run.spent - spent
+            if result == PAUSED and self._cost_left < 0:
+                result = WIDE
+        rows, iterations, signs = run.entries()
+        heads = [np.flatnonzero(rows[:, 0] == head) for head in range(len(self._heads))]
+        table.report(run, list(map(len, heads)))
+        if result == WIDE:
+            raise TooManyDerivedError
+        if result == WRONG:
+            raise AssertionError("a row of a recursion has fewer than no derivations")
+        self._walked = {}
+        for (name, head_order), chosen in zip(order.items(), heads, strict=True):
+            if len(chosen):
+                columns = [rows[chosen, 1 + head_order.index(column)] for column in range(len(head_order))]
+                columns.append(iterations[chosen])
+                rows_order = kernels.lexsort(columns)
+                self._walked[name] = PhaseRows([column[rows_order] for column in columns], signs[chosen[rows_order]])
+
+    def _spend(self, cost: int) -> None:
+        """Count the cost of an iteration.
+
+        Raises
+        ------
+        TooManyDerivedError
+            If the tick exceeds its limit.
+        """
+        self._cost_left -= cost
+        if self._cost_left < 0:
+            raise TooManyDerivedError
 
     def _derive(self, step: int) -> None:
         """Store the derivations from this step's changes at their iterations.
@@ -163,6 +248,20 @@ def _merge_phases(pending: Sequence[IndexedZSet]) -> tuple[IndexedZSet, ...]:
     return (merged,)
 
 
+MAX_WALKED = 1 << 16
+"""Derivations from the changes outside of a loop up to which the loop is maintained row at a time."""
+
+MAINTAINED_COST, BEST_COST = 20_000, 80_000
+"""Cost of an iteration of a tick's maintenance that is not walked, for sets and if a head keeps best values.
+
+Units are those of `SemiNaiveRun.cost`: in chains and ladders of small rows, an iteration took 1 and 4 ms."""
+
+UNKNOWN_COST = 4 * ROW_COST
+"""Cost per row of evaluating a loop from the empty state, if this has not been done since it was restored."""
+
+GIVE_UP = 2
+"""Ratio of the cost from the empty state to the cost at which a tick gives up and begins there."""
+
 MAX_DERIVED_PER_ROW = 1
 """Derivations per row of the loop after which a tick is recomputed from the empty loop.
 
@@ -201,6 +300,8 @@ class Loop:
     execution: Execution
     joins: list[RuleJoin] = field(default_factory=list)
     _changes: dict[str, LoopChange] | None = None
+    _last_cost: tuple[int, int] | None = None
+    """Cost and rows of the last evaluation from the empty state."""
 
     def __post_init__(self) -> None:
         self._set = replace(self.execution, weighted=False)
@@ -235,14 +336,22 @@ class Loop:
             else:
                 try:
                     max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
+                    max_cost = self._cost_from_empty(rows) // GIVE_UP
                     entries = self._run(
-                        IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived)
+                        IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived, max_cost)
                     )
                 except TooManyDerivedError:
                     entries = self._recompute()
         changes = {name: self._publish(index, entries.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
+
+    def _cost_from_empty(self, rows: int) -> int:
+        """Estimate the cost of evaluating the loop from the empty state, by the last time and its rows now."""
+        if self._last_cost is None:
+            return UNKNOWN_COST * rows
+        cost, rows_then = self._last_cost
+        return max(cost, cost * rows // max(1, rows_then))
 
     def _recompute(self) -> Entries:
         """Return the entries of a tick by evaluating the loop from the empty state."""
@@ -282,6 +391,8 @@ class Loop:
         for n_iterations in run.iterations():
             if n_iterations > self.execution.iterations:
                 raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
+        if isinstance(run, SemiNaiveRun):
+            self._last_cost = run.cost, run.n_rows
         return run.result()
 
     def _publish(self, index: RankedIndex, entries: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:

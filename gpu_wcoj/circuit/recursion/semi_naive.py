@@ -383,7 +383,7 @@ _T = TypeVar("_T")
 POLICY = MergePolicy(ratio=4, most_batches=4)
 """Merge policy of the probed arrangements: every iteration adds a batch, and most are large."""
 
-MAX_FIRST_FRONTIER, MAX_FRONTIER = 1 << 9, 1 << 12
+MAX_FIRST_FRONTIER, MAX_FRONTIER = 1 << 12, 1 << 14
 """Rows of an iteration up to which a loop begins to run row at a time, and up to which it goes on."""
 
 ROWS_PER_ITERATION = 1 << 12
@@ -394,7 +394,12 @@ They are loaded for that, which takes about as long as an iteration."""
 MAX_ITERATION_WORK = 1 << 18
 """Candidates and operations in one iteration at which a loop stops to run row at a time."""
 
-BUDGET = 1 << 21
+ROW_COST, ITERATION_COST, WORK_COST = 20, 5_000, 0.25
+"""Cost of a stored row, of an iteration that is not walked, and of a counted operation of a kernel.
+
+A unit is about 50 ns: what a candidate of a walk takes."""
+
+BUDGET = 1 << 20
 """Candidates and operations of one call, which takes a tenth of a second: interrupts are seen between calls."""
 
 INSERTIONS = 1
@@ -412,6 +417,11 @@ class SemiNaiveRun:
         The arrangements of other relations; the loop reads them with this tick's pending change.
     execution
         With set semantics.
+
+    Attributes
+    ----------
+    n_rows
+        Rows so far.
     """
 
     def __init__(
@@ -439,7 +449,7 @@ class SemiNaiveRun:
         self._first = [RuleJoin(rule, IncrementalGenericJoin(rule.query, outside, execution)) for rule in first]
         self._walks = execution.walks and self._backend.kernels.walks_rows and not plan.reason_against_walks
         self._walked: dict[str, list[tuple[Columns, Int64Array]]] = {name: [] for name in heads}
-        self._n_rows = self._n_small = 0
+        self.n_rows = self._n_small = self._n_iterations = 0
         later = [rule for rule in rules if _seeds_in(rule.query, heads)]
         self._probed = {key for rule in later for path in rule.query.paths for key in self._probed_by(path)}
         self._next = [RuleJoin(rule, self._over_views(rule.query, outside)) for rule in later]
@@ -448,6 +458,13 @@ class SemiNaiveRun:
     def joins(self) -> list[RuleJoin]:
         """The joins in use, for reading their work counts."""
         return [*self._first, *self._next]
+
+    @property
+    def cost(self) -> int:
+        """The cost so far in counted work, which is the same in every run."""
+        counted = (steps.values() for rule_join in self.joins for steps in rule_join.join.work.values())
+        operations = sum(int(work.sum()) for step_work in counted for work in step_work)
+        return ITERATION_COST * self._n_iterations + ROW_COST * self.n_rows + int(WORK_COST * operations)
 
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of iterations so far, at least after every one that is not walked."""
@@ -459,7 +476,8 @@ class SemiNaiveRun:
                 rank, new_rows = yield from self._walk(new_rows, rank)
                 if not new_rows:
                     break
-            self._n_rows += sum(len(columns[0]) for columns in new_rows.values())
+            self.n_rows += sum(len(columns[0]) for columns in new_rows.values())
+            self._n_iterations += 1
             self._absorb(new_rows, rank)
             rank += 1
             new_rows = self._iteration([rule_join for rule_join in self._next if rule_join.has_seeds((INSERTIONS,))])
@@ -470,7 +488,7 @@ class SemiNaiveRun:
             self._n_small = 0
             return False
         self._n_small += 1
-        return self._n_rows <= ROWS_PER_ITERATION * self._n_small
+        return self.n_rows <= ROWS_PER_ITERATION * self._n_small
 
     def _walk(
         self, new_rows: Mapping[str, Columns], rank: int
@@ -506,7 +524,7 @@ class SemiNaiveRun:
             columns, ranks = self._rows_of(run, head, order[name], first, extended)
             if len(ranks):
                 self._walked[name].append((columns, ranks))
-                self._n_rows += len(ranks)
+                self.n_rows += len(ranks)
                 key = self._plain(self._heads[name])
                 if result != FIXPOINT:
                     spine = self._spines[key].insert(self._views[key].index(PhaseRows(columns, 1)))
