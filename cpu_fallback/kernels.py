@@ -44,7 +44,7 @@ class CompiledKernels:
 
     name: ClassVar[str] = "numba"
     measures_ranges: ClassVar[bool] = True
-    walks_rows: ClassVar[bool] = True
+    walked_rows: ClassVar[int] = 1 << 14
     fixpoint = Fixpoint
     maintenance = Maintenance
     lexsort = staticmethod(sort.lexsort)

@@ -239,13 +239,13 @@ class Kernels(Protocol):
     ----------
     measures_ranges
         Whether `count_common` reads no values of a single atom without weights and bounds.
-    walks_rows
-        Whether loops may run row at a time, by `fixpoint` and `maintenance`.
+    walked_rows
+        Rows of an iteration up to which a loop is cheaper row at a time; 0 without `fixpoint` and `maintenance`.
     """
 
     name: str
     measures_ranges: bool
-    walks_rows: bool
+    walked_rows: int
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """Return the stable order that sorts rows by the first column, then the second, ...

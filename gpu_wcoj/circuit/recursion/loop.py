@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from gpu_wcoj.circuit.recursion.relation import (
     count_rows,
     unranked,
 )
-from gpu_wcoj.circuit.recursion.semi_naive import BUDGET, ROW_COST, SemiNaiveRun
+from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, ROW_COST, SemiNaiveRun, walkable_rows
 from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
@@ -68,9 +69,7 @@ class IncrementalRun:
         self._cost_left = max_cost
         self._iteration_cost = BEST_COST if plan.best else MAINTAINED_COST
         self._execution = execution
-        self._walks = (
-            execution.walks and execution.backend.kernels.walks_rows and not plan.best and not plan.reason_against_walks
-        )
+        self._walked_rows = 0 if plan.best else walkable_rows(plan, execution)
         self._walked: dict[str, PhaseRows] | None = None
         self._outside = outside
         self._views: dict[ArrangementKey, Arrangement] = {}
@@ -102,13 +101,14 @@ class IncrementalRun:
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of iterations so far."""
         n_iterations = 0
-        if not self._walks:
+        if not self._walked_rows:
             self._spend(self._iteration_cost)
         self._derive(-1)
         for key, arrangement in self._outside.items():
             view = self._views[key]
             view.spine, view.pending = Spine(arrangement.after(len(arrangement.pending) - 1)), ()
-        if self._walks and sum(history.buffer.n_stored for history in self._histories.values()) <= MAX_WALKED:
+        n_stored = sum(history.buffer.n_stored for history in self._histories.values())
+        if self._walked_rows and n_stored <= DERIVED_PER_ROW * self._walked_rows:
             yield from self._walk()
             return
         while (iteration := self._next()) is not None:
@@ -172,10 +172,10 @@ class IncrementalRun:
         for head, (name, history) in enumerate(self._histories.items()):
             for (iterations, *columns), weights in history.buffer.take_stored():
                 run.add(head, [columns[column] for column in order[name]], iterations, weights)
-        result = PAUSED
+        budget, result = max(1, int(BUDGET_PER_ROW * self._walked_rows)), PAUSED
         while result == PAUSED:
             spent = run.spent
-            result = run.run(self._execution.iterations, self._n_allowed, min(BUDGET, self._cost_left + 1))
+            result = run.run(self._execution.iterations, self._n_allowed, min(budget, self._cost_left + 1))
             yield run.iterations
             self._cost_left -= run.spent - spent
             if result == PAUSED and self._cost_left < 0:
@@ -248,8 +248,8 @@ def _merge_phases(pending: Sequence[IndexedZSet]) -> tuple[IndexedZSet, ...]:
     return (merged,)
 
 
-MAX_WALKED = 1 << 16
-"""Derivations from the changes outside of a loop up to which the loop is maintained row at a time."""
+DERIVED_PER_ROW = 4
+"""Derivations from changes outside of a loop, per row of `Kernels.walked_rows`, up to which it is maintained so."""
 
 MAINTAINED_COST, BEST_COST = 20_000, 80_000
 """Cost of an iteration of a tick's maintenance that is not walked, for sets and if a head keeps best values.
@@ -261,6 +261,9 @@ UNKNOWN_COST = 4 * ROW_COST
 
 GIVE_UP = 2
 """Ratio of the cost from the empty state to the cost at which a tick gives up and begins there."""
+
+_UNLIMITED = 1 << 62
+"""A limit of cost that no tick reaches."""
 
 MAX_DERIVED_PER_ROW = 1
 """Derivations per row of the loop after which a tick is recomputed from the empty loop.
@@ -334,17 +337,28 @@ class Loop:
             if rows == 0:
                 entries = self._run(SemiNaiveRun(self.plan, self.relations, self.outside, self._set))
             else:
-                try:
-                    max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
-                    max_cost = self._cost_from_empty(rows) // GIVE_UP
-                    entries = self._run(
-                        IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived, max_cost)
-                    )
-                except TooManyDerivedError:
-                    entries = self._recompute()
+                entries = self._maintain(rows)
         changes = {name: self._publish(index, entries.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
+
+    def _maintain(self, rows: int) -> Entries:
+        """Return the entries of a tick of a loop with some rows, from its changes or from the empty state."""
+        max_cost = self._cost_from_empty(rows) // GIVE_UP
+        with suppress(TooManyDerivedError):
+            return self._follow(rows, max_cost)
+        try:
+            return self._recompute()
+        except IterationLimitError:  # loops that grew tick by tick may need more iterations than their changes do
+            with suppress(TooManyDerivedError):
+                return self._follow(rows, None)
+            raise
+
+    def _follow(self, rows: int, max_cost: int | None) -> Entries:
+        """Return the entries of a tick by its changes; None does not limit the cost."""
+        max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
+        limit = _UNLIMITED if max_cost is None else int(max_cost)
+        return self._run(IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived, limit))
 
     def _cost_from_empty(self, rows: int) -> int:
         """Estimate the cost of evaluating the loop from the empty state, by the last time and its rows now."""

@@ -383,24 +383,19 @@ _T = TypeVar("_T")
 POLICY = MergePolicy(ratio=4, most_batches=4)
 """Merge policy of the probed arrangements: every iteration adds a batch, and most are large."""
 
-MAX_FIRST_FRONTIER, MAX_FRONTIER = 1 << 12, 1 << 14
-"""Rows of an iteration up to which a loop begins to run row at a time, and up to which it goes on."""
+FIRST_PART = 4
+"""Ratio of `Kernels.walked_rows` to the rows of an iteration up to which a loop begins to run row at a time.
 
-ROWS_PER_ITERATION = 1 << 12
-"""Rows so far per iteration in a row with few rows at which a loop begins to run row at a time.
+It is also that to the rows so far, per iteration in a row with so few, as all of them are loaded for that."""
 
-They are loaded for that, which takes about as long as an iteration."""
-
-MAX_ITERATION_WORK = 1 << 18
-"""Candidates and operations in one iteration at which a loop stops to run row at a time."""
+WORK_PER_ROW, BUDGET_PER_ROW = 16, 64
+"""Candidates and operations per row of `Kernels.walked_rows` at which an iteration is too large to run row at a time,
+and after which a call returns, so that interrupts are seen: compiled, after some 0.1 s."""
 
 ROW_COST, ITERATION_COST, WORK_COST = 20, 5_000, 0.25
 """Cost of a stored row, of an iteration that is not walked, and of a counted operation of a kernel.
 
 A unit is about 50 ns: what a candidate of a walk takes."""
-
-BUDGET = 1 << 20
-"""Candidates and operations of one call, which takes a tenth of a second: interrupts are seen between calls."""
 
 INSERTIONS = 1
 """Index of the phase of a set's tick in which rows are inserted."""
@@ -447,7 +442,7 @@ class SemiNaiveRun:
             self._read.add(plain)
         first = (rule for rule in rules if not _seeds_in(rule.query, heads))
         self._first = [RuleJoin(rule, IncrementalGenericJoin(rule.query, outside, execution)) for rule in first]
-        self._walks = execution.walks and self._backend.kernels.walks_rows and not plan.reason_against_walks
+        self._walked_rows = walkable_rows(plan, execution)
         self._walked: dict[str, list[tuple[Columns, Int64Array]]] = {name: [] for name in heads}
         self.n_rows = self._n_small = self._n_iterations = 0
         later = [rule for rule in rules if _seeds_in(rule.query, heads)]
@@ -472,7 +467,7 @@ class SemiNaiveRun:
         new_rows = self._first_iteration()
         while new_rows:
             yield rank + 1
-            if self._walks and self._is_worth_walking(new_rows):
+            if self._is_worth_walking(new_rows):
                 rank, new_rows = yield from self._walk(new_rows, rank)
                 if not new_rows:
                     break
@@ -484,11 +479,12 @@ class SemiNaiveRun:
 
     def _is_worth_walking(self, new_rows: Mapping[str, Columns]) -> bool:
         """Return whether the next iterations are cheaper row at a time, all rows so far included."""
-        if sum(len(columns[0]) for columns in new_rows.values()) > MAX_FIRST_FRONTIER:
+        few = self._walked_rows // FIRST_PART
+        if sum(len(columns[0]) for columns in new_rows.values()) > few:
             self._n_small = 0
             return False
         self._n_small += 1
-        return self.n_rows <= ROWS_PER_ITERATION * self._n_small
+        return self.n_rows <= few * self._n_small
 
     def _walk(
         self, new_rows: Mapping[str, Columns], rank: int
@@ -516,7 +512,10 @@ class SemiNaiveRun:
                 run.add(head, [new_rows[name][column] for column in order[name]], rank)
         first, result = run.bounds[0], PAUSED
         while result == PAUSED:
-            result = run.run(self._execution.iterations, MAX_FRONTIER, MAX_ITERATION_WORK, BUDGET)
+            result = run.run(
+                self._execution.iterations, self._walked_rows, WORK_PER_ROW * self._walked_rows,
+                max(1, int(BUDGET_PER_ROW * self._walked_rows)),
+            )  # fmt: skip
             yield run.rank + 1
         begin, end = run.bounds
         extended = end if result == FIXPOINT else begin
@@ -727,6 +726,11 @@ class SemiNaiveRun:
     def _plain(index: RankedIndex) -> ArrangementKey:
         """Return the key of the order in which rows are derived."""
         return without_rank(index.canonical)
+
+
+def walkable_rows(plan: LoopPlan, execution: Execution) -> int:
+    """Return `Kernels.walked_rows`, or 0 if the loop or the execution does not allow it."""
+    return execution.backend.kernels.walked_rows if execution.walks and not plan.reason_against_walks else 0
 
 
 def _seeds_in(query: DeltaQuery, heads: Mapping[str, RankedIndex]) -> bool:

@@ -29,7 +29,7 @@ class CudaKernels:
 
     name = "cuda"
     measures_ranges = False
-    walks_rows = False
+    walked_rows = 0
 
     def __init__(self, device: Device) -> None:
         self.device = device
