@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cpu_fallback.plain_walks import FIXPOINT, LIMIT, PAUSED, WIDE, WRONG
 from cpu_fallback.ranges import PARENT, SIZE, VALUES, WIDTH, find, weight_at
 from cpu_fallback.runtime import cached_njit, load, pointer64
 from cpu_fallback.tries import N_WORK, Int64Array
@@ -21,7 +22,10 @@ from cpu_fallback.walks import DONE, FRESH, advance
 
 @cached_njit
 def place_of(table, rows, source, i, n_columns):
-    """Return the place in the table of row i of `source`, by its first columns; a free one if no row has them."""
+    """Return the place of row i of `source` in the table, a free one if no row equals it.
+
+    Its first columns are compared.
+    """
     mixed = np.uint64(0)
     for column in range(n_columns):
         mixed = (mixed ^ np.uint64(source[i, column])) * np.uint64(0x9E3779B97F4A7C15)
@@ -51,16 +55,15 @@ def larger_matrix(matrix, n):
 
 @cached_njit
 def larger_table(table, rows, n, n_keys):
-    """Return a table of four times the size with the first n rows; later rows replace those of the same key."""
+    """Return a table of four times the size with the first n rows.
+
+    Later rows replace those of the same key.
+    """
     larger = np.zeros(4 * len(table), np.int32)
     for row in range(n):
         larger[place_of(larger, rows, rows, row, n_keys[rows[row, 0]])] = row + 1
     return larger
 
-
-FIXPOINT, PAUSED, WIDE, LIMIT, WRONG = range(5)
-"""Results of a run: nothing is left to do; it is to be called again; too many rows for it; a limit was reached; a row
-has fewer than no derivations."""
 
 N_ROWS, BEGIN, END, ROW, WALK, PC, ITERATION, N_STATE = range(8)
 """State of a fixpoint: number of rows, the rows of the last iteration, the row and walk that are being extended, where
@@ -68,8 +71,10 @@ the walk continues, the iteration of the last rows, and the number of these fiel
 
 
 @cached_njit
-def add_row(table, rows, ranks, state, source, i, rank, n_keys, orders):
-    """Add row i of `source` to the rows unless it is there, or its group has a value that is not worse."""
+def add_row(store, plan, state, source, i, rank):
+    """Add row i of `source` unless it is there, or its group has a value that is not worse."""
+    table, rows, ranks = store
+    _, _, n_keys, orders = plan
     head = source[i, 0]
     n_key = n_keys[head]
     place = place_of(table, rows, source, i, n_key)
@@ -92,8 +97,9 @@ def add_row(table, rows, ranks, state, source, i, rank, n_keys, orders):
 
 
 @cached_njit
-def with_room(table, rows, ranks, n, n_more, n_keys):
+def with_room(store, n, n_more, n_keys):
     """Return table, rows and ranks with room for more rows."""
+    table, rows, ranks = store
     while n + n_more > len(rows):
         rows = larger_matrix(rows, n)
         more_ranks = np.empty(len(rows), np.int64)
@@ -105,63 +111,65 @@ def with_room(table, rows, ranks, n, n_more, n_keys):
 
 
 @cached_njit
-def add_rows(table, rows, ranks, state, source, rank, n_keys, orders):
+def add_rows(store, plan, state, source, rank):
     """Add rows, and return table, rows and ranks."""
-    table, rows, ranks = with_room(table, rows, ranks, state[N_ROWS], len(source), n_keys)
+    store = with_room(store, state[N_ROWS], len(source), plan[2])
     for i in range(len(source)):
-        add_row(table, rows, ranks, state, source, i, rank, n_keys, orders)
-    return table, rows, ranks
+        add_row(store, plan, state, source, i, rank)
+    return store
 
 
 @cached_njit
-def run_fixpoint(
-    code, first_walk, starts, n_keys, orders, table, rows, ranks, state, registers, places, cursors, out, work, failed,
-    max_rank, max_frontier, max_work, budget,
-):  # fmt: skip
-    """Derive rows iteration by iteration; return the result, table, rows and ranks."""
+def run_fixpoint(machine, plan, store, state, failed, limits):
+    """Derive rows iteration by iteration; return the result, and table, rows and ranks.
+
+    `plan` holds the first walk of each head, the offsets of walks, and per head the number of columns that are compared
+    and its order; `store` the table, rows and ranks; `limits` is those of `Fixpoint.run`.
+    """
+    first_walk, starts, n_keys, _ = plan
+    max_rank, max_frontier, max_work, budget = limits
+    out = machine[4]
     iteration_work = np.int64(0)
     while True:
         while state[ROW] < state[END]:
             row = state[ROW]
-            head = rows[row, 0]
+            head = store[1][row, 0]
             while state[WALK] < first_walk[head + 1] - first_walk[head]:
                 walk = first_walk[head] + state[WALK]
                 pc = state[PC]
                 if pc == FRESH:
                     pc = starts[walk]
                 before = budget
-                pc, n, budget = advance(
-                    code, pc, rows, row, registers, places, cursors, out, budget, work, failed[walk : walk + 1]
-                )
+                pc, n, budget = advance(machine, pc, store[1], row, budget, failed[walk : walk + 1])
                 iteration_work += before - budget
                 state[PC] = pc
-                table, rows, ranks = with_room(table, rows, ranks, state[N_ROWS], n, n_keys)
+                store = with_room(store, state[N_ROWS], n, n_keys)
                 for i in range(n):
-                    add_row(table, rows, ranks, state, out, i, state[ITERATION] + 1, n_keys, orders)
+                    add_row(store, plan, state, out, i, state[ITERATION] + 1)
                 if pc == DONE:
                     state[WALK] += 1
                     state[PC] = FRESH
                 elif iteration_work > max_work:
-                    return WIDE, table, rows, ranks
+                    return WIDE, store
                 elif budget <= 0:
-                    return PAUSED, table, rows, ranks
+                    return PAUSED, store
             state[ROW] += 1
             state[WALK] = 0
             if iteration_work > max_work:
-                return WIDE, table, rows, ranks
+                return WIDE, store
         if state[N_ROWS] == state[END]:
-            return FIXPOINT, table, rows, ranks
+            return FIXPOINT, store
         state[BEGIN], state[END] = state[END], state[N_ROWS]
         state[ROW] = state[BEGIN]
         state[ITERATION] += 1
         iteration_work = 0
         if state[ITERATION] >= max_rank:
-            return LIMIT, table, rows, ranks
+            return LIMIT, store
         if state[END] - state[BEGIN] > max_frontier:
-            return WIDE, table, rows, ranks
+            return WIDE, store
         budget -= 1
         if budget <= 0:
-            return PAUSED, table, rows, ranks
+            return PAUSED, store
 
 
 # Changes of a filled loop: rows with pending derivations by iteration; see `gpu_wcoj.circuit.recursion`.
@@ -174,7 +182,7 @@ NOW, DECIDE, DERIVE = range(3)
 """Phases of an iteration: collect what has arrived, decide on rows, derive from their entries."""
 
 (
-    M_ROWS, M_EVENTS, FREE_EVENT, LAST_ITERATION, M_ENTRIES, FIRST_ENTRY, PHASE, AT, M_TOUCHED, M_DUE,
+    M_ROWS, M_EVENTS, FREE_EVENT, LAST_ITERATION, M_ENTRIES, FIRST_ENTRY, PHASE, NEXT_PLACE, M_TOUCHED, M_DUE,
     M_WALK, M_PC, M_ITERATION, IS_ASKING, N_HERE, N_LATER, N_DERIVED, N_ITERATIONS, M_STATE,
 ) = range(19)  # fmt: skip
 """State of a change: rows, events, the first free event, the last iteration with events, entries, the first entry of
@@ -213,8 +221,10 @@ def rank_of(lookups, offset, rows, row, n_columns):
 
 
 @cached_njit
-def row_number(table, rows, about, state, lookups, first_lookup, source, i, n_keys):
+def row_number(store, state, lookup, source, i, n_keys):
     """Return the number of row i of `source`, added if it is new; there is room."""
+    table, rows, about = store
+    lookups, first_lookup = lookup
     head = source[i, 0]
     place = place_of(table, rows, source, i, n_keys[head])
     if table[place] != 0:
@@ -233,7 +243,10 @@ def row_number(table, rows, about, state, lookups, first_lookup, source, i, n_ke
 
 @cached_njit
 def put(events, firsts, state, row, iteration, weight):
-    """Store a derivation, or with weight 0 that a row leaves, at an iteration; return events and firsts."""
+    """Store a derivation at an iteration, or with weight 0 that a row leaves.
+
+    Return events and firsts.
+    """
     if iteration >= len(firsts):
         longer = np.full(max(2 * len(firsts), iteration + 1), -1, np.int64)
         longer[: len(firsts)] = firsts
@@ -253,20 +266,19 @@ def put(events, firsts, state, row, iteration, weight):
 
 
 @cached_njit
-def add_events(
-    table, rows, about, state, events, firsts, lookups, first_lookup, n_keys, source, iterations, weights
-):  # fmt: skip
+def add_events(store, state, events, firsts, lookup, n_keys, source, iterations, weights):
     """Store derivations at their iterations; return the arrays, which may have grown."""
-    table, rows, about = with_rows(table, rows, about, state[M_ROWS], len(source), n_keys)
+    store = with_rows(store, state[M_ROWS], len(source), n_keys)
     for i in range(len(source)):
-        row = row_number(table, rows, about, state, lookups, first_lookup, source, i, n_keys)
+        row = row_number(store, state, lookup, source, i, n_keys)
         events, firsts = put(events, firsts, state, row, iterations[i], weights[i])
-    return table, rows, about, events, firsts
+    return store, events, firsts
 
 
 @cached_njit
-def with_rows(table, rows, about, n, n_more, n_keys):
+def with_rows(store, n, n_more, n_keys):
     """Return table, rows and their information with room for more rows."""
+    table, rows, about = store
     while n + n_more > len(rows):
         rows = larger_matrix(rows, n)
         about = larger_matrix(about, n)
@@ -298,12 +310,20 @@ def enter(entries, about, state, row, iteration, sign):
 
 
 @cached_njit
-def run_changes(
-    code, first_walk, starts, first_asked, asked_starts, n_keys, table, rows, about, state, events, firsts, entries,
-    touched, due, later, lookups, first_lookup, registers, places, cursors, out, work, failed,
-    max_iterations, max_derived, budget,
-):  # fmt: skip
-    """Maintain a loop iteration by iteration; return the result and the arrays that may have grown."""
+def run_changes(machine, plan, inverse, store, state, waiting, lookup, failed, limits):
+    """Maintain a loop iteration by iteration; return the result and the arrays that may grow.
+
+    `plan` holds the first walk of each head, the offsets of walks and the number of compared columns of each head;
+    `inverse` the first and the offsets of the walks to derivations; `store` the table, rows and their information;
+    `waiting` events, the first one of each iteration, entries, and three lists of rows; `limits` is those of
+    `Maintenance.run`. The last value returned is the budget that is left.
+    """
+    first_walk, starts, n_keys = plan
+    first_inverse, inverse_starts = inverse
+    table, rows, about = store
+    events, firsts, entries, touched, due, later = waiting
+    max_iterations, max_derived, budget = limits
+    out = machine[4]
     result = -1
     while result < 0:
         if state[PHASE] == NOW:
@@ -337,11 +357,11 @@ def run_changes(
                     n_touched += 1
                 about[row, ARRIVED] += weight
             state[M_ITERATION], state[M_TOUCHED], state[M_DUE] = iteration, n_touched, n_due
-            state[FIRST_ENTRY], state[AT], state[IS_ASKING], state[PHASE] = state[M_ENTRIES], 0, 0, DECIDE
+            state[FIRST_ENTRY], state[NEXT_PLACE], state[IS_ASKING], state[PHASE] = state[M_ENTRIES], 0, 0, DECIDE
         iteration = state[M_ITERATION]
         if state[PHASE] == DECIDE:
-            while state[AT] < state[M_TOUCHED] and result < 0:
-                row = touched[state[AT]]
+            while state[NEXT_PLACE] < state[M_TOUCHED] and result < 0:
+                row = touched[state[NEXT_PLACE]]
                 head = rows[row, 0]
                 arrived, rank = about[row, ARRIVED], about[row, RANK]
                 if state[IS_ASKING] == 0:
@@ -357,10 +377,10 @@ def run_changes(
                                 events, firsts = put(events, firsts, state, row, rank, np.int64(0))
                         elif arrived < 0:
                             state[IS_ASKING], state[N_HERE], state[N_LATER] = 1, 0, 0
-                            state[M_WALK], state[M_PC] = first_asked[head], FRESH
+                            state[M_WALK], state[M_PC] = first_inverse[head], FRESH
                 while state[IS_ASKING] != 0:
                     walk = state[M_WALK]
-                    if walk == first_asked[head + 1] or arrived + state[N_HERE] > 0:
+                    if walk == first_inverse[head + 1] or arrived + state[N_HERE] > 0:
                         if arrived + state[N_HERE] < 0:
                             result = WRONG
                             break
@@ -372,11 +392,9 @@ def run_changes(
                         break
                     pc = state[M_PC]
                     if pc == FRESH:
-                        pc = asked_starts[walk]
-                    asked = len(starts) + walk
-                    pc, n, budget = advance(
-                        code, pc, rows, row, registers, places, cursors, out, budget, work, failed[asked : asked + 1]
-                    )
+                        pc = inverse_starts[walk]
+                    number = len(starts) + walk
+                    pc, n, budget = advance(machine, pc, rows, row, budget, failed[number : number + 1])
                     for i in range(n):
                         if out[i, 1] + 1 == iteration:
                             state[N_HERE] += 1
@@ -392,28 +410,26 @@ def run_changes(
                         result = PAUSED
                         break
                 if state[IS_ASKING] == 0 and result < 0:
-                    state[AT] += 1
+                    state[NEXT_PLACE] += 1
                     if budget <= 0:
                         result = PAUSED
             if result >= 0:
                 break
             for i in range(state[M_DUE]):
                 entries = enter(entries, about, state, due[i], iteration, -1)
-            state[AT], state[M_WALK], state[M_PC], state[PHASE] = state[FIRST_ENTRY], 0, FRESH, DERIVE
-        while state[AT] < state[M_ENTRIES] and result < 0:
-            row, sign = entries[state[AT], 0], entries[state[AT], 2]
+            state[NEXT_PLACE], state[M_WALK], state[M_PC], state[PHASE] = state[FIRST_ENTRY], 0, FRESH, DERIVE
+        while state[NEXT_PLACE] < state[M_ENTRIES] and result < 0:
+            row, sign = entries[state[NEXT_PLACE], 0], entries[state[NEXT_PLACE], 2]
             head = rows[row, 0]
             while state[M_WALK] < first_walk[head + 1] - first_walk[head]:
                 walk = first_walk[head] + state[M_WALK]
                 pc = state[M_PC]
                 if pc == FRESH:
                     pc = starts[walk]
-                pc, n, budget = advance(
-                    code, pc, rows, row, registers, places, cursors, out, budget, work, failed[walk : walk + 1]
-                )
-                table, rows, about = with_rows(table, rows, about, state[M_ROWS], n, n_keys)
+                pc, n, budget = advance(machine, pc, rows, row, budget, failed[walk : walk + 1])
+                table, rows, about = with_rows((table, rows, about), state[M_ROWS], n, n_keys)
                 for i in range(n):
-                    number = row_number(table, rows, about, state, lookups, first_lookup, out, i, n_keys)
+                    number = row_number((table, rows, about), state, lookup, out, i, n_keys)
                     events, firsts = put(events, firsts, state, number, iteration + 1, sign)
                 state[N_DERIVED] += n
                 state[M_PC] = pc
@@ -424,7 +440,7 @@ def run_changes(
                     break
             if state[M_WALK] >= first_walk[head + 1] - first_walk[head]:
                 state[M_WALK] = 0
-                state[AT] += 1
+                state[NEXT_PLACE] += 1
             budget -= 1
             if state[N_DERIVED] > max_derived:
                 result = WIDE
@@ -432,7 +448,7 @@ def run_changes(
                 result = PAUSED
         if result < 0:
             state[PHASE] = NOW
-    return result, table, rows, about, events, firsts, entries, touched, due, later, budget
+    return result, (table, rows, about), (events, firsts, entries, touched, due, later), budget
 
 
 # The two runs as objects, which hold their arrays between calls.
@@ -446,26 +462,36 @@ _OUT_ROWS = 1 << 8
 
 
 class Walker:
-    """Walks with their addresses in place, and what they change; see `gpu_wcoj.kernels.protocol.Walks`."""
+    """Walks with their addresses in place; see `gpu_wcoj.kernels.protocol.Walks`.
+
+    Attributes
+    ----------
+    machine
+        Operations, registers, places, cursors, output and counters.
+    """
 
     def __init__(self, walks: Any, n_keys: Sequence[int]) -> None:
         self._walks = walks  # keeps the levels alive
-        self.code = walks.operations.copy()
-        self.code[walks.level_offsets] = [walks.levels[number].record for number in self.code[walks.level_offsets]]
+        code = walks.operations.copy()
+        code[walks.level_offsets] = [walks.levels[number].record for number in code[walks.level_offsets]]
         self.first_walk, self.starts = _flat(walks.starts)
-        self.first_asked, self.asked_starts = _flat(walks.asked)
+        self.inverse = _flat(walks.inverse)
         self.n_keys = np.array(n_keys, np.int64) + 1
-        self.registers = walks.registers.copy()
-        self.places = np.full(max(1, walks.n_places), -1, np.int64)
-        self.cursors = np.zeros((max(1, walks.n_cursors), 6), np.int64)
+        self.failed = np.zeros(len(self.starts) + len(self.inverse[1]), np.bool_)
+        self._width = max(2, 1 + max(walks.widths))  # inverse walks emit a rank
         self.work = np.zeros((walks.n_counters, N_WORK), np.int64)
-        self.failed = np.zeros(len(self.starts) + len(self.asked_starts), np.bool_)
-        self.width = max(2, 1 + max(walks.widths))  # of asked walks, a rank is emitted
-        self.out = np.zeros((_OUT_ROWS, self.width), np.int64)
+        self.machine = (
+            code, walks.registers.copy(), np.full(max(1, walks.n_places), -1, np.int64),
+            np.zeros((max(1, walks.n_cursors), 6), np.int64), np.zeros((_OUT_ROWS, self._width), np.int64), self.work,
+        )  # fmt: skip
+
+    def empty_rows(self) -> Int64Array:
+        """Return room for the first rows."""
+        return np.empty((_FIRST_ROWS, self._width), np.int64)
 
     def source(self, head: int, columns: Sequence[Int64Array]) -> Int64Array:
         """Return rows of a head as a matrix."""
-        source = np.zeros((len(columns[0]), self.width), np.int64)
+        source = np.zeros((len(columns[0]), self._width), np.int64)
         source[:, 0] = head
         for place, column in enumerate(columns, 1):
             source[:, place] = column
@@ -483,34 +509,26 @@ class Fixpoint:
 
     def __init__(self, walks: Any, orders: Sequence[int]) -> None:
         n_keys = [width - (order != 0) for width, order in zip(walks.widths, orders, strict=True)]
-        self._walker = Walker(walks, n_keys)
-        self._orders = np.array(orders, np.int64)
-        self._rows = np.empty((_FIRST_ROWS, self._walker.width), np.int64)
-        self._ranks = np.empty(_FIRST_ROWS, np.int64)
-        self._table = np.zeros(4 * _FIRST_ROWS, np.int32)
+        self._walker = walker = Walker(walks, n_keys)
+        self._plan = walker.first_walk, walker.starts, walker.n_keys, np.array(orders, np.int64)
+        self._store = np.zeros(4 * _FIRST_ROWS, np.int32), walker.empty_rows(), np.empty(_FIRST_ROWS, np.int64)
         self._state = np.zeros(N_STATE, np.int64)
         self._state[PC] = FRESH
 
     def add(self, head: int, columns: Sequence[Int64Array], rank: int) -> None:
         """See `gpu_wcoj.kernels.protocol.Fixpoint.add`."""
-        state, walker = self._state, self._walker
+        state = self._state
         if rank != state[ITERATION]:
             state[BEGIN] = state[ROW] = state[N_ROWS]
             state[ITERATION] = rank
-        self._table, self._rows, self._ranks = add_rows(
-            self._table, self._rows, self._ranks, state, walker.source(head, columns), rank, walker.n_keys, self._orders
-        )
+        self._store = add_rows(self._store, self._plan, state, self._walker.source(head, columns), rank)
         state[END] = state[N_ROWS]
 
     def run(self, max_rank: int, max_frontier: int, max_work: int, budget: int) -> int:
         """See `gpu_wcoj.kernels.protocol.Fixpoint.run`."""
+        limits = max_rank, max_frontier, max_work, budget
         walker = self._walker
-        result, self._table, self._rows, self._ranks = run_fixpoint(
-            walker.code, walker.first_walk, walker.starts, walker.n_keys, self._orders,
-            self._table, self._rows, self._ranks, self._state,
-            walker.registers, walker.places, walker.cursors, walker.out, walker.work, walker.failed,
-            max_rank, max_frontier, max_work, budget,
-        )  # fmt: skip
+        result, self._store = run_fixpoint(walker.machine, self._plan, self._store, self._state, walker.failed, limits)
         return int(result)
 
     @property
@@ -525,7 +543,7 @@ class Fixpoint:
 
     def rows(self, begin: int, end: int) -> tuple[Int64Array, Int64Array]:
         """See `gpu_wcoj.kernels.protocol.Fixpoint.rows`."""
-        return self._rows[begin:end], self._ranks[begin:end]
+        return self._store[1][begin:end], self._store[2][begin:end]
 
     @property
     def work(self) -> Int64Array:
@@ -542,7 +560,8 @@ class Maintenance:
     """See `gpu_wcoj.kernels.protocol.Maintenance`."""
 
     def __init__(self, walks: Any, states: Sequence[Sequence[Sequence[Any]]]) -> None:
-        self._walker = Walker(walks, walks.widths)
+        self._walker = walker = Walker(walks, walks.widths)
+        self._plan = walker.first_walk, walker.starts, walker.n_keys
         self._states = states  # keeps the levels alive
         lookups: list[int] = []
         first: list[int] = []
@@ -550,44 +569,35 @@ class Maintenance:
             first.append(len(lookups))
             lookups.append(len(batches))
             lookups.extend(level.record for batch in batches for level in batch)
-        self._lookups, self._first_lookup = np.array(lookups, np.int64), np.array(first, np.int64)
-        self._rows = np.empty((_FIRST_ROWS, self._walker.width), np.int64)
-        self._about = np.empty((_FIRST_ROWS, 4), np.int64)
-        self._table = np.zeros(4 * _FIRST_ROWS, np.int32)
-        self._events = np.empty((_FIRST_ROWS, 3), np.int64)
-        self._firsts = np.full(_FIRST_ROWS, -1, np.int64)
-        self._entries = np.empty((_FIRST_ROWS, 3), np.int64)
-        self._lists = [np.empty(_FIRST_ROWS, np.int64) for _ in range(3)]
+        self._lookup = np.array(lookups, np.int64), np.array(first, np.int64)
+        about = np.empty((_FIRST_ROWS, 4), np.int64)
+        self._store = np.zeros(4 * _FIRST_ROWS, np.int32), walker.empty_rows(), about
+        events, entries = np.empty((2, _FIRST_ROWS, 3), np.int64)
+        lists = np.empty((3, _FIRST_ROWS), np.int64)
+        self._waiting = (events, np.full(_FIRST_ROWS, -1, np.int64), entries, *lists)
         self._state = np.zeros(M_STATE, np.int64)
         self._state[FREE_EVENT] = self._state[LAST_ITERATION] = self._state[M_ITERATION] = -1
         self._state[M_PC] = FRESH
+        self.spent = 0
 
     def add(self, head: int, columns: Sequence[Int64Array], iterations: Int64Array, weights: Int64Array) -> None:
         """See `gpu_wcoj.kernels.protocol.Maintenance.add`."""
-        walker = self._walker
-        self._table, self._rows, self._about, self._events, self._firsts = add_events(
-            self._table, self._rows, self._about, self._state, self._events, self._firsts,
-            self._lookups, self._first_lookup, walker.n_keys, walker.source(head, columns),
-            np.ascontiguousarray(iterations), np.ascontiguousarray(weights),
+        events, firsts, *lists = self._waiting
+        self._store, events, firsts = add_events(
+            self._store, self._state, events, firsts, self._lookup, self._walker.n_keys,
+            self._walker.source(head, columns), np.ascontiguousarray(iterations), np.ascontiguousarray(weights),
         )  # fmt: skip
+        self._waiting = (events, firsts, *lists)
 
     def run(self, max_iterations: int, max_derived: int, budget: int) -> int:
         """See `gpu_wcoj.kernels.protocol.Maintenance.run`."""
-        walker = self._walker
-        (
-            result, self._table, self._rows, self._about, self._events, self._firsts, self._entries, *self._lists, left
-        ) = run_changes(
-            walker.code, walker.first_walk, walker.starts, walker.first_asked, walker.asked_starts, walker.n_keys,
-            self._table, self._rows, self._about, self._state, self._events, self._firsts, self._entries, *self._lists,
-            self._lookups, self._first_lookup,
-            walker.registers, walker.places, walker.cursors, walker.out, walker.work, walker.failed,
-            max_iterations, max_derived, budget,
+        walker, limits = self._walker, (max_iterations, max_derived, budget)
+        result, self._store, self._waiting, left = run_changes(
+            walker.machine, self._plan, walker.inverse, self._store, self._state, self._waiting, self._lookup,
+            walker.failed, limits,
         )  # fmt: skip
         self.spent += budget - int(left)
         return int(result)
-
-    spent = 0
-    """See `gpu_wcoj.kernels.protocol.Maintenance.spent`."""
 
     @property
     def iterations(self) -> int:
@@ -596,8 +606,8 @@ class Maintenance:
 
     def entries(self) -> tuple[Int64Array, Int64Array, Int64Array]:
         """See `gpu_wcoj.kernels.protocol.Maintenance.entries`."""
-        entries = self._entries[: self._state[M_ENTRIES]]
-        return self._rows[entries[:, 0]], entries[:, 1], entries[:, 2]
+        entries = self._waiting[2][: self._state[M_ENTRIES]]
+        return self._store[1][entries[:, 0]], entries[:, 1], entries[:, 2]
 
     @property
     def work(self) -> Int64Array:

@@ -1,4 +1,4 @@
-"""Loops row at a time without compiled code: walks as a loop over their operations in plain Python.
+"""Loops row at a time without compiled code: operations of walks in plain Python.
 
 A row costs some 30 microseconds, a vectorised iteration about 20 times that, so it serves iterations of very few rows.
 """
@@ -14,6 +14,8 @@ import numpy as np
 from cpu_fallback.tries import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, Int64Array
 
 LOAD, BIND, SEEK, COPY, COMPARE, CALCULATE, ABSENT, EMIT = range(8)
+"""Codes of operations; see `gpu_wcoj.kernels.protocol.Walks` for these numbers and all others."""
+
 LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER_EQUAL, GREATER = range(6)
 ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER, ABSOLUTE = range(6)
 DROP, FAIL, WRAP = range(3)
@@ -78,8 +80,8 @@ class PlainWalker:
         self._out: list[Row] = []
         self._counters = np.zeros((walks.n_counters, N_WORK), np.int64)
         self.starts = walks.starts
-        self.asked = walks.asked
-        self.walk_numbers = _numbered([*walks.starts, *walks.asked])
+        self.inverse = walks.inverse
+        self.walk_numbers = _numbered([*walks.starts, *walks.inverse])
         self.failed = np.zeros(len(self.walk_numbers), np.bool_)
         self._has_failed = False
         self.spent = 0
@@ -393,7 +395,7 @@ class PlainMaintenance(PlainWalker):
         self._sums[row] = self._sums.get(row, 0) + sign
 
     def _decide(self, row: Row, arrived: int) -> bool:
-        """Enter a row or let it leave by the derivations that arrived; return False if it has fewer than none."""
+        """Enter a row or let it leave; return False if it has fewer than no derivations."""
         iteration, rank = self._iteration, self._rank(row)
         if self._sums.get(row, 0) + (0 <= rank < iteration) or arrived == 0:
             return True
@@ -406,7 +408,7 @@ class PlainMaintenance(PlainWalker):
             return True
         if arrived > 0:
             return True
-        derived_at = [emitted[1] + 1 for start in self.asked[row[0]] for emitted in self.emitted(start, row)]
+        derived_at = [emitted[1] + 1 for start in self.inverse[row[0]] for emitted in self.emitted(start, row)]
         left = arrived + derived_at.count(iteration)
         if left == 0:
             self._enter(row, -1)

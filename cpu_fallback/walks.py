@@ -1,4 +1,4 @@
-"""Walks: delta paths as operations that derive rows from one row, for loops that run row at a time.
+"""Walks: delta paths as operations that derive rows from one row at a time.
 
 A walk is a delta path as a table of operations in one int64 array. Each operation begins with its code, the offset of
 the next operation, and the offset of the last `BIND` before it, to which a failed one returns. The binding of a prefix
@@ -11,33 +11,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from cpu_fallback.plain_walks import (
+    ABSENT,
+    ABSOLUTE,
+    ADD,
+    BIND,
+    CALCULATE,
+    COMPARE,
+    COPY,
+    DIVIDE,
+    EQUAL,
+    FAIL,
+    GREATER_EQUAL,
+    LESS,
+    LESS_EQUAL,
+    LOAD,
+    MULTIPLY,
+    NOT_EQUAL,
+    SEEK,
+    SUBTRACT,
+    WRAP,
+)  # fmt: skip
 from cpu_fallback.ranges import PARENT, SIZE, VALUES, WIDTH, find, lower_bound, weight_at
 from cpu_fallback.runtime import cached_njit, load, pointer64
 from cpu_fallback.tries import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
-
-LOAD, BIND, SEEK, COPY, COMPARE, CALCULATE, ABSENT, EMIT = range(8)
-"""Codes of operations.
-
-LOAD: the number of columns, then per column its position in the row and its register.
-BIND: register, cursor, row of the counters, number of bounds, number of atoms, offset of the bounds; then the atoms, of
-each the number of batches, whether the level is its last one, and per batch the address of its level's fields, the
-place of the level above (-1 at the top) and its own place; then the bounds, a comparison and a register each.
-SEEK: register, row of the counters, then one atom as above.
-COPY: register, and the register that it is copied from.
-COMPARE: comparison and two registers.
-CALCULATE: register of the result, operator, two registers, and what happens on failure (`DROP`, `FAIL`, `WRAP`).
-ABSENT: number of terms, number of batches, the registers of the terms, and per batch the addresses of its levels.
-EMIT: target, number of columns, and their registers.
-"""
-
-LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER_EQUAL, GREATER = range(6)
-"""Comparisons."""
-
-ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER, ABSOLUTE = range(6)
-"""Operators; of the last one the second register is not read."""
-
-DROP, FAIL, WRAP = range(3)
-"""A binding whose calculation fails is dropped, or dropped and reported, or goes on with the wrapped result."""
 
 DONE, FRESH = -1, -2
 """Offsets of a walk that has ended, and of one that has not begun."""
@@ -93,7 +90,7 @@ def compare(left, comparison, right):
 
 @cached_njit
 def calculate(operator, left, right):
-    """Return the result of an operator modulo 2^64, and whether the exact one is undefined or outside int64."""
+    """Return the result of an operator modulo 2^64, and whether it has no exact one in int64."""
     if operator == ADD:
         result = left + right
         return result, ((left ^ result) & (right ^ result)) < 0
@@ -187,9 +184,10 @@ def begin_bind(code, pc, registers, places, cursors, work):
 
 @cached_njit
 def next_binding(code, pc, registers, places, cursors, work, budget):
-    """Bind the next candidate of a `BIND` that all of its atoms hold; return whether there is one, and the budget.
+    """Bind the next candidate of a `BIND` that all of its atoms hold.
 
-    With a budget of 0 or less it stops in between; the next call continues.
+    Return whether there is one, and the budget that is left. With a budget of 0 or less it stops in between; the next
+    call continues.
     """
     cursor = code[pc + 4]
     chosen, batch = cursors[cursor, 0], cursors[cursor, 1]
@@ -250,15 +248,18 @@ def next_binding(code, pc, registers, places, cursors, work, budget):
 
 
 @cached_njit
-def advance(code, pc, rows, row, registers, places, cursors, out, budget, work, failed):
-    """Run a walk from an offset, for one row, until it ends, `out` is full or the budget is used up.
+def advance(machine, pc, rows, row, budget, failed):
+    """Run a walk from an offset until it ends, its output is full or the budget is used up.
+
+    `machine` holds the operations, registers, places, cursors, output and counters; `row` is the number of the row.
 
     Returns
     -------
     pc : where the walk continues, `DONE` at its end; a `BIND` that is to go on is -3 minus its offset
-    n : rows written to `out`, the target and the columns each
+    n : rows written to the output, the target and the columns each
     budget : what is left of it, a unit a candidate and an operation
     """
+    code, registers, places, cursors, out, work = machine
     n = 0
     while pc != DONE:
         if budget <= 0 or n == out.shape[0]:

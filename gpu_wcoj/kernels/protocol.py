@@ -81,7 +81,7 @@ iterations was reached; a row has fewer than no derivations, which is an interna
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Walks:
-    """Delta paths of a loop's rules, to be walked for one row at a time, as a table of operations.
+    """Delta paths of a loop's rules as a table of operations, for one row at a time.
 
     Each operation is its code, the offset of the next operation, the offset of the last `BIND` before it in its walk or
     -1, and its own fields. An operation that fails returns to that `BIND`, which goes on with its next candidate. Bound
@@ -122,7 +122,7 @@ class Walks:
     starts
         Per head, the offsets of the walks that begin with its rows and emit derived rows: the number of their head as
         target, then their columns.
-    asked
+    inverse
         Per head, the offsets of the walks from its rows to their derivations. These emit the rank of the row of the
         loop that is joined, -1 if there is none.
     """
@@ -136,7 +136,7 @@ class Walks:
     n_counters: int
     widths: Sequence[int]
     starts: Sequence[Sequence[int]]
-    asked: Sequence[Sequence[int]]
+    inverse: Sequence[Sequence[int]]
 
 
 class LoopRun(Protocol):
@@ -147,7 +147,7 @@ class LoopRun(Protocol):
     work
         int64, shape (n_counters, N_WORK), of all operations so far.
     failed
-        Per walk of `starts`, then of `asked`, whether a calculation with effect `FAIL` has failed.
+        Per walk of `starts`, then of `inverse`, whether a calculation with effect `FAIL` has failed.
     """
 
     work: Int64Array
@@ -173,14 +173,16 @@ class Fixpoint(LoopRun, Protocol):
     bounds: tuple[int, int]
 
     def add(self, head: int, columns: Sequence[Int64Array], rank: int) -> None:
-        """Add distinct rows of one head. Ranks do not decrease from call to call, and those of the last are extended.
+        """Add distinct rows of one head, before the first `run`.
 
-        Nothing is added after the first `run`.
+        Ranks do not decrease from call to call; the rows of the last one are extended.
         """
         ...
 
     def run(self, max_rank: int, max_frontier: int, max_work: int, budget: int) -> int:
-        """Derive iterations of rows and return the result. O(1) expected a candidate and row, with a search an atom.
+        """Derive iterations of rows and return the result.
+
+        O(1) expected a row, and a search of each atom a candidate.
 
         Parameters
         ----------
@@ -204,7 +206,9 @@ class Fixpoint(LoopRun, Protocol):
 
 
 class Maintenance(LoopRun, Protocol):
-    """Changes of the rows of a filled loop, iteration by iteration; see `gpu_wcoj.circuit.recursion` for sets.
+    """Changes of the rows of a filled loop of sets, iteration by iteration.
+
+    See `gpu_wcoj.circuit.recursion`.
 
     Attributes
     ----------
@@ -218,15 +222,21 @@ class Maintenance(LoopRun, Protocol):
     spent: int
 
     def add(self, head: int, columns: Sequence[Int64Array], iterations: Int64Array, weights: Int64Array) -> None:
-        """Store derivations of rows of one head, which may repeat, at their iterations. Before the first `run`."""
+        """Store derivations of rows of one head at their iterations, before the first `run`.
+
+        No weight is 0; rows may repeat.
+        """
         ...
 
     def run(self, max_iterations: int, max_derived: int, budget: int) -> int:
-        """Maintain iterations and return the result: `LIMIT`, `WIDE` or `PAUSED` at one of these limits."""
+        """Maintain iterations and return the result.
+
+        At one of these limits it is `LIMIT`, `WIDE` or `PAUSED`.
+        """
         ...
 
     def entries(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return the rows that changed, as in `Fixpoint.rows`, the iteration of each change, and its sign."""
+        """Return the rows that changed, as in `Fixpoint.rows`, their iterations and signs."""
         ...
 
 

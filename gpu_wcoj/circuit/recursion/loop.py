@@ -150,7 +150,7 @@ class IncrementalRun:
         return entries
 
     def _walk(self) -> Iterator[int]:
-        """Run all iterations row at a time, from the derivations that are stored; yield their number so far.
+        """Run all iterations row at a time; yield their number so far.
 
         Raises
         ------
@@ -165,12 +165,14 @@ class IncrementalRun:
                 table.add_walk(rule_join, path_index)
         for history in self._histories.values():
             for rule_join in history.derivation_query.joins:
-                table.add_asked(rule_join)
+                table.add_inverse(rule_join)
         kernels = self._execution.backend.kernels
         states = [[batch.levels for batch in index.accumulated()] for index in self._heads.values()]
         run = kernels.maintenance(table.table(), states)
         for head, (name, history) in enumerate(self._histories.items()):
-            for (iterations, *columns), weights in history.buffer.take_stored():
+            stored = history.buffer.take_stored()
+            if stored is not None:
+                (iterations, *columns), weights = stored
                 run.add(head, [columns[column] for column in order[name]], iterations, weights)
         budget, result = max(1, int(BUDGET_PER_ROW * self._walked_rows)), PAUSED
         while result == PAUSED:
@@ -343,7 +345,7 @@ class Loop:
         return changes
 
     def _maintain(self, rows: int) -> Entries:
-        """Return the entries of a tick of a loop with some rows, from its changes or from the empty state."""
+        """Return the entries of a tick of a loop with rows."""
         max_cost = self._cost_from_empty(rows) // GIVE_UP
         with suppress(TooManyDerivedError):
             return self._follow(rows, max_cost)
@@ -361,7 +363,7 @@ class Loop:
         return self._run(IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived, limit))
 
     def _cost_from_empty(self, rows: int) -> int:
-        """Estimate the cost of evaluating the loop from the empty state, by the last time and its rows now."""
+        """Estimate the cost of evaluating the loop from the empty state by that of the last time."""
         if self._last_cost is None:
             return UNKNOWN_COST * rows
         cost, rows_then = self._last_cost

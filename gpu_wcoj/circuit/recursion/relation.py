@@ -286,11 +286,11 @@ class Buffer:
         """Number of rows of `put` that are not distributed to iterations yet."""
         return self._n_unsorted
 
-    def take_stored(self) -> list[Weighted]:
-        """Remove and return these rows, with their iterations as first column."""
+    def take_stored(self) -> Weighted | None:
+        """Remove and return these rows, consolidated, with their iterations as first column."""
         parts, self._unsorted = self._unsorted, []
         self._n_unsorted = self._n_distinct = 0
-        return parts
+        return self._consolidated(parts) if parts else None
 
     def put_at(self, iteration: int, columns: list[Int64Array], weights: Int64Array) -> None:
         """Store sorted, distinct rows at one iteration."""

@@ -489,7 +489,7 @@ class SemiNaiveRun:
     def _walk(
         self, new_rows: Mapping[str, Columns], rank: int
     ) -> Generator[int, None, tuple[int, dict[str, list[Int64Array]]]]:
-        """Run iterations row at a time, from the rows of one; return the rows of the last one and its rank.
+        """Run iterations row at a time; return the rank of the last one and its rows.
 
         There are none if nothing is left to derive.
         """
@@ -536,7 +536,10 @@ class SemiNaiveRun:
     def _rows_of(
         self, run: Fixpoint, head: int, order: Sequence[int], begin: int, end: int
     ) -> tuple[list[Int64Array], Int64Array]:
-        """Return the rows of a head among those from `begin` to `end`, sorted, in stored columns, and their ranks."""
+        """Return the rows of a head among those of a range, and their ranks.
+
+        They are sorted, in the order of the stored columns.
+        """
         rows, ranks = run.rows(begin, end)
         chosen = np.flatnonzero(rows[:, 0] == head)
         columns = [rows[chosen, 1 + order.index(column)] for column in range(len(order))]
@@ -592,7 +595,10 @@ class SemiNaiveRun:
         walked: PhaseRows | None,
         arrangement: Arrangement,
     ) -> IndexedZSet:
-        """Build the batch of an arrangement from all rows, in `order`, with their ranks, and from `walked` ones."""
+        """Build the batch of an arrangement from all rows, in `order`, with their ranks.
+
+        `walked` are further ones.
+        """
         if walked is not None:
             batch = arrangement.index(walked)
             return batch.merge(self._arranged(order, parts, below, None, arrangement)) if parts else batch

@@ -1,4 +1,4 @@
-"""Walks of a loop's rules: their delta paths as tables of operations for kernels that run row at a time.
+"""Walks of a loop's rules: their delta paths as tables of operations for kernels.
 
 Where an iteration has few rows, calls per iteration cost more than the rows. A loop then runs in one call over many
 iterations, if each of its rules reads at most one atom of the loop and calculates with integers only: each new row is
@@ -39,7 +39,10 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 def seeded_path(rule: LoopRule, widths: Mapping[str, int]) -> int | None:
-    """Return the index of the path that a row of the loop starts; None if no atom of the rule is in the loop."""
+    """Return the index of the path that a row of the loop starts.
+
+    None if no atom of the rule is in the loop.
+    """
     seeded = (index for index, path in enumerate(rule.query.paths) if path.seed.key.relation in widths)
     return next(seeded, None)
 
@@ -77,7 +80,7 @@ class WalkTable:
 
     orders: Mapping[str, tuple[int, ...]]
     walks: list[CountedWalk] = field(default_factory=list)
-    asked: list[CountedWalk] = field(default_factory=list)
+    inverse: list[CountedWalk] = field(default_factory=list)
     _operations: list[int] = field(default_factory=list)
     _levels: list[Level] = field(default_factory=list)
     _level_offsets: list[int] = field(default_factory=list)
@@ -97,10 +100,10 @@ class WalkTable:
         source = path.seed.key.relation
         self.walks.append(self._walk(rule_join, path_index, source, self.heads[name], terms))
 
-    def add_asked(self, rule_join: RuleJoin) -> None:
-        """Add the walk from a row to its derivations by a rule, from its query without the number of the row."""
+    def add_inverse(self, rule_join: RuleJoin) -> None:
+        """Add the walk from a row to its derivations by a rule."""
         ranks = rule_join.join.query.head[1:]
-        self.asked.append(self._walk(rule_join, 0, rule_join.rule.head, 0, ranks or (-1,)))
+        self.inverse.append(self._walk(rule_join, 0, rule_join.rule.head, 0, ranks or (-1,)))
 
     def table(self) -> Walks:
         """Return the table for kernels."""
@@ -110,13 +113,16 @@ class WalkTable:
             np.array(self._registers or [0], np.int64), self._n_places, self._n_cursors, self._n_counters,
             [len(order) for order in self.orders.values()], *(
                 [[walk.start for walk in walks if walk.source == head] for head in range(len(names))]
-                for walks in (self.walks, self.asked)
+                for walks in (self.walks, self.inverse)
             ),
         )  # fmt: skip
 
     def report(self, run: LoopRun, seeds: Sequence[int]) -> None:
-        """Add a run's counters to those of the joins, and its failures; `seeds` counts the rows of each head."""
-        grouped = [walk for walks in (self.walks, self.asked) for walk in sorted(walks, key=lambda walk: walk.source)]
+        """Add a run's counters and failures to those of the joins.
+
+        `seeds` counts the rows of each head that were extended.
+        """
+        grouped = [walk for walks in (self.walks, self.inverse) for walk in sorted(walks, key=lambda walk: walk.source)]
         for number, walk in enumerate(grouped):
             join = walk.rule_join.join
             if number < len(self.walks):

@@ -17,7 +17,7 @@ from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
 from gpu_wcoj.errors import CalculationError, IterationLimitError
 from gpu_wcoj.join import settings
 from tests.helpers.kernel_kinds import needed
-from tests.helpers.recursion_comparison import bits
+from tests.helpers.recursion_comparison import bits, stored
 
 Changes = dict[str, list[tuple[tuple[int, ...], int]]]
 
@@ -103,12 +103,14 @@ def check_scripts(
             assert {head: rows.to_dict() for head, rows in ours.items()} == {
                 head: rows.to_dict() for head, rows in theirs.items()
             }
+            assert stored(walked) == stored(vectorised)
             assert bits(walked, walked.heads) == bits(vectorised, vectorised.heads)
             for relation, rows in changes.items():
                 for row, weight in rows:
                     there[relation][row] = there[relation].get(row, 0) + weight
         at_once = program(name, True, monkeypatch, bag=bag, backend=backend)
         at_once.step({relation: [(row, 1) for row, n in rows.items() if n] for relation, rows in there.items()})
+        assert stored(at_once) == stored(walked)
         assert bits(at_once, at_once.heads) == bits(walked, walked.heads)
 
 
