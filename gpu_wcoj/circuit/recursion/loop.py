@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 
 import numpy as np
 
@@ -139,8 +140,8 @@ class IncrementalRun:
         if self._walked is not None:
             for name, rows in self._walked.items():
                 index = self._heads[name]
-                batches = index.on_each(lambda arrangement, rows=rows: arrangement.index(rows), len(rows))
-                entries[name] = dict(zip(index.arrangements, batches, strict=True))
+                indexed = index.on_each(methodcaller("index", rows), len(rows))
+                entries[name] = dict(zip(index.arrangements, indexed, strict=True))
             return entries
         for name, history in self._histories.items():
             for key, spine in history.entries.items():

@@ -7,7 +7,7 @@ extended through the rest of its rules, which is constant, depth first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,12 +38,12 @@ from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.zset.index import IndexedZSet
 
 
-def seeded_path(rule: LoopRule, widths: Mapping[str, int]) -> int | None:
+def seeded_path(rule: LoopRule, heads: Container[str]) -> int | None:
     """Return the index of the path that a row of the loop starts.
 
     None if no atom of the rule is in the loop.
     """
-    seeded = (index for index, path in enumerate(rule.query.paths) if path.seed.key.relation in widths)
+    seeded = (index for index, path in enumerate(rule.query.paths) if path.seed.key.relation in heads)
     return next(seeded, None)
 
 
@@ -153,8 +153,7 @@ class _WalkWriter:
         self.start = len(self._operations)
         self.counters: dict[str, int] = {}
         self._last_bind = -1
-        self._of_names: dict[str, int] = {}
-        self._constants: dict[int, int] = {}
+        self._numbers: dict[str | int, int] = {}
         self._uses = {use.atom: use for use in path.other_atoms}
         self._places: dict[int, list[int]] = {}
         self._depths: dict[int, int] = dict.fromkeys(self._uses, 0)
@@ -184,24 +183,21 @@ class _WalkWriter:
 
     def _register(self, term: str | int) -> int:
         """Return the register of a variable or constant."""
-        known: dict[str, int] | dict[int, int] = self._of_names if isinstance(term, str) else self._constants
-        register = known.get(term)  # type: ignore[call-overload]
+        register = self._numbers.get(term)
         if register is None:
             registers = self._table._registers
-            register = known[term] = len(registers)  # type: ignore[index]
+            register = self._numbers[term] = len(registers)
             registers.append(0 if isinstance(term, str) else int(term))
-        return int(register)
+        return register
 
     def _load(self, order: Sequence[int]) -> None:
         """Load the seed's row, and check the filter of its arrangement."""
         key, place = self._path.seed.key, {column: position for position, column in enumerate(order, 1)}
         variables = [(column, name) for column, name in zip(key.order, self._path.seed.variables, strict=True)]
         names = {column: name for column, name in variables if column in place}
-        for column in (
-            *(column for column, _ in key.constants),
-            *(column for pair in key.equal for column in pair),
-            *(column for left, _, right, _ in key.compared for column in (left, right) if column is not None),
-        ):
+        compared = [side for left, _, right, _ in key.compared for side in (left, right) if side is not None]
+        equal = [column for pair in key.equal for column in pair]
+        for column in (*(column for column, _ in key.constants), *equal, *compared):
             names.setdefault(column, f"#column{column}")
         loaded = [(place[column], self._register(name)) for column, name in names.items()]
         self._add(LOAD, len(loaded), *(number for pair in loaded for number in pair))

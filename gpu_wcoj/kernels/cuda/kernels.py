@@ -6,7 +6,7 @@ Each launcher module has its CUDA C++ source beside it; launchers take the devic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from gpu_wcoj.kernels.cuda import extend, tries
 from gpu_wcoj.kernels.cuda import extend as fresh
@@ -15,7 +15,17 @@ from gpu_wcoj.kernels.cuda import tries as merge
 from gpu_wcoj.kernels.cuda import tries as rows
 from gpu_wcoj.kernels.cuda import tries as sums
 from gpu_wcoj.kernels.cuda.device import Device
-from gpu_wcoj.kernels.protocol import BoolArray, Choice, CodeArray, IndexArray, Int64Array, Level, Trie, UInt64Array
+from gpu_wcoj.kernels.protocol import (
+    BoolArray,
+    Choice,
+    CodeArray,
+    IndexArray,
+    Int64Array,
+    Level,
+    Trie,
+    UInt64Array,
+    Walks,
+)
 
 
 class CudaKernels:
@@ -33,6 +43,14 @@ class CudaKernels:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+
+    def fixpoint(self, walks: Walks, orders: Sequence[int]) -> NoReturn:
+        """Raise: loops run vectorised on a device; see `walked_rows`."""
+        raise NotImplementedError("loops run vectorised on a device")
+
+    def maintenance(self, walks: Walks, states: Sequence[Sequence[Sequence[Level]]]) -> NoReturn:
+        """Raise: loops run vectorised on a device; see `walked_rows`."""
+        raise NotImplementedError("loops run vectorised on a device")
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
