@@ -193,7 +193,7 @@ class Fixpoint(LoopRun, Protocol):
         max_work
             Candidates and operations of an iteration above which the result is `WIDE`, and its rows are dropped.
         budget
-            Candidates and operations after which the result is `PAUSED`.
+            Candidates and operations after which the result is `PAUSED`, 2 or more.
         """
         ...
 

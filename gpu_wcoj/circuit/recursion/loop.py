@@ -21,7 +21,7 @@ from gpu_wcoj.circuit.recursion.relation import (
     count_rows,
     unranked,
 )
-from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, ROW_COST, SemiNaiveRun, walkable_rows
+from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, MIN_BUDGET, ROW_COST, SemiNaiveRun, walkable_rows
 from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
@@ -184,8 +184,8 @@ class IncrementalRun:
             if stored is not None:
                 (iterations, *columns), weights = stored
                 run.add(head, [columns[column] for column in order[name]], iterations, weights)
-        max_work = MAINTAINED_PER_ROW * self._walked_rows
-        budget, result = max(1, min(max_work, int(BUDGET_PER_ROW * self._walked_rows))), PAUSED
+        max_work = int(MAINTAINED_PER_ROW * self._walked_rows)
+        budget, result = max(MIN_BUDGET, min(max_work, int(BUDGET_PER_ROW * self._walked_rows))), PAUSED
         iteration_work = 0
         while result == PAUSED:
             spent, n_iterations = run.spent, run.iterations

@@ -392,6 +392,9 @@ WORK_PER_ROW, BUDGET_PER_ROW = 16, 64
 """Candidates and operations per row of `Kernels.walked_rows` at which an iteration is too large to run row at a time,
 and after which a call returns, so that interrupts are seen: compiled, after some 0.1 s."""
 
+MIN_BUDGET = 4
+"""Candidates and operations of a call at least, so that each call gets on."""
+
 ROW_COST, ITERATION_COST, WORK_COST = 20, 5_000, 0.25
 """Cost of a stored row, of an iteration that is not walked, and of a counted operation of a kernel.
 
@@ -514,7 +517,7 @@ class SemiNaiveRun:
         while result == PAUSED:
             result = run.run(
                 self._execution.iterations, self._walked_rows, WORK_PER_ROW * self._walked_rows,
-                max(1, int(BUDGET_PER_ROW * self._walked_rows)),
+                max(MIN_BUDGET, int(BUDGET_PER_ROW * self._walked_rows)),
             )  # fmt: skip
             yield run.rank + 1
         begin, end = run.bounds

@@ -52,6 +52,7 @@ WAYS = {
     "there and back": {(CompiledKernels, "walked_rows"): 8},
     "always from the empty state": {(loop, "GIVE_UP"): 1 << 62},
     "never from the empty state": {(loop, "GIVE_UP"): 1e-9},
+    "vectorised after a call": {(loop, "MAINTAINED_PER_ROW"): 0, (loop, "BUDGET_PER_ROW"): 1e-4},
     "from the empty state late": {(loop, "GIVE_UP"): 8},
 }
 
