@@ -99,9 +99,9 @@ def calculate(operator, left, right):
         return result, ((left ^ right) & (left ^ result)) < 0
     if operator == MULTIPLY:
         result = left * right
-        if left == 0 or left == -1:
-            return result, left == -1 and right == _MIN
-        return result, result // left != right or result % left != 0
+        about = np.float64(left) * np.float64(right)  # a quotient of the result would be simplified by the compiler
+        is_large = abs(about) > 2.0**62
+        return result, abs(about) > 1.5 * 2.0**63 or (is_large and (result < 0) != (about < 0))
     if operator == ABSOLUTE:
         return (-left if left < 0 else left), left == _MIN
     if operator == DIVIDE:
