@@ -13,6 +13,7 @@ from cpu_fallback import tries as choices
 from cpu_fallback import tries as sort
 from cpu_fallback import tries as sums
 from cpu_fallback.extend import extend_arrays
+from cpu_fallback.fixpoints import Fixpoint, Maintenance
 from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locate, narrow, trie_levels, trie_levels_two
 from cpu_fallback.merge import (
     LEVEL_FIELDS,
@@ -57,6 +58,9 @@ class CompiledKernels:
     name: ClassVar[str] = "numba"
     measures_ranges: ClassVar[bool] = True
     walker: ClassVar[CompiledWalks] = CompiledWalks()
+    walked_rows: ClassVar[int] = 1 << 14
+    fixpoint = Fixpoint
+    maintenance = Maintenance
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(distinct_packed)

@@ -18,6 +18,7 @@ from cpu_fallback import tries
 from cpu_fallback import tries as choices
 from cpu_fallback import tries as sort
 from cpu_fallback import tries as sums
+from cpu_fallback.plain_walks import PlainFixpoint, PlainMaintenance
 from cpu_fallback.tries import PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS, CodeArray, Int64Array, distinct_rows, prune
 
 # Searches of many values at once, each in a separate range of one sorted array.
@@ -498,6 +499,9 @@ class VectorisedKernels:
     name: ClassVar[str] = "numpy"
     measures_ranges: ClassVar[bool] = False
     walker: ClassVar[None] = None
+    walked_rows: ClassVar[int] = 1 << 4
+    fixpoint = PlainFixpoint
+    maintenance = PlainMaintenance
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
     distinct_rows = staticmethod(sort.distinct_rows)

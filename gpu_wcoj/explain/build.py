@@ -469,7 +469,9 @@ class Words:
             is_best = name in loop.best
             stored = "the values that have been a group's best" if is_best else "its rows"
             together = f", evaluated with {', '.join(other_heads)}" if other_heads else ""
-            note = f"recursive{together}: {stored} are kept with their ranks"
+            obstacle = loop.reason_against_walks
+            way = f"never row at a time: {obstacle}" if obstacle else "iterations with few rows run row at a time"
+            note = f"recursive{together}: {stored} are kept with their ranks; {way}"
             rules = []
             head_rules = [rule for rule in loop.rules if rule.head == name]
             for rule, rule_estimates in zip(head_rules, _estimates(plan, name, len(head_rules)), strict=True):

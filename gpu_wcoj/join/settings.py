@@ -106,6 +106,10 @@ ITERATIONS = 100_000
 """Iterations of a loop in a tick at most, unless the user sets a limit."""
 
 
+WALKS = True
+"""Whether loops may run row at a time; see `gpu_wcoj.circuit.recursion.walks`."""
+
+
 @dataclass(eq=False)
 class Execution:
     """Settings with which joins run.
@@ -130,6 +134,8 @@ class Execution:
         Whether a head's change may be counted as the difference of two full recomputations.
     measures
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.prefixes`.
+    walks
+        Whether loops run row at a time where that is cheaper; by default `WALKS`.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -144,6 +150,7 @@ class Execution:
     dictionary: Dictionary | None = None
     recounts: bool = True
     measures: bool = False
+    walks: bool = field(default_factory=lambda: WALKS)
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 

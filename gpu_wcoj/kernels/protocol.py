@@ -59,95 +59,184 @@ Choice = tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]
 Per atom and batch of it: a row of the positions, and the offsets that delimit the children of its nodes."""
 
 
-class WalkKernels(Protocol):
-    """The operations of small ticks: walks of delta paths over memtables and batches.
+(LOAD, BIND, SEEK, COPY, COMPARE, CALCULATE, ABSENT, EMIT) = range(8)  # fmt: skip
+"""Codes of the operations of a walk; see `Walks`."""
 
-    Contexts are int64 arrays that describe a query and a state; see `cpu_fallback.walk_records`.
+COMPARISONS = ("<", "<=", "=", "!=", ">=", ">")
+"""Comparisons in the order of their numbers in a walk."""
+
+OPERATORS = ("+", "-", "*", "/", "%", "abs")
+"""Operators of integers in the order of their numbers in a walk; see `gpu_wcoj.functions`."""
+
+DROP, FAIL, WRAP = range(3)
+"""Effects of a calculation that fails: the binding is dropped; it is dropped and reported; the code that follows from
+the arguments is used."""
+
+FIXPOINT, PAUSED, WIDE, LIMIT, WRONG = range(5)
+"""Results of a run over the rows of a loop.
+
+Nothing is left to derive; the budget was used up, and another call continues; another way is cheaper; the limit of
+iterations was reached; a row has fewer than no derivations, which is an internal error."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Walks:
+    """Delta paths of a loop's rules as a table of operations, for one row at a time.
+
+    Each operation is its code, the offset of the next operation, the offset of the last `BIND` before it in its walk or
+    -1, and its own fields. An operation that fails returns to that `BIND`, which goes on with its next candidate. Bound
+    variables and constants are in registers. Each batch of an atom has a place that holds the position reached in it.
+
+    LOAD n (position, register)*
+        Load columns of the row; position 0 is the number of the row's head.
+    BIND register cursor counter n_bounds n_atoms bounds_offset atom* (comparison, register)*
+        Bind each value that all atoms hold and that satisfies all bounds. An atom is its number of batches, 1 if this
+        is its last level and else 0, and per batch its level, the place of the level above (-1 at the top), and the
+        place to fill. The atom with the fewest values proposes.
+    SEEK register counter atom
+        Look up a value; fail if the atom does not hold it.
+    COPY register source
+    COMPARE comparison left right
+        Fail unless the comparison holds.
+    CALCULATE register operator left right effect
+        Calculate, with an effect of failure; "abs" does not read its right register.
+    ABSENT n_terms n_batches register* level*
+        Fail if a relation holds the row of the registers; the levels of each batch follow each other.
+    EMIT target n_columns register*
+        Emit a row.
+
+    A row is present in an atom if the sum of its weights over all batches is not 0; as relations are sets, that is 1.
+
+    Attributes
+    ----------
+    operations
+        int64.
+    level_offsets
+        The offsets in `operations` at which there are numbers of `levels`.
+    registers
+        int64, the initial registers; constants are in some of them.
+    n_places, n_cursors, n_counters
+        Numbers of places, of `BIND` operations, and of rows of counters.
+    widths
+        Per head, its number of columns.
+    starts
+        Per head, the offsets of the walks that begin with its rows and emit derived rows: the number of their head as
+        target, then their columns.
+    inverse
+        Per head, the offsets of the walks from its rows to their derivations. These emit the rank of the row of the
+        loop that is joined, -1 if there is none.
     """
 
-    def walk(self, context: Int64Array) -> int:
-        """Walk the delta paths of a query from all changed rows, until the caller is needed.
+    operations: Int64Array
+    level_offsets: Int64Array
+    levels: Sequence[Level]
+    registers: Int64Array
+    n_places: int
+    n_cursors: int
+    n_counters: int
+    widths: Sequence[int]
+    starts: Sequence[Sequence[int]]
+    inverse: Sequence[Sequence[int]]
+
+
+class LoopRun(Protocol):
+    """A run of walks, row at a time. Its calls return regularly, so that an interrupt is seen.
+
+    Attributes
+    ----------
+    work
+        int64, shape (n_counters, N_WORK), of all operations so far.
+    failed
+        Per walk of `starts`, then of `inverse`, whether a calculation with effect `FAIL` has failed.
+    """
+
+    work: Int64Array
+    failed: BoolArray
+
+
+class Fixpoint(LoopRun, Protocol):
+    """Rows of a loop's heads from its empty state on, with the iteration of each, its rank.
+
+    A head without order is a set: a row has the first iteration that derives it. A head with an order keeps the best
+    value of the last column for each group of the other columns: the best value of an iteration is a row of that
+    iteration, if it is better than all before.
+
+    Attributes
+    ----------
+    rank
+        The rank of the last rows.
+    bounds
+        The first one of these, and the number of rows up to the last one.
+    """
+
+    rank: int
+    bounds: tuple[int, int]
+
+    def add(self, head: int, columns: Sequence[Int64Array], rank: int) -> None:
+        """Add distinct rows of one head, before the first `run`.
+
+        Ranks do not decrease from call to call; the rows of the last one are extended.
+        """
+        ...
+
+    def run(self, max_rank: int, max_frontier: int, max_work: int, budget: int) -> int:
+        """Derive iterations of rows and return the result.
+
+        O(1) expected a row, and a search of each atom a candidate.
 
         Parameters
         ----------
-        context
-            int64, shape (CONTEXT,), which describes the query, the state and memory to work in; see
-            `cpu_fallback.walk_records`. It holds where the next call goes on.
-
-        Returns
-        -------
-        `DONE`; `FULL`, if the result has to be taken; `GROW`, if a buffer has to grow; or `PAUSED`, if the budget of
-        candidates is used up
-
-        Notes
-        -----
-        The result is the sum over paths and changed rows of the weights of all bindings, per sign of the changed row,
-        or the rows of the head with the sums of the bindings that agree on them, which may repeat. A changed row sees
-        the batches, the memtables, and those changed rows of the tick that have a smaller stamp; an atom before the
-        path's own in the delta rule sees the row itself, too. Products and sums are taken modulo 2^64; the context's
-        magnitude is a bound of all of them.
-
-        A step costs the smallest of its atoms' ranges times a logarithm. Steps of a path that share no atom and no
-        condition are summed apart and multiplied. Ranges that several values of a step have in common are intersected
-        once, into a list of ascending values.
+        max_rank
+            Rank of the rows at which the result is `LIMIT`.
+        max_frontier
+            Rows of an iteration above which the result is `WIDE`.
+        max_work
+            Candidates and operations of an iteration above which the result is `WIDE`, and its rows are dropped.
+        budget
+            Candidates and operations after which the result is `PAUSED`, 2 or more.
         """
         ...
 
-    def begin_small_tick(self, context: Int64Array) -> None:
-        """Drop the changed rows of all arrangements, and begin with the first stamps."""
-        ...
+    def rows(self, begin: int, end: int) -> tuple[Int64Array, Int64Array]:
+        """Return rows in the order of their ranks, and the ranks.
 
-    def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
-        """Make a relation's given rows its changed rows, in the order of each of its arrangements.
-
-        Parameters
-        ----------
-        mode
-            `AS_SET`: operations, of which the last on a row wins; rows that are there are not inserted again, and rows
-            that are not there not deleted. `AS_BAG`: weights are added. `AS_IS`: distinct rows that do change.
-        capacity
-            Rows that a relation may change.
-
-        Returns
-        -------
-        The number of changed rows; -1 if it is above `capacity` or a weight may leave int64
-
-        Notes
-        -----
-        O(n log n) for n rows and each arrangement, and one search a row. In set semantics deleted rows have smaller
-        stamps than inserted ones.
+        A row is the number of its head and its columns, with undefined columns up to the largest width.
         """
         ...
 
-    def derive_presence(self, context: Int64Array, source: int, target: int) -> int:
-        """Give a relation the rows whose number of derivations becomes positive, or 0.
 
-        Returns their number; `receive_rows` is to be called for them.
+class Maintenance(LoopRun, Protocol):
+    """Changes of the rows of a filled loop of sets, iteration by iteration.
+
+    See `gpu_wcoj.circuit.recursion`.
+
+    Attributes
+    ----------
+    iterations
+        Number of iterations so far.
+    spent
+        Candidates and operations so far, and rows that were decided.
+    """
+
+    iterations: int
+    spent: int
+
+    def add(self, head: int, columns: Sequence[Int64Array], iterations: Int64Array, weights: Int64Array) -> None:
+        """Store derivations of rows of one head at their iterations, before the first `run`.
+
+        No weight is 0; rows may repeat.
         """
         ...
 
-    def merge_memtables(self, context: Int64Array, target: int) -> int:
-        """Merge the changed rows into new memtables; the present ones stay as they are.
+    def run(self, max_iterations: int, max_derived: int, budget: int) -> int:
+        """Maintain iterations and return the result.
 
-        O(rows of the memtables of changed arrangements).
-
-        Parameters
-        ----------
-        target
-            Address of the arrangements' records after the tick.
-
-        Returns
-        -------
-        The rows of the largest memtable
+        At one of these limits it is `LIMIT`, `WIDE` or `PAUSED`.
         """
         ...
 
-    def consolidate_rows(self, context: Int64Array, spare_rows: int, order: int, spare: int) -> int:
-        """Sort the result of `walk`, add the weights of equal rows, drop those of weight 0.
-
-        In set semantics rows of negative weight come first; the context's `RESULT` is their number. The other
-        arguments are addresses of memory as large as the result, and of two int64 a row. O(n log n).
-        """
+    def entries(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return the rows that changed, as in `Fixpoint.rows`, their iterations and signs."""
         ...
 
 
@@ -162,11 +251,14 @@ class Kernels(Protocol):
         Whether `count_common` reads no values of a single atom without weights and bounds.
     walker
         The kernels of small ticks; None where rows are not in the host's memory or there is no machine code.
+    walked_rows
+        Rows of an iteration up to which a loop is cheaper row at a time; 0 without `fixpoint` and `maintenance`.
     """
 
     name: str
     measures_ranges: bool
     walker: WalkKernels | None
+    walked_rows: int
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """Return the stable order that sorts rows by the first column, then the second, ...
@@ -539,5 +631,117 @@ class Kernels(Protocol):
         O(1) expected for a value that is proposed, and a sort of the distinct ones of a group where they are sparse;
         known values cost no more than the proposed ones, times a logarithm. Memory besides the result does not
         grow with the number of values proposed.
+        """
+        ...
+
+    def fixpoint(self, walks: Walks, orders: Sequence[int]) -> Fixpoint:
+        """Return a fixpoint without rows.
+
+        Parameters
+        ----------
+        orders
+            Per head, 0 for a set, 1 if the smallest value of the last column is best, -1 if the largest one is.
+        """
+        ...
+
+    def maintenance(self, walks: Walks, states: Sequence[Sequence[Sequence[Level]]]) -> Maintenance:
+        """Return the maintenance of a loop without pending derivations.
+
+        Parameters
+        ----------
+        states
+            Per head, the levels of each batch of its rows before the tick: the columns, then the rank.
+        """
+        ...
+
+
+class WalkKernels(Protocol):
+    """The operations of small ticks: walks of delta paths over memtables and batches.
+
+    Contexts are int64 arrays that describe a query and a state; see `cpu_fallback.walk_records`.
+    """
+
+    def walk(self, context: Int64Array) -> int:
+        """Walk the delta paths of a query from all changed rows, until the caller is needed.
+
+        Parameters
+        ----------
+        context
+            int64, shape (CONTEXT,), which describes the query, the state and memory to work in; see
+            `cpu_fallback.walk_records`. It holds where the next call goes on.
+
+        Returns
+        -------
+        `DONE`; `FULL`, if the result has to be taken; `GROW`, if a buffer has to grow; or `PAUSED`, if the budget of
+        candidates is used up
+
+        Notes
+        -----
+        The result is the sum over paths and changed rows of the weights of all bindings, per sign of the changed row,
+        or the rows of the head with the sums of the bindings that agree on them, which may repeat. A changed row sees
+        the batches, the memtables, and those changed rows of the tick that have a smaller stamp; an atom before the
+        path's own in the delta rule sees the row itself, too. Products and sums are taken modulo 2^64; the context's
+        magnitude is a bound of all of them.
+
+        A step costs the smallest of its atoms' ranges times a logarithm. Steps of a path that share no atom and no
+        condition are summed apart and multiplied. Ranges that several values of a step have in common are intersected
+        once, into a list of ascending values.
+        """
+        ...
+
+    def begin_small_tick(self, context: Int64Array) -> None:
+        """Drop the changed rows of all arrangements, and begin with the first stamps."""
+        ...
+
+    def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
+        """Make a relation's given rows its changed rows, in the order of each of its arrangements.
+
+        Parameters
+        ----------
+        mode
+            `AS_SET`: operations, of which the last on a row wins; rows that are there are not inserted again, and rows
+            that are not there not deleted. `AS_BAG`: weights are added. `AS_IS`: distinct rows that do change.
+        capacity
+            Rows that a relation may change.
+
+        Returns
+        -------
+        The number of changed rows; -1 if it is above `capacity` or a weight may leave int64
+
+        Notes
+        -----
+        O(n log n) for n rows and each arrangement, and one search a row. In set semantics deleted rows have smaller
+        stamps than inserted ones.
+        """
+        ...
+
+    def derive_presence(self, context: Int64Array, source: int, target: int) -> int:
+        """Give a relation the rows whose number of derivations becomes positive, or 0.
+
+        Returns their number; `receive_rows` is to be called for them.
+        """
+        ...
+
+    def merge_memtables(self, context: Int64Array, target: int) -> int:
+        """Merge the changed rows into new memtables; the present ones stay as they are.
+
+        O(rows of the memtables of changed arrangements).
+
+        Parameters
+        ----------
+        target
+            Address of the arrangements' records after the tick.
+
+        Returns
+        -------
+        The rows of the largest memtable
+        """
+        ...
+
+    def consolidate_rows(self, context: Int64Array, spare_rows: int, order: int, spare: int) -> int:
+        """Sort the result of `walk`, add the weights of equal rows, drop those of weight 0.
+
+        In set semantics rows of negative weight come first; the context's `RESULT` is their number. The other
+        arguments are addresses of memory as large as the result, and of two int64 a row. O(n log n).
         """
         ...

@@ -186,6 +186,14 @@ def rows_of(*rows: Row, weight: int = 1) -> list[tuple[Row, int]]:
     return [(row, weight) for row in rows]
 
 
+def stored(program: gw.Program) -> dict[str, list[list[int]]]:
+    """Return the stored rows of all relations, those of loops with their ranks, the last column their weights."""
+    sides = program._ledger.settle()
+    indices = [] if sides is None else sides.ahead.circuit.indices()
+    rows = {f"{index.name} {index.width}": index.rows() for index in indices}
+    return {name: [column.tolist() for column in (*columns, weights)] for name, (columns, weights) in rows.items()}
+
+
 def bits(program: gw.Program, heads: Sequence[str]) -> dict[str, object]:
     """Return the answers of a program in order, and its numbers of stored rows."""
     program.compact()

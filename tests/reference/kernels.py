@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -178,3 +179,157 @@ def extend(
                 weight = wrap(weight * factor)
             survivors.append((value, weight, tuple(place for _, _, places in answers for place in places)))
     return survivors
+
+
+# Walks of loops, over the levels' values and offsets as lists.
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What one run of walks is given; see `gpu_wcoj.kernels.protocol.Walks`."""
+
+    operations: Sequence[int]
+    values: Sequence[Sequence[int]]
+    offsets: Sequence[Sequence[int] | None]
+    weights: Sequence[Sequence[int] | None]
+    registers: Sequence[int]
+    starts: Sequence[Sequence[int]]
+
+    def emitted(self, start: int, row: Row) -> list[Row]:
+        """The target and the columns of every row that a walk emits for a row."""
+        return self._from(start, row, dict(enumerate(self.registers)), {-1: 0})
+
+    def _from(self, at: int, row: Row, registers: dict[int, int], places: dict[int, int]) -> list[Row]:
+        operation, following, _, *fields = self.operations[at : at + 1000]
+
+        def go_on() -> list[Row]:
+            return self._from(following, row, registers, places)
+
+        if operation == 0:  # LOAD
+            for place, register in zip(
+                fields[1 : 1 + 2 * fields[0] : 2], fields[2 : 2 + 2 * fields[0] : 2], strict=True
+            ):
+                registers = {**registers, register: row[place]}
+            return go_on()
+        if operation == 1:  # BIND
+            register, _, _, n_bounds, n_atoms, bounds_at = fields[:6]
+            atoms, atom = [], at + 9
+            for _ in range(n_atoms):
+                atoms.append(atom)
+                atom += 2 + 3 * self.operations[atom]
+            bounds = self.operations[bounds_at : bounds_at + 2 * n_bounds]
+            rows = []
+            for value in sorted({value for atom in atoms for value in self._below(atom, places)}):
+                moved: dict[int, int] | None = places
+                for atom in atoms:
+                    moved = moved and self._moved(atom, value, moved)
+                tests = zip(bounds[::2], bounds[1::2], strict=True)
+                if moved and all(COMPARED[op](value, registers[operand]) for op, operand in tests):
+                    rows += self._from(following, row, {**registers, register: value}, moved)
+            return rows
+        if operation == 2:  # SEEK
+            found = self._moved(at + 5, registers[fields[0]], places)
+            return self._from(following, row, registers, found) if found else []
+        if operation == 3:  # COPY
+            registers = {**registers, fields[0]: registers[fields[1]]}
+            return go_on()
+        if operation == 4:  # COMPARE
+            return go_on() if COMPARED[fields[0]](registers[fields[1]], registers[fields[2]]) else []
+        if operation == 5:  # CALCULATE
+            result = calculated("+-*/%a"[fields[1]], registers[fields[2]], registers[fields[3]])
+            if result is None or result != wrap(result):
+                if fields[4] != 2:
+                    return []
+                result = wrap(result) if result is not None else 0 if fields[1] == 4 else registers[fields[2]]
+            registers = {**registers, fields[0]: result}
+            return go_on()
+        if operation == 6:  # ABSENT
+            n_terms, n_batches, *terms = fields[: 2 + fields[0]]
+            first = at + 5 + n_terms
+            total = 0
+            for batch in range(n_batches):
+                node: int | None = 0
+                for level, term in enumerate(terms):
+                    number = self.operations[first + batch * n_terms + level]
+                    node = None if node is None else self._find(number, node, registers[term])
+                    if node is not None and level == n_terms - 1:
+                        total += self._weight(number, node)
+            return [] if total > 0 else go_on()
+        return [(fields[0], *(registers[register] for register in fields[2 : 2 + fields[1]]))]
+
+    def _find(self, level: int, node: int, value: int) -> int | None:
+        """Where a value stands below a node of the level above."""
+        offsets = self.offsets[level]
+        begin, end = (0, len(self.values[level])) if offsets is None else (offsets[node], offsets[node + 1])
+        return next((i for i in range(begin, end) if self.values[level][i] == value), None)
+
+    def _weight(self, level: int, place: int) -> int:
+        weights = self.weights[level]
+        return 1 if weights is None else weights[place]
+
+    def _slots(self, atom: int) -> list[tuple[int, int, int]]:
+        described = self.operations[atom + 2 : atom + 2 + 3 * self.operations[atom]]
+        return list(zip(described[::3], described[1::3], described[2::3], strict=True))
+
+    def _below(self, atom: int, places: Mapping[int, int]) -> set[int]:
+        """The values of an atom's batches below the places where they stand."""
+        values: set[int] = set()
+        for level, above, _ in self._slots(atom):
+            offsets = self.offsets[level]
+            if above >= 0 and places[above] < 0:
+                continue
+            node = places[above]
+            begin, end = (0, len(self.values[level])) if offsets is None else (offsets[node], offsets[node + 1])
+            values.update(self.values[level][begin:end])
+        return values
+
+    def _moved(self, atom: int, value: int, places: dict[int, int]) -> dict[int, int] | None:
+        """The places after an atom has moved to a value; None if it does not hold it."""
+        moved, total = dict(places), 0
+        for level, above, own in self._slots(atom):
+            node = places[above]
+            place = self._find(level, node, value) if node >= 0 else None
+            moved[own] = -1 if place is None else place
+            if place is not None:
+                total += self._weight(level, place) if self.operations[atom + 1] else 1
+        return moved if total else None
+
+
+def calculated(operator: str, left: int, right: int) -> int | None:
+    """The exact result of an operator on integers, towards 0 for quotients; None if it is undefined."""
+    if operator in "/%":
+        if right == 0:
+            return None
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if operator == "/" else left - quotient * right
+    results = {"+": left + right, "-": left - right, "*": left * right, "a": abs(left)}
+    return results[operator]
+
+
+COMPARED: list[Callable[[int, int], bool]] = [
+    operator.lt, operator.le, operator.eq, operator.ne, operator.ge, operator.gt
+]  # fmt: skip
+"""Comparisons by their number."""
+
+
+def fixpoint(walked: Walked, orders: Sequence[int], first: Sequence[Row]) -> dict[tuple[Row, int], None]:
+    """All rows of a loop with their ranks, from those of rank 0; a better value of a group is one more row."""
+    rows = dict.fromkeys((row, 0) for row in first)
+    best: dict[Row, int] = {}
+    known, last, rank = set(first), list(first), 0
+    for row in first:
+        best[row[:-1]] = row[-1]
+    while last:
+        rank += 1
+        derived = {new for row in last for start in walked.starts[row[0]] for new in walked.emitted(start, row)}
+        last = []
+        for row in sorted(derived, key=lambda row: (row[:-1], orders[row[0]] * row[-1])):
+            order = orders[row[0]]
+            if order and row[:-1] in best and order * row[-1] >= order * best[row[:-1]]:
+                continue
+            if row not in known:
+                last.append(row)
+                known.add(row)
+                best[row[:-1]] = row[-1]
+        rows.update(dict.fromkeys((row, rank) for row in last))
+    return rows

@@ -26,7 +26,11 @@ its entries so far, and p(x) = [f(x) < i] + e(x), which is 1 if x is present bef
 - p(x) = 0 otherwise: if S(x) > 0, the entry (x, i, +1) is emitted, and, if f(x) > i, the entry (x, f(x), -1) at f(x).
 
 The tick ends when nothing waits. The ranks after it equal those of a run from scratch, so deleting a row and inserting
-it again restores the same bits; if a tick derives more than a run from scratch would, it is a run from scratch.
+it again restores the same bits; if a tick derives more rows than that, or costs half as much, it is a run from scratch.
+
+Both run row at a time in one kernel call over many iterations (`walks`) if iterations have few rows, every rule reads
+at most one atom of the loop and calculates with integers only, and, for `changes`, no head keeps best values. The rows,
+their ranks and the limit of iterations are the same in either way.
 
 A head that keeps the minimum or maximum of each group works the same way over another history (`best`). In programs
 over bags a loop reads the rows of positive weight, and its heads are sets.

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
+
+import numpy as np
 
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink, as_change, refuse_failure
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
@@ -17,11 +21,13 @@ from gpu_wcoj.circuit.recursion.relation import (
     count_rows,
     unranked,
 )
-from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
+from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, MIN_BUDGET, ROW_COST, SemiNaiveRun, walkable_rows
+from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.kernels.protocol import PAUSED, WIDE, WRONG
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
@@ -30,7 +36,11 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 
 class TooManyDerivedError(Exception):
-    """A tick has exceeded its limit of derived rows."""
+    """A tick has exceeded its limit of derived rows or of cost."""
+
+
+class TooWideError(Exception):
+    """A tick that runs row at a time has too much work in one iteration."""
 
 
 class IncrementalRun:
@@ -46,6 +56,10 @@ class IncrementalRun:
         With weights.
     max_derived
         Maximum number of derivations; a row that is derived twice counts twice.
+    max_cost
+        Maximum cost of its iterations, in units of `SemiNaiveRun.cost`.
+    walks
+        Whether it may run row at a time.
     """
 
     def __init__(
@@ -55,9 +69,16 @@ class IncrementalRun:
         outside: Mapping[ArrangementKey, Arrangement],
         execution: Execution,
         max_derived: int,
+        max_cost: int,
+        walks: bool = True,
     ) -> None:
         self._heads = heads
         self._n_allowed = max_derived
+        self._cost_left = max_cost
+        self._iteration_cost = BEST_COST if plan.best else MAINTAINED_COST
+        self._execution = execution
+        self._walked_rows = 0 if plan.best or not walks else walkable_rows(plan, execution)
+        self._walked: dict[str, PhaseRows] | None = None
         self._outside = outside
         self._views: dict[ArrangementKey, Arrangement] = {}
         before: dict[ArrangementKey, Arrangement] = {}
@@ -86,13 +107,23 @@ class IncrementalRun:
         return [*self._rules, *asking]
 
     def iterations(self) -> Iterator[int]:
-        """Run; yield every iteration that is evaluated."""
+        """Run; yield the number of iterations so far."""
+        n_iterations = 0
+        if not self._walked_rows:
+            self._spend(self._iteration_cost)
         self._derive(-1)
         for key, arrangement in self._outside.items():
             view = self._views[key]
             view.spine, view.pending = Spine(arrangement.after(len(arrangement.pending) - 1)), ()
+        n_stored = sum(history.buffer.n_stored for history in self._histories.values())
+        if self._walked_rows and n_stored <= DERIVED_PER_ROW * self._walked_rows:
+            yield from self._walk()
+            return
         while (iteration := self._next()) is not None:
-            yield iteration
+            n_iterations += 1
+            yield n_iterations
+            if n_iterations > 1:
+                self._spend(self._iteration_cost)
             changed = []
             for name, history in self._histories.items():
                 rows = history.emit(iteration)
@@ -113,12 +144,85 @@ class IncrementalRun:
     def result(self) -> dict[str, dict[ArrangementKey, IndexedZSet]]:
         """Return this tick's entries per relation, in every order of its index."""
         entries: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
+        if self._walked is not None:
+            for name, rows in self._walked.items():
+                index = self._heads[name]
+                indexed = index.on_each(methodcaller("index", rows), len(rows))
+                entries[name] = dict(zip(index.arrangements, indexed, strict=True))
+            return entries
         for name, history in self._histories.items():
             for key, spine in history.entries.items():
                 batches = spine.compact().batches
                 if batches:
                     entries.setdefault(name, {})[key] = batches[0]
         return entries
+
+    def _walk(self) -> Iterator[int]:
+        """Run all iterations row at a time; yield their number so far.
+
+        Raises
+        ------
+        TooManyDerivedError
+            If the tick exceeds its limit of derivations or cost.
+        TooWideError
+            If an iteration has so much work that it is cheaper vectorised.
+        """
+        order = {name: index.canonical.order[:-1] for name, index in self._heads.items()}
+        table = WalkTable(order)
+        for rule_join in self._rules:
+            path_index = seeded_path(rule_join.rule, self._heads)
+            if path_index is not None:
+                table.add_walk(rule_join, path_index)
+        for history in self._histories.values():
+            for rule_join in history.derivation_query.joins:
+                table.add_inverse(rule_join)
+        kernels = self._execution.backend.kernels
+        states = [[batch.levels for batch in index.accumulated()] for index in self._heads.values()]
+        run = kernels.maintenance(table.table(), states)
+        for head, (name, history) in enumerate(self._histories.items()):
+            stored = history.buffer.take_stored()
+            if stored is not None:
+                (iterations, *columns), weights = stored
+                run.add(head, [columns[column] for column in order[name]], iterations, weights)
+        max_work = int(MAINTAINED_PER_ROW * self._walked_rows)
+        budget, result = max(MIN_BUDGET, min(max_work, int(BUDGET_PER_ROW * self._walked_rows))), PAUSED
+        iteration_work = 0
+        while result == PAUSED:
+            spent, n_iterations = run.spent, run.iterations
+            result = run.run(self._execution.iterations, self._n_allowed, min(budget, self._cost_left + 1))
+            yield run.iterations
+            self._cost_left -= run.spent - spent
+            iteration_work = 0 if run.iterations > n_iterations + 1 else iteration_work + run.spent - spent
+            if result == PAUSED and self._cost_left < 0:
+                result = WIDE
+            if result == PAUSED and iteration_work > max_work:
+                raise TooWideError
+        rows, iterations, signs = run.entries()
+        heads = [np.flatnonzero(rows[:, 0] == head) for head in range(len(self._heads))]
+        table.report(run, list(map(len, heads)))
+        if result == WIDE:
+            raise TooManyDerivedError
+        if result == WRONG:
+            raise AssertionError("a row of a recursion has fewer than no derivations")
+        self._walked = {}
+        for (name, head_order), chosen in zip(order.items(), heads, strict=True):
+            if len(chosen):
+                columns = [rows[chosen, 1 + head_order.index(column)] for column in range(len(head_order))]
+                columns.append(iterations[chosen])
+                rows_order = kernels.lexsort(columns)
+                self._walked[name] = PhaseRows([column[rows_order] for column in columns], signs[chosen[rows_order]])
+
+    def _spend(self, cost: int) -> None:
+        """Count the cost of an iteration.
+
+        Raises
+        ------
+        TooManyDerivedError
+            If the tick exceeds its limit.
+        """
+        self._cost_left -= cost
+        if self._cost_left < 0:
+            raise TooManyDerivedError
 
     def _derive(self, step: int) -> None:
         """Store the derivations from this step's changes at their iterations.
@@ -161,6 +265,28 @@ def _merge_phases(pending: Sequence[IndexedZSet]) -> tuple[IndexedZSet, ...]:
     return (merged,)
 
 
+MAINTAINED_PER_ROW = 4
+"""Candidates and operations per row of `Kernels.walked_rows` at which an iteration is too large to be maintained so.
+
+In the closure of wiki-Vote, ticks with such iterations took twice as long row at a time."""
+
+DERIVED_PER_ROW = 1
+"""Derivations from changes outside of a loop, per row of `Kernels.walked_rows`, up to which it is maintained so."""
+
+MAINTAINED_COST, BEST_COST = 20_000, 80_000
+"""Cost of an iteration of a tick's maintenance that is not walked, for sets and if a head keeps best values.
+
+Units are those of `SemiNaiveRun.cost`: in chains and ladders of small rows, an iteration took 1 and 4 ms."""
+
+UNKNOWN_COST = 4 * ROW_COST
+"""Cost per row of evaluating a loop from the empty state, if this has not been done since it was restored."""
+
+GIVE_UP = 2
+"""Ratio of the cost from the empty state to the cost at which a tick gives up and begins there."""
+
+_UNLIMITED = 1 << 62
+"""A limit of cost that no tick reaches."""
+
 MAX_DERIVED_PER_ROW = 1
 """Derivations per row of the loop after which a tick is recomputed from the empty loop.
 
@@ -199,6 +325,8 @@ class Loop:
     execution: Execution
     joins: list[RuleJoin] = field(default_factory=list)
     _changes: dict[str, LoopChange] | None = None
+    _last_cost: tuple[int, int] | None = None
+    """Cost and rows of the last evaluation from the empty state."""
 
     def __post_init__(self) -> None:
         self._set = replace(self.execution, weighted=False)
@@ -231,16 +359,38 @@ class Loop:
             if rows == 0:
                 entries = self._run(SemiNaiveRun(self.plan, self.relations, self.outside, self._set))
             else:
-                try:
-                    max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
-                    entries = self._run(
-                        IncrementalRun(self.plan, self.relations, self.outside, self._weighted, max_derived)
-                    )
-                except TooManyDerivedError:
-                    entries = self._recompute()
+                entries = self._maintain(rows)
         changes = {name: self._publish(index, entries.get(name, {})) for name, index in self.relations.items()}
         self._refuse_failures(changes)
         return changes
+
+    def _maintain(self, rows: int) -> Entries:
+        """Return the entries of a tick of a loop with rows."""
+        max_cost = self._cost_from_empty(rows) // GIVE_UP
+        with suppress(TooManyDerivedError):
+            return self._follow(rows, max_cost)
+        try:
+            return self._recompute()
+        except IterationLimitError:  # loops that grew tick by tick may need more iterations than their changes do
+            with suppress(TooManyDerivedError):
+                return self._follow(rows, None)
+            raise
+
+    def _follow(self, rows: int, max_cost: int | None) -> Entries:
+        """Return the entries of a tick by its changes; None does not limit the cost."""
+        max_derived = max(MIN_DERIVED_LIMIT, MAX_DERIVED_PER_ROW * rows)
+        limit = _UNLIMITED if max_cost is None else int(max_cost)
+        arguments = self.plan, self.relations, self.outside, self._weighted, max_derived, limit
+        with suppress(TooWideError):
+            return self._run(IncrementalRun(*arguments))
+        return self._run(IncrementalRun(*arguments, walks=False))
+
+    def _cost_from_empty(self, rows: int) -> int:
+        """Estimate the cost of evaluating the loop from the empty state by that of the last time."""
+        if self._last_cost is None:
+            return UNKNOWN_COST * rows
+        cost, rows_then = self._last_cost
+        return max(cost, cost * rows // max(1, rows_then))
 
     def _recompute(self) -> Entries:
         """Return the entries of a tick by evaluating the loop from the empty state."""
@@ -277,9 +427,11 @@ class Loop:
 
     def _run(self, run: SemiNaiveRun | IncrementalRun) -> Entries:
         self.joins = [*self.joins, *run.joins]
-        for iteration, _ in enumerate(run.iterations()):
-            if iteration >= self.execution.iterations:
+        for n_iterations in run.iterations():
+            if n_iterations > self.execution.iterations:
                 raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
+        if isinstance(run, SemiNaiveRun):
+            self._last_cost = run.cost, run.n_rows
         return run.result()
 
     def _publish(self, index: RankedIndex, entries: Mapping[ArrangementKey, IndexedZSet]) -> LoopChange:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
-from gpu_wcoj.join.plan import AtomUse, DeltaPath, DeltaQuery, Step
+from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, Step
 from gpu_wcoj.join.settings import Execution
-from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.kernels.protocol import OPERATORS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 
 RANK = "#rank"
@@ -99,6 +100,26 @@ class LoopPlan:
         value = self.best[name].value
         return (*columns[:value], *columns[value + 1 :], value)
 
+    @cached_property
+    def reason_against_walks(self) -> str:
+        """The reason for which the loop cannot run row at a time, as a clause; empty if it can.
+
+        Examples
+        --------
+        >>> LoopPlan({}, (), ()).reason_against_walks
+        ''
+        """
+        for name, best in self.best.items():
+            if best.family:
+                return f"'{name}' keeps the best of texts"
+        for rule in self.rules:
+            if sum(path.seed.key.relation in self.widths for path in rule.query.paths) > 1:
+                return f"'{rule.query.rule}' joins rows of the recursion with each other"
+            for path in (*rule.query.paths, *rule.inverse_ranked.paths):
+                if not all(map(_is_walkable, _checks(path))):
+                    return f"'{rule.query.rule}' calculates or compares other values than integers"
+        return ""
+
     @property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """Keys of the arrangements that rules use, with ranks for the loop's relations."""
@@ -107,6 +128,25 @@ class LoopPlan:
             used.update(dict.fromkeys((*rule.ranked.keys, *rule.inverse_ranked.paths[0].keys)))
             used.update({with_rank(key, self.widths): None for key in rule.query.keys})
         return tuple(used)
+
+
+SYNONYMS = {"quotient": "/", "rest": "%"}
+"""Other names of operators of integers."""
+
+
+def _checks(path: DeltaPath) -> list[Check]:
+    of_steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
+    return [*path.seed_conditions, *path.seed_checks, *of_steps]
+
+
+def _is_walkable(check: Check) -> bool:
+    """Return whether kernels can evaluate a check row at a time."""
+    if isinstance(check, Condition):
+        return not check.textual
+    if isinstance(check, Absent):
+        return True
+    is_integer = check.formula is None and {check.family, *check.families} == {"integer"}
+    return is_integer and SYNONYMS.get(check.op, check.op) in OPERATORS
 
 
 def with_rank(key: ArrangementKey, widths: Mapping[str, int]) -> ArrangementKey:

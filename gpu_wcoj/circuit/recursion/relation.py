@@ -281,6 +281,17 @@ class Buffer:
             self._unsorted = [self._consolidated(self._unsorted)]
             self._n_unsorted = self._n_distinct = len(self._unsorted[0][1])
 
+    @property
+    def n_stored(self) -> int:
+        """Number of rows of `put` that are not distributed to iterations yet."""
+        return self._n_unsorted
+
+    def take_stored(self) -> Weighted | None:
+        """Remove and return these rows, consolidated, with their iterations as first column."""
+        parts, self._unsorted = self._unsorted, []
+        self._n_unsorted = self._n_distinct = 0
+        return self._consolidated(parts) if parts else None
+
     def put_at(self, iteration: int, columns: list[Int64Array], weights: Int64Array) -> None:
         """Store sorted, distinct rows at one iteration."""
         self._waiting.setdefault(iteration, []).append((columns, weights))

@@ -9,7 +9,7 @@ and rules are merged whenever their number has doubled, so memory follows the nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.recursion.plan import LoopPlan, RuleJoin, without_rank
 from gpu_wcoj.circuit.recursion.relation import RankedIndex, ValueOrder
+from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
 from gpu_wcoj.join.delta import (
     BLOCKS_PER_THREAD,
     FEW_SEEDS,
@@ -34,7 +35,7 @@ from gpu_wcoj.join.prefixes import Prefixes, now, run_within_memory
 from gpu_wcoj.join.relation import THREADED_ROWS
 from gpu_wcoj.join.seeds import Seeds, bind_seeds
 from gpu_wcoj.join.settings import Execution, in_order
-from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, Level
+from gpu_wcoj.kernels.protocol import FIXPOINT, N_WORK, PAUSED, Fixpoint, Int64Array, Level
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.arrays import positions, stacked
@@ -380,6 +381,23 @@ _T = TypeVar("_T")
 POLICY = MergePolicy(ratio=4, most_batches=4)
 """Merge policy of the probed arrangements: every iteration adds a batch, and most are large."""
 
+FIRST_PART = 4
+"""Ratio of `Kernels.walked_rows` to the rows of an iteration up to which a loop begins to run row at a time.
+
+It is also that to the rows so far, per iteration in a row with so few, as all of them are loaded for that."""
+
+WORK_PER_ROW, BUDGET_PER_ROW = 16, 64
+"""Candidates and operations per row of `Kernels.walked_rows` at which an iteration is too large to run row at a time,
+and after which a call returns, so that interrupts are seen: compiled, after some 0.1 s."""
+
+MIN_BUDGET = 4
+"""Candidates and operations of a call at least, so that each call gets on."""
+
+ROW_COST, ITERATION_COST, WORK_COST = 20, 5_000, 0.25
+"""Cost of a stored row, of an iteration that is not walked, and of a counted operation of a kernel.
+
+A unit is about 50 ns: what a candidate of a walk takes."""
+
 INSERTIONS = 1
 """Index of the phase of a set's tick in which rows are inserted."""
 
@@ -395,6 +413,11 @@ class SemiNaiveRun:
         The arrangements of other relations; the loop reads them with this tick's pending change.
     execution
         With set semantics.
+
+    Attributes
+    ----------
+    n_rows
+        Rows so far.
     """
 
     def __init__(
@@ -420,6 +443,9 @@ class SemiNaiveRun:
             self._read.add(plain)
         first = (rule for rule in rules if not _seeds_in(rule.query, heads))
         self._first = [RuleJoin(rule, IncrementalGenericJoin(rule.query, outside, execution)) for rule in first]
+        self._walked_rows = walkable_rows(plan, execution)
+        self._walked: dict[str, list[tuple[Columns, Int64Array]]] = {name: [] for name in heads}
+        self.n_rows = self._n_small = self._n_iterations = 0
         later = [rule for rule in rules if _seeds_in(rule.query, heads)]
         self._probed = {key for rule in later for path in rule.query.paths for key in self._probed_by(path)}
         self._next = [RuleJoin(rule, self._over_views(rule.query, outside)) for rule in later]
@@ -429,15 +455,109 @@ class SemiNaiveRun:
         """The joins in use, for reading their work counts."""
         return [*self._first, *self._next]
 
+    @property
+    def cost(self) -> int:
+        """The cost so far in counted work, which is the same in every run."""
+        counted = (steps.values() for rule_join in self.joins for steps in rule_join.join.work.values())
+        operations = sum(int(work.sum()) for step_work in counted for work in step_work)
+        return ITERATION_COST * self._n_iterations + ROW_COST * self.n_rows + int(WORK_COST * operations)
+
     def iterations(self) -> Iterator[int]:
-        """Run; yield every iteration that derives new rows."""
+        """Run; yield the number of iterations so far, at least after every one that is not walked."""
         rank = 0
         new_rows = self._first_iteration()
         while new_rows:
-            yield rank
+            yield rank + 1
+            if self._is_worth_walking(new_rows):
+                rank, new_rows = yield from self._walk(new_rows, rank)
+                if not new_rows:
+                    break
+            self.n_rows += sum(len(columns[0]) for columns in new_rows.values())
+            self._n_iterations += 1
             self._absorb(new_rows, rank)
             rank += 1
             new_rows = self._iteration([rule_join for rule_join in self._next if rule_join.has_seeds((INSERTIONS,))])
+
+    def _is_worth_walking(self, new_rows: Mapping[str, Columns]) -> bool:
+        """Return whether the next iterations are cheaper row at a time, all rows so far included."""
+        few = self._walked_rows // FIRST_PART
+        if sum(len(columns[0]) for columns in new_rows.values()) > few:
+            self._n_small = 0
+            return False
+        self._n_small += 1
+        return self.n_rows <= few * self._n_small
+
+    def _walk(
+        self, new_rows: Mapping[str, Columns], rank: int
+    ) -> Generator[int, None, tuple[int, dict[str, list[Int64Array]]]]:
+        """Run iterations row at a time; return the rank of the last one and its rows.
+
+        There are none if nothing is left to derive.
+        """
+        order = {name: self._plain(index).order for name, index in self._heads.items()}
+        table = WalkTable(order)
+        for rule_join in self._next:
+            path_index = seeded_path(rule_join.rule, self._heads)
+            assert path_index is not None
+            table.add_walk(rule_join, path_index)
+        orders = [0 if (better := self._better.get(name)) is None else -1 if better.best.greatest else 1
+                  for name in self._heads]  # fmt: skip
+        run = self._backend.kernels.fixpoint(table.table(), orders)
+        for head, name in enumerate(self._heads):
+            for _, batch in self._iterations[name]:
+                run.add(head, batch.columns(), rank - 1)
+            for columns, _ in self._walked[name]:
+                run.add(head, [columns[column] for column in order[name]], rank - 1)
+        for head, name in enumerate(self._heads):
+            if name in new_rows:
+                run.add(head, [new_rows[name][column] for column in order[name]], rank)
+        first, result = run.bounds[0], PAUSED
+        while result == PAUSED:
+            result = run.run(
+                self._execution.iterations, self._walked_rows, WORK_PER_ROW * self._walked_rows,
+                max(MIN_BUDGET, int(BUDGET_PER_ROW * self._walked_rows)),
+            )  # fmt: skip
+            yield run.rank + 1
+        begin, end = run.bounds
+        extended = end if result == FIXPOINT else begin
+        for head, name in enumerate(self._heads):
+            columns, ranks = self._rows_of(run, head, order[name], first, extended)
+            if len(ranks):
+                self._walked[name].append((columns, ranks))
+                self.n_rows += len(ranks)
+                key = self._plain(self._heads[name])
+                if result != FIXPOINT:
+                    spine = self._spines[key].insert(self._views[key].index(PhaseRows(columns, 1)))
+                    self._spines[key] = self._views[key].spine = spine
+        table.report(run, np.bincount(run.rows(first, extended)[0][:, 0], minlength=len(self._heads)).tolist())
+        self._n_small = 0
+        left = {name: self._rows_of(run, head, order[name], extended, end)[0] for head, name in enumerate(self._heads)}
+        return run.rank, {name: columns for name, columns in left.items() if len(columns[0])}
+
+    def _rows_of(
+        self, run: Fixpoint, head: int, order: Sequence[int], begin: int, end: int
+    ) -> tuple[list[Int64Array], Int64Array]:
+        """Return the rows of a head among those of a range, and their ranks.
+
+        They are sorted, in the order of the stored columns.
+        """
+        rows, ranks = run.rows(begin, end)
+        chosen = np.flatnonzero(rows[:, 0] == head)
+        columns = [rows[chosen, 1 + order.index(column)] for column in range(len(order))]
+        rows_order = self._backend.kernels.lexsort(columns)
+        return [column[rows_order] for column in columns], ranks[chosen[rows_order]]
+
+    def _sorted_rows(self, walked: Sequence[tuple[Columns, Int64Array]]) -> PhaseRows | None:
+        """Return walked rows with their ranks as last column; None if there are none."""
+        if not walked:
+            return None
+        columns = [
+            np.concatenate(parts) for parts in zip(*([*columns, ranks] for columns, ranks in walked), strict=True)
+        ]
+        if len(walked) > 1:
+            rows_order = self._backend.kernels.lexsort(columns)
+            columns = [column[rows_order] for column in columns]
+        return PhaseRows(columns, 1)
 
     def _first_iteration(self) -> dict[str, list[Int64Array]]:
         """Return the rows of rules that read the outside only, which are their change."""
@@ -460,11 +580,12 @@ class SemiNaiveRun:
         self._spines.clear()
         result: dict[str, dict[ArrangementKey, IndexedZSet]] = {}
         for name, index in self._heads.items():
-            parts = self._iterations.pop(name)
-            if parts:
+            parts, walked = self._iterations.pop(name), self._walked.pop(name)
+            n_rows = sum(len(batch) for _, batch in parts) + sum(len(ranks) for _, ranks in walked)
+            if n_rows:
                 below = self._backend.xp.arange(sum(len(batch) for _, batch in parts) + 1, dtype=np.int64)
-                arrange = partial(self._arranged, self._plain(index).order, parts, below)
-                result[name] = dict(zip(index.arrangements, index.on_each(arrange, len(below)), strict=True))
+                arrange = partial(self._arranged, self._plain(index).order, parts, below, self._sorted_rows(walked))
+                result[name] = dict(zip(index.arrangements, index.on_each(arrange, n_rows + 1), strict=True))
         return result
 
     def _arranged(
@@ -472,9 +593,16 @@ class SemiNaiveRun:
         order: Sequence[int],
         parts: Sequence[tuple[int, IndexedZSet]],
         below: Int64Array,
+        walked: PhaseRows | None,
         arrangement: Arrangement,
     ) -> IndexedZSet:
-        """Build the batch of an arrangement from all rows, in `order`, with their ranks."""
+        """Build the batch of an arrangement from all rows, in `order`, with their ranks.
+
+        `walked` are further ones.
+        """
+        if walked is not None:
+            batch = arrangement.index(walked)
+            return batch.merge(self._arranged(order, parts, below, None, arrangement)) if parts else batch
         key, batches, ranks = arrangement.key, [batch for _, batch in parts], [rank for rank, _ in parts]
         if not key.is_whole:
             rows = IndexedZSet.rearranged(
@@ -605,6 +733,11 @@ class SemiNaiveRun:
     def _plain(index: RankedIndex) -> ArrangementKey:
         """Return the key of the order in which rows are derived."""
         return without_rank(index.canonical)
+
+
+def walkable_rows(plan: LoopPlan, execution: Execution) -> int:
+    """Return `Kernels.walked_rows`, or 0 if the loop or the execution does not allow it."""
+    return execution.backend.kernels.walked_rows if execution.walks and not plan.reason_against_walks else 0
 
 
 def _seeds_in(query: DeltaQuery, heads: Mapping[str, RankedIndex]) -> bool:

@@ -6,7 +6,7 @@ Each launcher module has its CUDA C++ source beside it; launchers take the devic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from gpu_wcoj.kernels.cuda import extend, tries
 from gpu_wcoj.kernels.cuda import extend as fresh
@@ -25,6 +25,7 @@ from gpu_wcoj.kernels.protocol import (
     Trie,
     UInt64Array,
     WalkKernels,
+    Walks,
 )
 
 
@@ -40,9 +41,18 @@ class CudaKernels:
     name = "cuda"
     walker: WalkKernels | None = None
     measures_ranges = False
+    walked_rows = 0
 
     def __init__(self, device: Device) -> None:
         self.device = device
+
+    def fixpoint(self, walks: Walks, orders: Sequence[int]) -> NoReturn:
+        """Raise: loops run vectorised on a device; see `walked_rows`."""
+        raise NotImplementedError("loops run vectorised on a device")
+
+    def maintenance(self, walks: Walks, states: Sequence[Sequence[Sequence[Level]]]) -> NoReturn:
+        """Raise: loops run vectorised on a device; see `walked_rows`."""
+        raise NotImplementedError("loops run vectorised on a device")
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:
         """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
