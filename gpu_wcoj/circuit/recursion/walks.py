@@ -205,8 +205,8 @@ class _WalkWriter:
             self._compare(names[column], "=", code)
         for left, equal_column in key.equal:
             self._compare(names[left], "=", names[equal_column])
-        for left, op, right, code in key.compared:
-            self._compare(names[left], op, names[right] if right is not None else code or 0)
+        for left, op, right, compared_code in key.compared:
+            self._compare(names[left], op, names[right] if right is not None else compared_code or 0)
 
     def _compare(self, left: str, op: str, right: str | int) -> None:
         self._add(COMPARE, COMPARISONS.index(op), self._register(left), self._register(right))
