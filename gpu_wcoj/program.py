@@ -391,6 +391,25 @@ class TickRunner:
             self.outgoing.evaluated = None
         return counts
 
+    def answer(self, changes: Mapping[str, Any], threads: int, collect: frozenset[str], emit_rows: EmitRows) -> None:
+        """Evaluate the first tick and pass its rows on; the state stays empty.
+
+        What the tick has indexed is left to the circuit, which may not take another one.
+        """
+        check_inputs(changes, tuple(self.input_of), self.heads)
+        try:
+            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+            if self.lowering.rules.facts:
+                incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
+            if incoming:
+                _, _, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                emit_rows(rows_by_head)
+        except BaseException as error:
+            raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
+            if raised is error:
+                raise
+            raise raised from error
+
     def forget(self, sizes: Sequence[int]) -> None:
         """Truncate the dictionaries to these numbers of values."""
         for dictionary, size in zip(self.dictionaries, sizes, strict=True):
@@ -860,6 +879,7 @@ class Program(Inspected):
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         inputs: Sequence[str] | None = None,
         merge_policy: MergePolicy | None = None,
+        single_tick: bool = False,
     ) -> None:
         from gpu_wcoj.data.column import Dictionary
 
@@ -888,6 +908,7 @@ class Program(Inspected):
         self._piece_rows = None if chunk_rows is None else self.chunk_rows
         self._share: tuple[int, int] | None = None
         self._measures = validate_flag("analyze", analyze)
+        self._single_tick = validate_flag("single_tick", single_tick)
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema or {}, self.bag)
         self._schema = {
@@ -947,6 +968,33 @@ class Program(Inspected):
 
         self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), emit_remaining=collect_answers)
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
+
+    def answer(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
+        """Return what the first `step` would return, of a program that takes no tick at all and keeps no rows.
+
+        With ``single_tick`` only what the answer needs is indexed.
+
+        Raises
+        ------
+        UsageError
+            If there has been a tick.
+        GpuWcojError
+            As `step` does.
+        """
+        if self._ledger.state.report.tick != -1:
+            raise UsageError.wrong_state("answer()", "the first tick has run", "Create a new Program.")
+        answers: dict[str, ZSet] = {}
+        outputs = frozenset(self.outputs)
+
+        def collect_answers(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
+            for name in self.outputs:
+                phases = rows_by_head.get(name)
+                answers[name] = self._outgoing.empty(name) if phases is None else self._outgoing.as_zset(name, phases)
+
+        self._ledger.turns.run(
+            "answering", lambda: self._ticking.answer(changes, self.threads, outputs, collect_answers)
+        )
+        return answers or {name: self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but only count: the last level of a join is never enumerated."""
@@ -1129,6 +1177,7 @@ class Program(Inspected):
         return Execution(
             self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
             iterations=self.iterations, recounts=self.strategy == "auto", measures=self._measures,
+            single_tick=self._single_tick,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import ChangeCount, Head, PieceSink, as_recomputation
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
-from gpu_wcoj.circuit.source import bag_change, set_change
+from gpu_wcoj.circuit.source import bag_change, set_change, unsorted_change
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     CalculationError,
@@ -277,6 +277,7 @@ class Circuit:
         heads: Mapping[str, AnyHead],
     ) -> TickResult:
         self.execution.begin()
+        self.execution.may_repeat = self.execution.single_tick and self.execution.weighted
         asarray = self.backend.asarray
         ignored = {}
         for name, change in changes.items():
@@ -284,7 +285,13 @@ class Circuit:
             columns, weights = [asarray(column) for column in change.columns], change.weights
             if weights is not None and self.backend.device is None:
                 weights = asarray(weights)
-            if self.execution.weighted:
+            unsorted = None
+            if self.execution.single_tick:
+                unsorted = unsorted_change(relation, columns, weights, self.execution.weighted)
+                self.execution.may_repeat &= unsorted is not None
+            if unsorted is not None:
+                phases, ignored[name] = unsorted, 0
+            elif self.execution.weighted:
                 phases, ignored[name] = bag_change(relation, columns, weights)
             else:
                 phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered, change.is_distinct)

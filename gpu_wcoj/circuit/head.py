@@ -45,7 +45,7 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
         if generic is None:
             continue
         generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
-        change = join.arrangements[path.seed.key].pending[phase]
+        change = join.arrangements[path.seed.key].pending[phase]  # from now on the path starts with these, each once
         for piece in generic.pieces(bind_seeds(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values, backend)
             if path.is_negated:
@@ -153,6 +153,8 @@ class Head:
     derivations: RelationIndex | None
     relation: RelationIndex | None
     execution: Execution
+    is_output: bool = True
+    """Whether the rows may be requested as an answer."""
     weight_bound: int = 0
     """Upper bound of the weights of a bag's answer that is not stored, to detect overflow."""
     pending_bound: int = 0
@@ -312,6 +314,11 @@ class Head:
                 self.pending_total = None
             self._check_weight_bound()
             return ChangeCount(None, None, net), None
+        if self.execution.may_repeat and self.relation is not None and not self.is_output:
+            rows = self._concatenated()
+            if rows is not None:
+                self.relation.receive_delta([rows])
+                return ChangeCount(None, None, 0), None
         columns, weights = self._gather()
         self._check_weight_bound()
         if self.relation is not None:
@@ -319,6 +326,26 @@ class Head:
             self.relation.receive_delta([PhaseRows(columns, weights)])
         net = exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
+
+    def _concatenated(self) -> PhaseRows | None:
+        """Return the rows of a single tick as the joins yield them, none consolidated.
+
+        None if a sum of their weights may leave int64.
+        """
+        xp, pieces = self.execution.backend.xp, list(self._pieces())
+        bounds = [join.weight_bound for join in self.joins]
+        if sum(map(len, pieces)) * max(bounds, default=1) >= 1 << 63:
+            return None
+        if not pieces:
+            return PhaseRows(self._no_columns(), 1, is_consolidated=False)
+        columns = pieces[0].columns
+        if len(pieces) > 1:
+            columns = [xp.concatenate(parts) for parts in zip(*(piece.columns for piece in pieces), strict=True)]
+        signs = [piece.weights for piece in pieces]
+        weights: Int64Array | int = 1
+        if any(not isinstance(sign, int) for sign in signs):
+            weights = xp.concatenate([PhaseRows(piece.columns, piece.weights).weight_column(xp) for piece in pieces])
+        return PhaseRows(columns, weights, is_consolidated=False)
 
     def derivation_changes(self) -> tuple[list[Int64Array], Int64Array]:
         """Return this tick's change of the number of derivations of each row."""

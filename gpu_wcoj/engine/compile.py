@@ -25,7 +25,7 @@ from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Strategy
-from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -135,8 +135,12 @@ class Compiler:
             return replace(present, types=types)
         auxiliaries = () if present is None else present.plan.auxiliaries
         catalog = self._catalog(incoming, present, types, shapes)
-        planned = self.plan(types, shapes, catalog, auxiliaries if keeps else None)
-        circuit = self.circuit(planned, self.execution())
+        execution = self.execution()
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None)
+        execution.single_tick &= not planned.loops and execution.backend.device is None
+        if execution.single_tick:
+            planned = along_single_paths(planned, catalog)
+        circuit = self.circuit(planned, execution)
         lowered = CompiledProgram(types, shapes, planned, circuit)
         if present is not None:
             before = present

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,11 @@ class Incoming:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    def select(self, columns: Sequence[int]) -> Incoming:
+        """Return the rows with some of their columns."""
+        names = tuple(self.names[column] for column in columns) if self.names else self.names
+        return Incoming(names, tuple(self.columns[column] for column in columns), self.weights, self.is_ordered)
+
     def fetched(self) -> Incoming:
         """Return the same rows in host memory; itself if they are there already."""
         weights = None if self.weights is None else on_host(self.weights)
@@ -49,6 +54,7 @@ def read_change(
     dictionaries: tuple[Dictionary, Dictionary],
     reserves_weight: bool = True,
     is_declared: bool = True,
+    unread: Collection[int] | None = None,
 ) -> Incoming:
     """Read one relation's rows.
 
@@ -63,6 +69,9 @@ def read_change(
         The types of the relation's columns, for columns that hold only nulls.
     is_declared
         True if the names were declared, False if they come from an earlier table.
+    unread
+        Columns that nothing reads, of rows that are not kept: these may stay in the memory of the table. None for rows
+        that are kept.
 
     Raises
     ------
@@ -108,11 +117,15 @@ def read_change(
         return columns if weight is None else [*columns, names.index(weight)]
 
     what = f"relation '{relation}'"
-    names, encoded = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
+    names, encoded = as_table(
+        data, what, null_types=types, string=string, binary=binary, arrange=arranged, unread=unread or ()
+    )
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
     weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
-    return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
+    if unread is None:
+        encoded = [column.unshared() for column in encoded]
+    return Incoming(names[:arity], tuple(encoded), weights, True)
 
 
 def narrow_columns(

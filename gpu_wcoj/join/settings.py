@@ -133,6 +133,12 @@ class Execution:
         Whether a head's change may be counted as the difference of two full recomputations.
     measures
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.prefixes`.
+    single_tick
+        Whether the circuit takes one tick from the empty state and is then dropped. Rows are then indexed only where
+        they are looked up, and groups are added up without sorting; see `UnsortedArrangement`.
+    may_repeat
+        In a single tick of a bag, whether rows that are not part of an answer need not be consolidated: no row has a
+        negative weight.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -147,6 +153,8 @@ class Execution:
     dictionary: Dictionary | None = None
     recounts: bool = True
     measures: bool = False
+    single_tick: bool = False
+    may_repeat: bool = field(default=False, init=False)
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 

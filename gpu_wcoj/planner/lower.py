@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_ch
 from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
 from gpu_wcoj.query.ir import Grouping, Rules
 from gpu_wcoj.query.stratify import components, cycle, loops_of
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, UnsortedArrangement
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
@@ -204,6 +205,57 @@ def plan(
     ).taking_the_cheapest()  # fmt: skip
 
 
+INDEX_COST = 8.0
+"""Cost of indexing a row, where testing one candidate of a join costs 1; measured by `bench.one_shot`."""
+
+
+def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
+    """Return the plan of a single tick from the empty state: one path per rule, whose atoms see all rows.
+
+    A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
+    read as they are, so mostly those of the largest atom do.
+    """
+    queries: dict[str, tuple[DeltaQuery, ...]] = {}
+    estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
+    for name in planned.order:
+        chosen = [
+            _cheapest_path(query, expected, catalog)
+            for query, expected in zip(planned.queries.get(name, ()), planned.estimates.get(name, ()), strict=True)
+        ]
+        if name in planned.queries:
+            queries[name] = tuple(
+                _alone(query, index) for query, index in zip(planned.queries[name], chosen, strict=True)
+            )
+            estimates[name] = tuple(
+                (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
+            )
+    return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+
+
+def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], catalog: CatalogReader) -> int:
+    """Return the index of the path that costs least; the last one without statistics."""
+    costs: dict[int, float] = {}
+    for index, path in enumerate(query.paths):
+        if path.is_negated:
+            continue
+        rows = {key: catalog.rows(key.relation) for key in (path.seed.key, *path.keys)}
+        if None in rows.values() or not expected[index]:
+            return len(query.paths) - 1
+        indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
+        proposed = sum(1.0 + level.proposed for level in expected[index])
+        costs[index] = INDEX_COST * indexed + (rows[path.seed.key] or 0.0) * proposed
+    return min(costs, key=costs.__getitem__)
+
+
+def _alone(query: DeltaQuery, index: int) -> DeltaQuery:
+    """Return the query with one of its paths, which sees all rows of the other atoms."""
+    path = query.paths[index]
+    seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))
+    seeds = tuple(use for use in path.seeds if use.key in path.keys)[:1] or path.seeds[:1]
+    path = replace(path.with_seeds(seeds), variants=(), after=seen)
+    return replace(query, paths=(path,), continuations=(), symmetry=None)
+
+
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
     """Return the hints, extended to the helper relations that hold one of the variables."""
     extended = dict(hints)
@@ -304,10 +356,13 @@ def lower(
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
+    arrange = None
+    if execution.single_tick:
+        arrange = partial(UnsortedArrangement, backend=backend, weighted=execution.weighted)
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, loop_keys = planned.shapes[name].width, keys.get(name, [])
         if name not in loop_of:
-            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
+            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads, arrange)
             continue
 
         if name in best:
@@ -378,7 +433,7 @@ def lower(
             joined = [relations[relation] for relation in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
         else:
-            heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
+            heads[name] = Head(name, width, joins, counts, relations.get(name), execution, name in outputs)
         if beginnings is not None and heads[name].state:
             beginnings.stored.add(name)
     sources = {name: relations[name] for name in inputs}
