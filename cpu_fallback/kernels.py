@@ -25,6 +25,7 @@ from cpu_fallback.merge import (
 )
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
 from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
+from cpu_fallback.runs import consolidate_runs
 from cpu_fallback.runtime import address_of as _address
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
 
@@ -45,12 +46,21 @@ class CompiledKernels:
     measures_ranges: ClassVar[bool] = True
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
-    distinct_rows = staticmethod(distinct_packed)
-    consolidate = staticmethod(sort.consolidate)
     held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
+
+    @staticmethod
+    def distinct_rows(columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
+        distinct = consolidate_runs(columns, None)
+        return distinct_packed(columns) if distinct is None else distinct[0]
+
+    @staticmethod
+    def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
+        return consolidate_runs(columns, weights) or sort.consolidate(columns, weights)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cpu_fallback.lookup import add_column, ascends, drop_repeats, unpack_column
 from cpu_fallback.runtime import address_of, cached_njit, load, pointer32, pointer64, store
-from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, packing, run_starts
+from cpu_fallback.tries import PACKED_BITS, CodeArray, Int64Array, lexsort, packing, run_starts
 
 BLOCK_FACTOR = 32
 """Ratio of run lengths above which the longer run is copied in blocks around the other's values; otherwise values are
@@ -574,7 +574,7 @@ def distinct_packed(columns: Sequence[Int64Array]) -> list[Int64Array]:
 
 
 def _distinct_wide(columns: Sequence[Int64Array]) -> list[Int64Array]:
-    order = np.lexsort(tuple(columns[::-1]))
+    order = lexsort(columns)
     columns = [column[order] for column in columns]
     starts = run_starts(columns)
     return list(columns) if len(starts) == len(order) else [column[starts] for column in columns]

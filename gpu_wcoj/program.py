@@ -112,7 +112,12 @@ class Emitter:
         return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
 
     def as_zset(
-        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
+        self,
+        name: str,
+        phases: Sequence[PhaseRows],
+        backend: Backend | None = None,
+        are_sorted: bool = True,
+        copies: bool = True,
     ) -> ZSet:
         """Return distinct rows of a relation as a Z-set; see `as_zset`.
 
@@ -121,7 +126,8 @@ class Emitter:
         view = self.evaluated or self.ledger.lowered
         assert view is not None
         names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
-        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
+        backend = backend or view.circuit.backend
+        return as_zset(names, kinds, shape, phases, self.dictionaries, backend, are_sorted, copies)
 
     def to_user_error(self, error: BaseException) -> BaseException:
         """Return an error of a tick with values in place of codes.
@@ -189,6 +195,7 @@ def as_zset(
     dictionaries: tuple[Dictionary, Dictionary],
     backend: Backend,
     are_sorted: bool = True,
+    copies: bool = True,
 ) -> ZSet:
     """Return stored columns of distinct rows as a Z-set in the same memory.
 
@@ -206,17 +213,18 @@ def as_zset(
         The backend of the rows.
     are_sorted
         True if each phase is in order.
+    copies
+        False if nothing else keeps the rows, or writes to them.
     """
     filled = [phase for phase in phases if len(phase)] or list(phases[:1])
     arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
-    stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
-    signs = (phase.weights for phase in filled)
-    weights = xp.concatenate(
-        [
-            xp.full(len(phase), sign, np.int64) if isinstance(sign, int) else sign
-            for phase, sign in zip(filled, signs, strict=True)
-        ]
-    )
+    if copies or len(filled) > 1 or backend.device is not None:
+        stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
+        weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
+    else:
+        stored = [column.copy() if is_lent(column) else column for column in filled[0].columns]
+        weights = filled[0].weight_column(xp)
+        weights = weights.copy() if is_lent(weights) else weights
     columns = []
     for column, kind in enumerate(kinds):
         flag = shape.flag(column) if n_stored > arity else None
@@ -226,6 +234,13 @@ def as_zset(
     if are_sorted and len(filled) == 1 and n_stored == arity:
         return ZSet(names, tuple(columns), weights, backend=place)
     return ZSet.from_columns(names, columns, weights, backend=place)
+
+
+def is_lent(array: Any) -> bool:
+    """Return True if an array shows memory of another library, such as a table that was passed in."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array is not None
 
 
 def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tuple[Dictionary, Dictionary]) -> ZSet:
@@ -989,7 +1004,9 @@ class Program(Inspected):
         def collect_answers(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
             for name in self.outputs:
                 phases = rows_by_head.get(name)
-                answers[name] = self._outgoing.empty(name) if phases is None else self._outgoing.as_zset(name, phases)
+                answers[name] = self._outgoing.empty(name)
+                if phases is not None:
+                    answers[name] = self._outgoing.as_zset(name, phases, copies=False)
 
         self._ledger.turns.run(
             "answering", lambda: self._ticking.answer(changes, self.threads, outputs, collect_answers)
