@@ -1194,7 +1194,7 @@ class Program(Inspected):
         return Execution(
             self.backend, self.bag, self._piece_rows, self.threads, ranks, share, dictionary=self.dictionaries[0],
             iterations=self.iterations, recounts=self.strategy == "auto", measures=self._measures,
-            single_tick=self._single_tick,
+            single_tick=self._single_tick and self.backend.device is None,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

@@ -312,12 +312,19 @@ class Head:
     def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
         phases = []
         for phase, sign in enumerate(self.execution.phases):
-            pieces = (list(piece.columns) for join in self.joins for piece in join.join(phase))
+            pieces = (self._derived_columns(piece) for join in self.joins for piece in join.join(phase))
             phases.append(PhaseRows(self._sort_distinct(pieces), sign))
         if self.relation is not None:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
         return ChangeCount(inserted, deleted, inserted - deleted), phases
+
+    def _derived_columns(self, piece: Piece) -> list[Int64Array]:
+        """Return the rows of a piece that have a derivation: the last steps, which are counted, may have none."""
+        if isinstance(piece.weights, int):
+            return list(piece.columns)
+        (derived,) = positions(self.execution.backend, self.execution.backend.asarray(piece.weights != 0))
+        return list(piece.columns) if len(derived) == len(piece) else [column[derived] for column in piece.columns]
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
         """Evaluate the change of a negated atom, whose phases derive rows of both signs."""

@@ -137,7 +137,7 @@ class Compiler:
         catalog = self._catalog(incoming, present, types, shapes)
         execution = self.execution()
         planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None)
-        execution.single_tick &= not planned.loops and execution.backend.device is None
+        execution.single_tick &= not planned.loops
         if execution.single_tick:
             planned = along_single_paths(planned, catalog)
         circuit = self.circuit(planned, execution)
@@ -250,7 +250,7 @@ class Compiler:
         kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
             self.rules, shapes, encode, self.bag, kinds, EMPTY_CATALOG if catalog is None else catalog, self.strategy,
-            self.hints, auxiliaries,
+            self.hints, auxiliaries, self.execution().single_tick,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:

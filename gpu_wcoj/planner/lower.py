@@ -135,6 +135,7 @@ def plan(
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
+    single_tick: bool = False,
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
@@ -142,6 +143,8 @@ def plan(
     ----------
     auxiliaries
         Existing auxiliary relations; None to use none.
+    single_tick
+        Whether the program takes one tick from the empty state and keeps no state; ignored if it is recursive.
     """
     from gpu_wcoj.circuit.recursion.plan import Best
     from gpu_wcoj.planner.passes import run_passes  # not needed to import the package
@@ -150,8 +153,9 @@ def plan(
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
-        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries
-    )
+        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
+        single_tick and not loops_of(rules) and not rules.extremes,
+    )  # fmt: skip
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}

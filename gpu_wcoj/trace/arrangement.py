@@ -389,7 +389,9 @@ class UnsortedArrangement(Arrangement):
 
     def index(self, rows: PhaseRows) -> IndexedZSet:
         """Return rows of the relation as a batch in this order. O(n log n)."""
-        if rows.is_consolidated or len(rows) == 0:
+        key = self.key
+        is_projected = len(key.order) + len(key.constants) + len(key.equal) < len(rows.columns)
+        if (rows.is_consolidated and not is_projected) or len(rows) == 0:
             return super().index(rows)
         batch = RowBatch(self.key, rows, self.backend)
         columns, weights = batch.columns(), batch.weights

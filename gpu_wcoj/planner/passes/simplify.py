@@ -170,6 +170,63 @@ def drop_redundant_atoms(draft: Draft) -> Draft:
     return draft.over(lambda one: replace(one, body=_drop_atoms(one.normalised)))
 
 
+# Select rows and columns of each atom before joining, in a single tick.
+
+
+def select_before_joining(draft: Draft) -> Draft:
+    """Move conditions on one atom into its selection, and drop columns that nothing else reads.
+
+    For a single tick: otherwise each selection is one more arrangement to maintain, and rows without some of their
+    columns have to be counted.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> before = draft_program("h(x) :- r(x, y, u, w), s(y, z), z < 5, u < w.", [normalise_rules])
+    >>> setting = replace(before.setting, single_tick=True)
+    >>> body = select_before_joining(replace(before, setting=setting)).rules[0].normalised
+    >>> [(atom.relation, atom.columns, atom.compared) for atom in body.atoms]
+    [('r', (0, 1), ((2, '<', 3, None),)), ('s', (0,), ((1, '<', None, 5),))]
+    """
+    if not draft.setting.single_tick:
+        return draft
+    return draft.over(lambda one: replace(one, body=_without_unread(_select(one.normalised))))
+
+
+def _select(body: Body) -> Body:
+    atoms, left = list(body.atoms), list[Condition]()
+    for condition in body.conditions:
+        is_selection = False
+        for index, atom in enumerate(atoms):
+            column_of = dict(zip(atom.variables, atom.columns, strict=True))
+            column, operand = column_of.get(condition.variable), condition.operand
+            if condition.textual or column is None:
+                continue
+            if isinstance(operand, int):
+                compared = column, condition.op, None, operand
+            elif operand in column_of:
+                compared = column, condition.op, column_of[operand], None
+            else:
+                continue
+            is_selection = True
+            atoms[index] = atom._replace(compared=(*atom.compared, compared))
+        if not is_selection:
+            left.append(condition)
+    return body if len(left) == len(body.conditions) else replace(body, atoms=tuple(atoms), conditions=tuple(left))
+
+
+def _without_unread(body: Body) -> Body:
+    atoms = list(body.atoms)
+    for index, atom in enumerate(atoms):
+        unread = _private_variables(atom, [*atoms[:index], *atoms[index + 1 :]], body)
+        places = [place for place, name in enumerate(atom.variables) if name not in unread] or [0]
+        if len(places) < len(atom.variables):
+            columns, names = ([part[place] for place in places] for part in (atom.columns, atom.variables))
+            atoms[index] = atom._replace(columns=tuple(columns), variables=tuple(names))
+    return replace(body, atoms=tuple(atoms))
+
+
 def _drop_atoms(body: Body) -> Body:
     atoms = list(body.atoms)
     for atom_index in range(len(atoms) - 1, -1, -1):
