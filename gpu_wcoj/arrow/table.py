@@ -89,7 +89,8 @@ def as_table(
             is_read = position not in unread or pa.types.is_null(values.type)
             column = encode(values if is_read else values.slice(0, 0), kind, string=string, binary=binary, what=label)
             if not is_read:
-                column = Column(column.type, np.zeros(len(values), np.int64), None, column.dictionary)
+                zeros = np.broadcast_to(np.zeros(1, np.int64), len(values))
+                column = Column(column.type, zeros, None, column.dictionary)
             columns.append(column)
         elif isinstance(values, np.ndarray):
             columns.append(encode_numpy(values, kind, string=string, binary=binary, what=label))

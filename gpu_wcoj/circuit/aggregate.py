@@ -292,15 +292,23 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
         Bytes of a float, 4 or 8.
     """
     values = floats_of(codes, width).astype(np.float64)
-    if len(values) and max(int(weights.max()), -int(weights.min())) * len(values) >= 1 << 28:
+    if len(values) and max(int(weights.max()), -int(weights.min())) * len(values) >= MAX_FLOAT_ROWS:
         return _exact_words(group, values, weights)
     strange = [
         (group[mask], np.full(np.count_nonzero(mask), word), weights[mask])
         for mask, word in ((values == np.inf, INFINITY), (values == -np.inf, MINUS_INFINITY), (np.isnan(values), NAN))
     ]
     finite = np.isfinite(values)
-    group, weights = group[finite], weights[finite]
-    mantissa, exponent = np.frexp(values[finite])
+    group = group[finite]
+    parts = [(group, word, amount) for word, amount in split_floats(values[finite], weights[finite])]
+    contributions = [np.concatenate(each).astype(np.int64) for each in zip(*parts, *strange, strict=True)]
+    (group, word), amount = cpu_backend().kernels.consolidate(contributions[:2], contributions[2])
+    return group, word, amount
+
+
+def split_floats(values: FloatArray, weights: Int64Array) -> list[tuple[Int64Array, Int64Array]]:
+    """Return three words of each finite value, and the amounts that it adds to them times its weight."""
+    mantissa, exponent = np.frexp(values)
     digits_of = np.ldexp(mantissa, 53).astype(np.int64)
     shift = exponent.astype(np.int64) + (1074 - 53)
     digits_of = digits_of >> np.maximum(-shift, 0)  # the digits of the smallest floats end with as many zeros
@@ -310,10 +318,7 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
     mask, half = np.uint64(_MASK), np.uint64(32)
     below, above = (digits & mask) << bits, (digits >> half) << bits
     amounts = (below & mask, (below >> half) + (above & mask), above >> half)
-    parts = [(group, word + offset, amount.astype(np.int64) * signed) for offset, amount in enumerate(amounts)]
-    contributions = [np.concatenate(each).astype(np.int64) for each in zip(*parts, *strange, strict=True)]
-    (group, word), amount = cpu_backend().kernels.consolidate(contributions[:2], contributions[2])
-    return group, word, amount
+    return [(word + offset, amount.astype(np.int64) * signed) for offset, amount in enumerate(amounts)]
 
 
 def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> Contributions:
@@ -691,6 +696,19 @@ PLACES_PER_ROW = 2
 """Places per row that a table of groups may have; beyond that rows are sorted to number their groups."""
 
 
+FLOAT_WORDS = 68
+"""Words of a sum of floats: 2,098 bits of finite doubles, and two words more that a value may reach into."""
+
+FLOAT_BLOCK = 1 << 15
+"""Rows whose floats are split at a time, so that their words stay in the processor's cache."""
+
+MAX_FLOAT_PLACES = 1 << 16
+"""Places of a table of float sums at most: it takes 35 MB."""
+
+MAX_FLOAT_ROWS = 1 << 28
+"""Sum of weights below which the amount of a word fits int64."""
+
+
 @dataclass(frozen=True, eq=False)
 class RowGroups:
     """The groups of rows in any order.
@@ -751,6 +769,41 @@ class RowGroups:
             return np.bincount(self.place, minlength=self.n_places)
         sums = np.zeros(self.n_places, np.int64)
         np.add.at(sums, self.place, amounts)
+        return sums
+
+    def float_totals(self, codes: Int64Array, width: int, weights: Int64Array | None) -> list[WordsByBit] | None:
+        """Return the words of the sum of floats at each place; None if their table is large, or may overflow.
+
+        Weights, at most `MAX_FLOAT_ROWS` together, are 1 for None.
+        """
+        n = len(codes)
+        if self.n_places > MAX_FLOAT_PLACES:
+            return None
+        table = np.zeros((self.n_places, FLOAT_WORDS), np.int64)
+        flat = table.reshape(-1)
+        strange = dict.fromkeys((INFINITY, MINUS_INFINITY, NAN), np.zeros(0, np.int64))
+        for begin in range(0, n, FLOAT_BLOCK):
+            part = slice(begin, begin + FLOAT_BLOCK)
+            values, place = floats_of(codes[part], width).astype(np.float64), self.place[part]
+            times = np.ones(len(values), np.int64) if weights is None else weights[part]
+            finite = np.isfinite(values)
+            if not finite.all():
+                masks = values == np.inf, values == -np.inf, np.isnan(values)
+                for word, mask in zip(strange, masks, strict=True):
+                    counts = np.zeros(self.n_places, np.int64)
+                    np.add.at(counts, place[mask], times[mask])
+                    strange[word] = counts + strange[word] if len(strange[word]) else counts
+                values, place, times = values[finite], place[finite], times[finite]
+            for word, amount in split_floats(values, times):
+                np.add.at(flat, place * FLOAT_WORDS + word, amount)
+        sums: list[WordsByBit] = [{} for _ in range(self.n_places)]
+        places, words = np.nonzero(table)
+        amounts = table[places, words].tolist()
+        for place_index, word_index, amount_sum in zip(places.tolist(), words.tolist(), amounts, strict=True):
+            sums[place_index][word_index] = amount_sum
+        for word_index, counts in strange.items():
+            for place_index in np.flatnonzero(counts).tolist():
+                sums[place_index][word_index] = int(counts[place_index])
         return sums
 
     def extremes(self, values: Int64Array, greatest: bool) -> Int64Array:
@@ -899,7 +952,7 @@ class GroupingHead:
             code[rank] = np.arange(len(rank))
             return code[groups.extremes(rank[values], plan.op == "max")[chosen]]
         if plan.family.startswith("float"):
-            return None
+            return self._float_results(groups, values, weights, chosen, counts)
         max_value, max_weight = largest_magnitudes(self._backend, values, counts if weights is None else weights)
         if max_value * (1 if weights is None else max_weight) * len(values) >= 1 << 63:
             return None
@@ -909,6 +962,20 @@ class GroupingHead:
             return means_of_integers(words, counts, self._backend, 10**plan.scale)
         refuse_out_of_range("sum", words, self.name, change, plan, self._backend, plan.max_sum)
         return low if plan.result_factor == 1 else low * plan.result_factor
+
+    def _float_results(
+        self, groups: RowGroups, codes: Int64Array, weights: Int64Array | None, chosen: Int64Array, counts: Int64Array
+    ) -> Int64Array | None:
+        """Return the sum or mean of the chosen groups; None if it has to be found otherwise."""
+        max_weight = 1 if weights is None else largest_magnitudes(self._backend, weights)[0]
+        if max_weight * len(codes) >= MAX_FLOAT_ROWS:
+            return None
+        sums = groups.float_totals(codes, 4 if self.plan.family == "float32" else 8, weights)
+        if sums is None:
+            return None
+        return float_sum_codes(
+            [sums[place] for place in chosen.tolist()], counts.tolist() if self.plan.op == "mean" else None
+        )
 
     def _emit(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""

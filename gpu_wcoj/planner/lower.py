@@ -237,16 +237,16 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 
 
 def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], catalog: CatalogReader) -> int:
-    """Return the index of the path that costs least; the last one without statistics."""
+    """Return the index of the path that costs least; the last one if a relation's size is not known."""
     costs: dict[int, float] = {}
     for index, path in enumerate(query.paths):
         if path.is_negated:
             continue
         rows = {key: catalog.rows(key.relation) for key in (path.seed.key, *path.keys)}
-        if None in rows.values() or not expected[index]:
+        if None in rows.values():
             return len(query.paths) - 1
         indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
-        proposed = sum(1.0 + level.proposed for level in expected[index])
+        proposed = sum(1.0 + level.proposed for level in expected[index]) if expected[index] else 1.0 + len(path.steps)
         costs[index] = INDEX_COST * indexed + (rows[path.seed.key] or 0.0) * proposed
     return min(costs, key=costs.__getitem__)
 
