@@ -17,6 +17,7 @@ from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locat
 from cpu_fallback.merge import (
     LEVEL_FIELDS,
     PACKED_FROM,
+    consolidate_runs,
     distinct_packed,
     index_rows,
     merge_deep,
@@ -25,7 +26,6 @@ from cpu_fallback.merge import (
 )
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
 from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
-from cpu_fallback.runs import consolidate_runs
 from cpu_fallback.runtime import address_of as _address
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
 

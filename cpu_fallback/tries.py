@@ -153,7 +153,10 @@ def _rows_of(numbered: Int64Array, n_row_bits: int) -> npt.NDArray[np.intp]:
 def _sort_wide(
     columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int], n_row_bits: int
 ) -> npt.NDArray[np.intp]:
-    """Sort rows by as many leading bits as fit a key, and those that agree on these by the other columns."""
+    """Return the order of rows that do not fit one key.
+
+    They are sorted by as many leading bits as fit, and those that agree on these by the other columns.
+    """
     n, free = len(columns[0]), PACKED_BITS - n_row_bits
     key = np.zeros(n, np.int64)
     whole = 0

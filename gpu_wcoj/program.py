@@ -237,7 +237,7 @@ def as_zset(
 
 
 def is_lent(array: Any) -> bool:
-    """Return True if an array shows memory of another library, such as a table that was passed in."""
+    """Return True if an array shows memory of another library, such as a table of Arrow."""
     while isinstance(array, np.ndarray):
         array = array.base
     return array is not None
@@ -985,7 +985,7 @@ class Program(Inspected):
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
 
     def answer(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
-        """Return what the first `step` would return, of a program that takes no tick at all and keeps no rows.
+        """Return what the first `step` would return, and keep no rows.
 
         With ``single_tick`` only what the answer needs is indexed.
 

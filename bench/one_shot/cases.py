@@ -67,7 +67,9 @@ def _sql(tables: str, text: str) -> Case:
     return Case(tables, text, text)
 
 
-_BY_REGION = "SELECT c.region, count(*) AS n, sum(o.amount) AS total FROM orders o JOIN customers c ON {} GROUP BY c.region"
+_BY_REGION = (
+    "SELECT c.region, count(*) AS n, sum(o.amount) AS total FROM orders o JOIN customers c ON {} GROUP BY c.region"
+)
 _SEVERAL = (
     "SELECT c.region, c.segment, count(*) AS n, sum(o.amount) AS total, min(o.amount) AS least, max(o.amount) AS most, "
     "avg(o.amount) AS mean FROM orders o JOIN customers c ON o.customer = c.id GROUP BY c.region, c.segment"

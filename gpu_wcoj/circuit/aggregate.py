@@ -307,7 +307,7 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
 
 
 def split_floats(values: FloatArray, weights: Int64Array) -> list[tuple[Int64Array, Int64Array]]:
-    """Return three words of each finite value, and the amounts that it adds to them times its weight."""
+    """Return three words of each finite value, and the amounts that it adds to them."""
     mantissa, exponent = np.frexp(values)
     digits_of = np.ldexp(mantissa, 53).astype(np.int64)
     shift = exponent.astype(np.int64) + (1074 - 53)
@@ -746,11 +746,11 @@ class RowGroups:
             place += column if low == 0 else column - low
 
         def columns(places: Int64Array) -> list[Int64Array]:
-            found = []
+            unpacked = []
             for low, size in zip(reversed(lows), reversed(sizes), strict=True):
-                found.append(places % size + low)
+                unpacked.append(places % size + low)
                 places = places // size
-            return found[::-1]
+            return unpacked[::-1]
 
         return cls(place, n_places, columns)
 
@@ -764,7 +764,7 @@ class RowGroups:
         return cls(place, len(starts), lambda places: [column[starts[places]] for column in columns])
 
     def totals(self, amounts: Int64Array | None) -> Int64Array:
-        """Return the sum of the rows' amounts at each place, modulo 2^64; the number of rows for None."""
+        """Return the sum of the amounts at each place, modulo 2^64; the number of rows for None."""
         if amounts is None:
             return np.bincount(self.place, minlength=self.n_places)
         sums = np.zeros(self.n_places, np.int64)
@@ -772,9 +772,9 @@ class RowGroups:
         return sums
 
     def float_totals(self, codes: Int64Array, width: int, weights: Int64Array | None) -> list[WordsByBit] | None:
-        """Return the words of the sum of floats at each place; None if their table is large, or may overflow.
+        """Return the words of the sum of floats at each place; None if their table is too large.
 
-        Weights, at most `MAX_FLOAT_ROWS` together, are 1 for None.
+        Weights, below `MAX_FLOAT_ROWS` together, are 1 for None.
         """
         n = len(codes)
         if self.n_places > MAX_FLOAT_PLACES:
@@ -794,12 +794,11 @@ class RowGroups:
                     np.add.at(counts, place[mask], times[mask])
                     strange[word] = counts + strange[word] if len(strange[word]) else counts
                 values, place, times = values[finite], place[finite], times[finite]
-            for word, amount in split_floats(values, times):
-                np.add.at(flat, place * FLOAT_WORDS + word, amount)
+            for words, amounts in split_floats(values, times):
+                np.add.at(flat, place * FLOAT_WORDS + words, amounts)
         sums: list[WordsByBit] = [{} for _ in range(self.n_places)]
-        places, words = np.nonzero(table)
-        amounts = table[places, words].tolist()
-        for place_index, word_index, amount_sum in zip(places.tolist(), words.tolist(), amounts, strict=True):
+        used = np.nonzero(table)
+        for place_index, word_index, amount_sum in zip(*(each.tolist() for each in (*used, table[used])), strict=True):
             sums[place_index][word_index] = amount_sum
         for word_index, counts in strange.items():
             for place_index in np.flatnonzero(counts).tolist():
@@ -872,9 +871,9 @@ class GroupingHead:
             If a count or a sum of integers leaves int64.
         """
         if isinstance(self.source, UnsortedArrangement):
-            come = self._added_up(self.source)
-            if come is not None:
-                return self._emit(self._no_rows(), come)
+            rows = self._added_up(self.source)
+            if rows is not None:
+                return self._emit(self._no_rows(), rows)
         change = self._change()
         if change is None:
             return self._emit(self._no_rows(), self._no_rows())

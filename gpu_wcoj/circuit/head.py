@@ -121,7 +121,7 @@ MIN_ORDERED_ROWS = 1 << 15
 
 @dataclass(eq=False)
 class OrderedPieces:
-    """Rows that arrive in the order of their first column, consolidated as they arrive; on the host.
+    """Rows in the order of their first column, consolidated as they arrive; on the host.
 
     Attributes
     ----------
@@ -320,7 +320,10 @@ class Head:
         return ChangeCount(inserted, deleted, inserted - deleted), phases
 
     def _derived_columns(self, piece: Piece) -> list[Int64Array]:
-        """Return the rows of a piece that have a derivation: the last steps, which are counted, may have none."""
+        """Return the rows of a piece that have a derivation.
+
+        The last steps of a path are counted, and may have none.
+        """
         if isinstance(piece.weights, int):
             return list(piece.columns)
         (derived,) = positions(self.execution.backend, self.execution.backend.asarray(piece.weights != 0))

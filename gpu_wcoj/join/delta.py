@@ -353,7 +353,10 @@ class PathRunner:
         return isinstance(self.bound_paths[path_index][0].seeds[0].starting_rows(phase), RowBatch)
 
     def _run_unsorted(self, path_index: int, phase: int, run: Run[_T]) -> Iterator[_T]:
-        """Run over the rows of a `RowBatch`, some at a time, so that what is made of them stays in the caches."""
+        """Run over the rows of a `RowBatch`, some at a time.
+
+        What is made of them then stays in the processor's cache.
+        """
         n_seeds = self.n_seeds(path_index, phase)
         threads = self.threads if n_seeds >= SPLIT_FROM else 1
         n_blocks = max(-(-n_seeds // MAX_BLOCK_SEEDS), min(threads, max(1, n_seeds // MIN_BLOCK_SEEDS)))
@@ -657,7 +660,6 @@ class IncrementalGenericJoin(PathRunner):
         """
         sign = self.execution.phases[phase]
         backend = self.execution.backend
-        xp = backend.xp
 
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath

@@ -214,7 +214,7 @@ INDEX_COST = 8.0
 
 
 def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
-    """Return the plan of a single tick from the empty state: one path per rule, whose atoms see all rows.
+    """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
     A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
     read as they are, so mostly those of the largest atom do.
@@ -228,7 +228,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
         ]
         if name in planned.queries:
             queries[name] = tuple(
-                _alone(query, index) for query, index in zip(planned.queries[name], chosen, strict=True)
+                _follow_path(query, index) for query, index in zip(planned.queries[name], chosen, strict=True)
             )
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
@@ -237,7 +237,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 
 
 def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], catalog: CatalogReader) -> int:
-    """Return the index of the path that costs least; the last one if a relation's size is not known."""
+    """Return the index of the cheapest path; the last one if a size is not known."""
     costs: dict[int, float] = {}
     for index, path in enumerate(query.paths):
         if path.is_negated:
@@ -251,7 +251,7 @@ def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], ca
     return min(costs, key=costs.__getitem__)
 
 
-def _alone(query: DeltaQuery, index: int) -> DeltaQuery:
+def _follow_path(query: DeltaQuery, index: int) -> DeltaQuery:
     """Return the query with one of its paths, which sees all rows of the other atoms."""
     path = query.paths[index]
     seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))

@@ -210,7 +210,7 @@ class Arrangement:
         return None
 
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
-        """Return this tick's rows of one phase for a path that starts with them; None if there are none."""
+        """Return this tick's rows of one phase, to start a path with; None if there are none."""
         return self.delta(phase)
 
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
@@ -343,7 +343,7 @@ class RowBatch:
 
 
 class UnsortedArrangement(Arrangement):
-    """An arrangement for one tick from the empty state: rows are indexed when they are first looked up.
+    """An arrangement for a single tick: rows are indexed when they are first looked up.
 
     Paths that start with the rows, and groups, read them as they came.
 
@@ -380,7 +380,7 @@ class UnsortedArrangement(Arrangement):
         self._phases, self._indexed = tuple(phases), None
 
     def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
-        """Return this tick's rows of one phase, indexed if they have been looked up; None if there are none."""
+        """Return this tick's rows of one phase, as they came if nothing has looked them up."""
         if self._indexed is not None:
             return self.delta(phase)
         if phase >= len(self._phases) or len(self._phases[phase]) == 0:

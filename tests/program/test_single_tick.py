@@ -5,13 +5,9 @@ from __future__ import annotations
 import random
 import re
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join import delta
-from gpu_wcoj.trace.arrangement import UnsortedArrangement
 from gpu_wcoj.query.datalog import parse
 from tests.helpers.join_comparison import VALUES, random_text, table
 from tests.helpers.join_patterns import PATTERNS

@@ -12,6 +12,7 @@ from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normal
 from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
 from gpu_wcoj.query.stratify import components
+from gpu_wcoj.trace.arrangement import ComparedColumns
 
 _MIN_CODE, _MOST = -(1 << 63), (1 << 63) - 1
 
@@ -203,6 +204,7 @@ def _select(body: Body) -> Body:
             column, operand = column_of.get(condition.variable), condition.operand
             if condition.textual or column is None:
                 continue
+            compared: ComparedColumns
             if isinstance(operand, int):
                 compared = column, condition.op, None, operand
             elif operand in column_of:
@@ -222,8 +224,8 @@ def _without_unread(body: Body) -> Body:
         unread = _private_variables(atom, [*atoms[:index], *atoms[index + 1 :]], body)
         places = [place for place, name in enumerate(atom.variables) if name not in unread] or [0]
         if len(places) < len(atom.variables):
-            columns, names = ([part[place] for place in places] for part in (atom.columns, atom.variables))
-            atoms[index] = atom._replace(columns=tuple(columns), variables=tuple(names))
+            columns = tuple(atom.columns[place] for place in places)
+            atoms[index] = atom._replace(columns=columns, variables=tuple(atom.variables[place] for place in places))
     return replace(body, atoms=tuple(atoms))
 
 
