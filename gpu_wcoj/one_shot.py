@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.query.languages import BAGS, BY_NAME, check_language, language_of
 from gpu_wcoj.zset.zset import ZSet
@@ -161,58 +160,39 @@ def prepare_query(
         check_required(rules, rules.inputs, available, remedy)  # before Program rejects a relation's rows as an option
     except UnknownRelationError as error:
         raise _with_option_remedy(error, options) from None
-    is_bag = resolved_language in BAGS if bag is None else bag
-    unread: dict[str, frozenset[int]] = {}
-    if is_single and (is_bag or not rules.has_aggregates):
-        plain = [name for name, data in relations.items() if not isinstance(data, ZSet) and name not in text_relations]
-        unread = _unread_columns(rules, plain)
-    full, rules = rules, rules.without_columns(unread) if unread else rules
-    program = Program(rules, bag=is_bag, inputs=rules.inputs, **options)
+    program = Program(rules, bag=resolved_language in BAGS if bag is None else bag, inputs=rules.inputs, **options)
     types = program.subject.ledger.state.types
     changes: dict[str, Any] = dict(text_relations)
     for name, data in relations.items():
         if isinstance(data, ZSet) or name not in program.inputs:
             changes[name] = data
             continue
-        left_out = unread.get(name, frozenset())
-        read_columns = [column for column in range(full.arity[name]) if column not in left_out]
-        kinds: list[DataType | None] = [INT64] * full.arity[name]
-        for place, column in enumerate(read_columns):
-            kinds[column] = types.type_of(name, place)
+        arity = program.arity(name)
         declared = program.declared.get(name)
-        if left_out:
-            declarations = {declaration.relation: declaration.columns for declaration in full.declarations}
-            declared = declarations.get(name)
-        change = read_change(
-            name, data, len(kinds), declared, kinds, program.dictionaries,
-            reserves_weight=False, unread=left_out if is_single else None,
-        )  # fmt: skip
-        changes[name] = change.select(read_columns) if left_out else change
+        kinds = [types.type_of(name, column) for column in range(arity)]
+        unread = _unread_columns(program, name) if is_single else None
+        changes[name] = read_change(
+            name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False, unread=unread
+        )
     return program, changes
 
 
-def _unread_columns(rules: Rules, names: Sequence[str]) -> dict[str, frozenset[int]]:
-    """Return the columns of these relations that no rule reads, at most all but one of each.
+def _unread_columns(program: Program, name: str) -> frozenset[int]:
+    """Return the columns of an input that no rule reads.
 
-    Columns of declared types stay, as their values have to be of these.
+    Columns of declared types are read, as their values have to be of these types.
     """
+    core = program.subject.lowering.rules
+    if name in program.heads or any(grouping.source == name for grouping in core.groupings):
+        return frozenset()
     typed = {
-        (declaration.relation, column)
-        for declaration in rules.declarations
-        if declaration.is_binding
+        column
+        for declaration in program.rules.declarations
+        if declaration.relation == name and declaration.is_binding
         for column, kind in enumerate(declaration.types)
         if kind is not None
     }
-    unread: dict[str, frozenset[int]] = {}
-    for name in names:
-        if name in rules.heads or name not in rules.inputs:
-            continue
-        columns = [column for column in sorted(rules.unread(name)) if (name, column) not in typed]
-        if len(columns) == rules.arity[name]:
-            columns = columns[1:]
-        if columns:
-            unread[name] = frozenset(columns)
-    return unread
+    return core.unread(name) - typed
 
 
 _NAMED = ("language", "dialect", "arguments", "bag")

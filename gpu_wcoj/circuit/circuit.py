@@ -277,18 +277,20 @@ class Circuit:
         heads: Mapping[str, AnyHead],
     ) -> TickResult:
         self.execution.begin()
-        self.execution.may_repeat = self.execution.single_tick and self.execution.weighted
+        single_tick = self.execution.single_tick
+        self.execution.may_repeat = single_tick and self.execution.weighted
         asarray = self.backend.asarray
         ignored = {}
         for name, change in changes.items():
             relation = self.sources[name]
-            columns, weights = [asarray(column) for column in change.columns], change.weights
+            columns, weights = [*change.columns] if single_tick else [*map(asarray, change.columns)], change.weights
             if weights is not None and self.backend.device is None:
                 weights = asarray(weights)
             unsorted = None
-            if self.execution.single_tick:
+            if single_tick:
                 unsorted = unsorted_change(relation, columns, weights, self.execution.weighted)
                 self.execution.may_repeat &= unsorted is not None
+                columns = columns if unsorted is not None else [*map(asarray, columns)]
             if unsorted is not None:
                 phases, ignored[name] = unsorted, 0
             elif self.execution.weighted:

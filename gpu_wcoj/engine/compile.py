@@ -393,7 +393,8 @@ def _to_stored(
             unsigned = without_zero_signs(scaled, np if is_host(scaled) else backend.xp)
             is_distinct &= unsigned is scaled
             scaled = unsigned
-        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
+        is_constant = is_host(scaled) and scaled.strides == (0,)  # of a column that nothing reads
+        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) and not is_constant else scaled)
         if shape.nullable[column]:
             flags.append(_flags(column_values))
     return InputChange([*codes, *flags], rows.weights, rows.is_ordered, is_distinct)

@@ -31,11 +31,6 @@ class Incoming:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def select(self, columns: Sequence[int]) -> Incoming:
-        """Return the rows with some of their columns."""
-        names = tuple(self.names[column] for column in columns) if self.names else self.names
-        return Incoming(names, tuple(self.columns[column] for column in columns), self.weights, self.is_ordered)
-
     def fetched(self) -> Incoming:
         """Return the same rows in host memory; itself if they are there already."""
         weights = None if self.weights is None else on_host(self.weights)
