@@ -283,14 +283,16 @@ class Circuit:
         ignored = {}
         for name, change in changes.items():
             relation = self.sources[name]
-            columns, weights = [*change.columns] if single_tick else [*map(asarray, change.columns)], change.weights
+            columns, weights = list(change.columns), change.weights
+            if not single_tick:
+                columns = self._to_memory(columns)
             if weights is not None and self.backend.device is None:
                 weights = asarray(weights)
             unsorted = None
             if single_tick:
                 unsorted = unsorted_change(relation, columns, weights, self.execution.weighted)
                 self.execution.may_repeat &= unsorted is not None
-                columns = columns if unsorted is not None else [*map(asarray, columns)]
+                columns = columns if unsorted is not None else self._to_memory(columns)
             if unsorted is not None:
                 phases, ignored[name] = unsorted, 0
             elif self.execution.weighted:
@@ -316,6 +318,11 @@ class Circuit:
             if head_rows is not None and collect is not None and name in collect:
                 rows[name] = head_rows
         return counts, rows, ignored
+
+    def _to_memory(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """Return the columns in the memory of the backend, also those that repeat one value without storing it."""
+        moved = [self.backend.asarray(column) for column in columns]
+        return [np.ascontiguousarray(column) for column in moved] if self.backend.device is None else moved
 
     def _is_evaluated(self, name: str, head: AnyHead, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""
