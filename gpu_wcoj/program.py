@@ -289,6 +289,8 @@ class TickRunner:
         The program as it is written.
     required
         Inputs that no declaration or option names, so the first change must name them.
+    single_tick
+        True if the program only answers once.
     """
 
     input_of: Mapping[str, str]
@@ -303,6 +305,7 @@ class TickRunner:
     narrow: Mapping[str, Sequence[DataType | None]]
     rules: Rules
     required: Sequence[str]
+    single_tick: bool = False
 
     def run_tick(
         self,
@@ -326,8 +329,10 @@ class TickRunner:
         Raises
         ------
         UsageError
-            If it is called during a tick.
+            If it is called during a tick, or on a program that only answers once.
         """
+        if self.single_tick:
+            raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
         return self.ledger.turns.run(
             "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
         )
@@ -943,7 +948,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, self.backend, narrow, self.rules, required,
+            self.dictionaries, self.backend, narrow, self.rules, required, self._single_tick,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -185,8 +185,8 @@ def select_before_joining(draft: Draft) -> Draft:
     >>> from tests.planner.examples import draft_program
     >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
     >>> before = draft_program("h(x) :- r(x, y, u, w), s(y, z), z < 5, u < w.", [normalise_rules])
-    >>> setting = replace(before.setting, single_tick=True)
-    >>> body = select_before_joining(replace(before, setting=setting)).rules[0].normalised
+    >>> before = replace(before, setting=replace(before.setting, single_tick=True))
+    >>> body = select_before_joining(before).rules[0].normalised
     >>> [(atom.relation, atom.columns, atom.compared) for atom in body.atoms]
     [('r', (0, 1), ((2, '<', 3, None),)), ('s', (0,), ((1, '<', None, 5),))]
     """
