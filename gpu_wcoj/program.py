@@ -853,6 +853,9 @@ class Program(Inspected):
         Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
         be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
         them instead: a relation that neither it nor anything else names is treated as misspelled.
+    single_tick
+        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
+        programs on a GPU index all rows.
 
     Notes
     -----
