@@ -320,7 +320,7 @@ class Circuit:
         return counts, rows, ignored
 
     def _to_memory(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
-        """Return the columns in the memory of the backend, also those that repeat one value without storing it."""
+        """Return the columns in the memory of the backend, each stored in full."""
         moved = [self.backend.asarray(column) for column in columns]
         return [np.ascontiguousarray(column) for column in moved] if self.backend.device is None else moved
 
