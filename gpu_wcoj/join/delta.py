@@ -292,6 +292,8 @@ class PathRunner:
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
             seeds = reverse_change(seeds, self.bound_paths[path_index][0].seeds[0].before(phase), join.backend)
+        elif self.execution.single_tick and deltas[0].weights is None:
+            seeds = replace(seeds, weights=None)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     @property

@@ -71,15 +71,14 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
             if use_in_order.variables[0] == first:
                 use, delta = use_in_order, its_delta
     matrix = delta.matrix
-    has_weights = delta.weights is not None or backend.device is not None or path.is_negated
-    weights = delta.weight_column() if join.weighted and has_weights else None
+    weights = delta.weight_column() if join.weighted else None
     if use is not path.seed:
         matrix = stacked(backend, [matrix[use.variables.index(name)] for name in path.seed.variables])
         order = use.variables
     elif order != use.variables:
         place = [use.variables.index(name) for name in order]
         columns = [matrix[row] for row in place]
-        if weights is None and backend.device is None:  # weights are all 1
+        if weights is None and backend.device is None:
             columns = backend.kernels.distinct_rows(columns)
         else:
             rows = backend.kernels.lexsort(columns)
