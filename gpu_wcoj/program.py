@@ -416,14 +416,18 @@ class TickRunner:
 
         What the tick has indexed is left to the circuit, which may not take another one.
         """
+        start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
             if self.lowering.rules.facts:
                 incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
             if incoming:
-                _, _, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
                 emit_rows(rows_by_head)
+                circuit, seconds = side.circuit, time.perf_counter() - start
+                report = TickReport(0, seconds, {}, circuit.work, 0, circuit.backend.name, plan=side.lowered.plan)
+                self.ledger.replace_state(replace(self.ledger.state, report=report))
         except BaseException as error:
             raised = self.outgoing.to_user_error(explain_memory_error(error, self.backend))
             if raised is error:
