@@ -18,6 +18,7 @@ from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locat
 from cpu_fallback.merge import (
     LEVEL_FIELDS,
     PACKED_FROM,
+    consolidate_runs,
     distinct_packed,
     index_rows,
     merge_deep,
@@ -63,12 +64,21 @@ class CompiledKernels:
     maintenance = Maintenance
     lexsort = staticmethod(sort.lexsort)
     run_starts = staticmethod(sort.run_starts)
-    distinct_rows = staticmethod(distinct_packed)
-    consolidate = staticmethod(sort.consolidate)
     held_rows = staticmethod(sort.held_rows)
     segment_sums = staticmethod(sums.segment_sums)
     exclusive_sum = staticmethod(sums.exclusive_sum)
     hash_rows = staticmethod(sums.hash_rows)
+
+    @staticmethod
+    def distinct_rows(columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.distinct_rows`."""
+        distinct = consolidate_runs(columns, None)
+        return distinct_packed(columns) if distinct is None else distinct[0]
+
+    @staticmethod
+    def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
+        """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
+        return consolidate_runs(columns, weights) or sort.consolidate(columns, weights)
 
     @staticmethod
     def build_levels(columns: Sequence[Int64Array]) -> tuple[list[CodeArray], list[Int64Array]]:

@@ -109,16 +109,77 @@ def unpack(key: Int64Array, lows: Sequence[int], bits: Sequence[int]) -> list[In
     return columns[::-1]
 
 
+NUMBERED_FROM = 256
+"""Rows from which on they are sorted together with their numbers, as one key: an order sorts several times slower."""
+
+MAX_TIED_FRACTION = 0.5
+"""Fraction of rows that may agree on the bits of one key where the others are sorted by column."""
+
+
 def lexsort(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
     """See `gpu_wcoj.kernels.protocol.Kernels.lexsort`."""
-    if len(columns[0]) < 2:
-        return np.arange(len(columns[0]))
+    n = len(columns[0])
+    if n < 2:
+        return np.arange(n)
+    if n >= NUMBERED_FROM:
+        ranges = [(int(column.min()), int(column.max())) for column in columns]
+        lows, bits = [low for low, _ in ranges], [(high - low).bit_length() for low, high in ranges]
+        n_row_bits = (n - 1).bit_length()
+        if sum(bits) + n_row_bits <= PACKED_BITS:
+            return _rows_of(_numbered(pack(columns, lows, bits), n_row_bits), n_row_bits)
+        if max(bits) < PACKED_BITS:
+            return _sort_wide(columns, lows, bits, n_row_bits)
     if len(columns) == 1:
         return np.argsort(columns[0], kind="stable")
     packed = packing(columns)
     if packed is None:
         return np.lexsort(tuple(columns[::-1]))
     return np.argsort(pack(columns, *packed), kind="stable")
+
+
+def _numbered(key: Int64Array, n_row_bits: int) -> Int64Array:
+    """Return the sorted keys, each with the number of its row in its lowest bits."""
+    numbered = key << np.int64(n_row_bits)
+    numbered |= np.arange(len(key))
+    numbered.sort()
+    return numbered
+
+
+def _rows_of(numbered: Int64Array, n_row_bits: int) -> npt.NDArray[np.intp]:
+    rows: npt.NDArray[np.intp] = numbered & np.int64((1 << n_row_bits) - 1)
+    return rows
+
+
+def _sort_wide(
+    columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int], n_row_bits: int
+) -> npt.NDArray[np.intp]:
+    """Return the order of rows that do not fit one key.
+
+    They are sorted by as many leading bits as fit, and those that agree on these by the other columns.
+    """
+    n, free = len(columns[0]), PACKED_BITS - n_row_bits
+    key = np.zeros(n, np.int64)
+    whole = 0
+    for column, low, width in zip(columns, lows, bits, strict=True):
+        taken = min(width, free)
+        key <<= np.int64(taken)
+        key |= (column - np.int64(low)) >> np.int64(width - taken)
+        free -= taken
+        if taken < width:
+            break
+        whole += 1
+    numbered = _numbered(key, n_row_bits)
+    order, key = _rows_of(numbered, n_row_bits), numbered >> np.int64(n_row_bits)
+    ties = key[1:] == key[:-1]
+    is_tied = np.zeros(n, np.bool_)
+    is_tied[1:] |= ties
+    is_tied[:-1] |= ties
+    places = np.flatnonzero(is_tied)
+    if len(places) > MAX_TIED_FRACTION * n:
+        return np.lexsort(tuple(columns[::-1]))
+    tied = order[places]
+    order[places] = tied[np.lexsort((*(column[tied] for column in reversed(columns[whole:])), key[places]))]
+    return order
 
 
 def run_starts(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
@@ -160,17 +221,28 @@ def distinct_rows(columns: Sequence[Int64Array]) -> list[Int64Array]:
 
 def consolidate(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[list[Int64Array], Int64Array]:
     """See `gpu_wcoj.kernels.protocol.Kernels.consolidate`."""
-    if len(weights) == 0:
+    n = len(weights)
+    if n == 0:
         return list(columns), weights
-    if len(weights) > 1:
-        packed = packing(columns)
-        order = np.argsort(pack(columns, *packed)) if packed else np.lexsort(tuple(columns[::-1]))
-        columns = [column[order] for column in columns]
-        starts = run_starts(columns)
-        weights = weights[order]
-        if len(starts) < len(order):
+    if n > 1:
+        packed, n_row_bits = packing(columns), (n - 1).bit_length()
+        if packed is not None and n >= NUMBERED_FROM and sum(packed[1]) + n_row_bits <= PACKED_BITS:
+            numbered = _numbered(pack(columns, *packed), n_row_bits)
+            weights = weights[_rows_of(numbered, n_row_bits)]
+            key = numbered >> np.int64(n_row_bits)
+            starts = run_starts([key])
+            columns = unpack(key if len(starts) == n else key[starts], *packed)
+        else:
+            if n >= NUMBERED_FROM:
+                order = lexsort(columns)
+            else:
+                order = np.argsort(pack(columns, *packed)) if packed else np.lexsort(tuple(columns[::-1]))
+            columns = [column[order] for column in columns]
+            starts = run_starts(columns)
+            weights = weights[order]
+            columns = columns if len(starts) == n else [column[starts] for column in columns]
+        if len(starts) < n:
             weights = np.add.reduceat(weights, starts)
-            columns = [column[starts] for column in columns]
     if weights.all():
         return list(columns), weights
     nonzero = np.flatnonzero(weights)

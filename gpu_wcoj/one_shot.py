@@ -72,10 +72,12 @@ def query(
                 remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
     source = QuerySource(text, language, dialect, arguments, bag)
-    prepared = prepare_query(source, merge_relations(relations, more), query)
-    options = ProgramOptions(bag=prepared.bag, inputs=prepared.rules.inputs, backend=backend, threads=threads)
+    prepared = prepare_query(source, merge_relations(relations, more), query, is_single=True)
+    options = ProgramOptions(
+        bag=prepared.bag, inputs=prepared.rules.inputs, backend=backend, threads=threads, single_tick=True
+    )
     program, changes = prepared.start(options)
-    answers = {name: hide_unit_weights(answer) for name, answer in program.step(changes).items()}
+    answers = {name: hide_unit_weights(answer) for name, answer in program.answer(changes).items()}
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
 

@@ -78,8 +78,29 @@ class PreparedQuery:
             arity = program.arity(name)
             declared = program.declared.get(name)
             kinds = [types.type_of(name, column) for column in range(arity)]
-            changes[name] = read_change(name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False)
+            unread = _unread_columns(program, name) if options.single_tick else None
+            changes[name] = read_change(
+                name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False, unread=unread
+            )
         return program, changes
+
+
+def _unread_columns(program: Program, name: str) -> frozenset[int]:
+    """Return the columns of an input that no rule reads.
+
+    Columns of declared types are read, as their values have to be of these types.
+    """
+    core = program.subject.lowering.rules
+    if name in program.heads or any(grouping.source == name for grouping in core.groupings):
+        return frozenset()
+    typed = {
+        column
+        for declaration in program.rules.declarations
+        if declaration.relation == name and declaration.is_binding
+        for column, kind in enumerate(declaration.types)
+        if kind is not None
+    }
+    return core.unread(name) - typed
 
 
 def prepare_query(
@@ -89,6 +110,7 @@ def prepare_query(
     *,
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     may_be_empty: bool = False,
+    is_single: bool = False,
 ) -> PreparedQuery:
     """Read a query and compare its relations with those that there are.
 
@@ -102,6 +124,8 @@ def prepare_query(
         Types of columns by relation, which override those of the data.
     may_be_empty
         True if relations that the schema names, or a program in Datalog declares, may be left out.
+    is_single
+        True if the query is answered once, by a program with ``single_tick``.
 
     Raises
     ------
@@ -121,7 +145,10 @@ def prepare_query(
         if resolved_language in BY_NAME:
             relations, tables = _tables(relations, types_by_relation)
         try:
-            reading = read(text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments)
+            reading = read(
+                text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments,
+                narrows=not is_single,
+            )  # fmt: skip
         except UnknownRelationError as error:
             raise _with_option_remedy(error, entry) from None
         rules, facts = reading.rules, reading.facts

@@ -109,7 +109,12 @@ class Emitter:
         return no_rows(self._names_of(name), self._kinds_of(name), self.dictionaries)
 
     def as_zset(
-        self, name: str, phases: Sequence[PhaseRows], backend: Backend | None = None, are_sorted: bool = True
+        self,
+        name: str,
+        phases: Sequence[PhaseRows],
+        backend: Backend | None = None,
+        are_sorted: bool = True,
+        copies: bool = True,
     ) -> ZSet:
         """Return distinct rows of a relation as a Z-set; see `as_zset`.
 
@@ -118,7 +123,8 @@ class Emitter:
         view = self.evaluated or self.ledger.lowered
         assert view is not None
         names, kinds, shape = self._names_of(name), self._kinds_of(name), view.shapes[name]
-        return as_zset(names, kinds, shape, phases, self.dictionaries, backend or view.circuit.backend, are_sorted)
+        backend = backend or view.circuit.backend
+        return as_zset(names, kinds, shape, phases, self.dictionaries, backend, are_sorted, copies)
 
     def to_user_error(self, error: BaseException) -> BaseException:
         """Return an error of a tick with values in place of codes.
@@ -184,6 +190,7 @@ def as_zset(
     dictionaries: tuple[Dictionary, Dictionary],
     backend: Backend,
     are_sorted: bool = True,
+    copies: bool = True,
 ) -> ZSet:
     """Return stored columns of distinct rows as a Z-set in the same memory.
 
@@ -201,17 +208,18 @@ def as_zset(
         The backend of the rows.
     are_sorted
         True if each phase is in order.
+    copies
+        False if nothing else keeps the rows, or writes to them.
     """
     filled = [phase for phase in phases if len(phase)] or list(phases[:1])
     arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
-    stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
-    signs = (phase.weights for phase in filled)
-    weights = xp.concatenate(
-        [
-            xp.full(len(phase), sign, np.int64) if isinstance(sign, int) else sign
-            for phase, sign in zip(filled, signs, strict=True)
-        ]
-    )
+    if copies or len(filled) > 1 or backend.device is not None:
+        stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
+        weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
+    else:
+        stored = [column.copy() if is_lent(column) else column for column in filled[0].columns]
+        weights = filled[0].weight_column(xp)
+        weights = weights.copy() if is_lent(weights) else weights
     columns = []
     for column, kind in enumerate(kinds):
         flag = shape.flag(column) if n_stored > arity else None
@@ -221,6 +229,13 @@ def as_zset(
     if are_sorted and len(filled) == 1 and n_stored == arity:
         return ZSet(names, tuple(columns), weights, backend=place)
     return ZSet.from_columns(names, columns, weights, backend=place)
+
+
+def is_lent(array: Any) -> bool:
+    """Return True if an array shows memory of another library, such as a table of Arrow."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array is not None
 
 
 def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tuple[Dictionary, Dictionary]) -> ZSet:
@@ -267,6 +282,8 @@ class TickRunner:
         The program as it is written.
     required
         Inputs that no declaration or option names, so the first change must name them.
+    single_tick
+        True if the program only answers once.
     """
 
     input_of: Mapping[str, str]
@@ -280,6 +297,7 @@ class TickRunner:
     narrow: Mapping[str, Sequence[DataType | None]]
     rules: Rules
     required: Sequence[str]
+    single_tick: bool = False
 
     def run_tick(
         self,
@@ -303,8 +321,10 @@ class TickRunner:
         Raises
         ------
         UsageError
-            If it is called during a tick.
+            If it is called during a tick, or on a program that only answers once.
         """
+        if self.single_tick:
+            raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
         return self.ledger.turns.run(
             "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
         )
@@ -437,6 +457,30 @@ class TickRunner:
         )  # fmt: skip
         ledger.commit_small_tick(before, report, after)
         return counts
+
+    def answer(self, changes: Mapping[str, Any], threads: int, collect: frozenset[str], emit_rows: EmitRows) -> None:
+        """Evaluate the first tick and pass its rows on; the state stays empty.
+
+        What the tick has indexed is left to the circuit, which may not take another one.
+        """
+        start = time.perf_counter()
+        check_inputs(changes, tuple(self.input_of), self.heads)
+        try:
+            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+            if self.lowering.rules.facts:
+                incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
+            self.ledger.change_kernels(incoming)
+            if incoming:
+                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                emit_rows(rows_by_head)
+                circuit, seconds = side.circuit, time.perf_counter() - start
+                report = TickReport(0, seconds, {}, circuit.work, 0, circuit.backend.name, plan=side.lowered.plan)
+                self.ledger.replace_state(replace(self.ledger.state, report=report))
+        except BaseException as error:
+            raised = self.outgoing.to_user_error(explain_memory_error(error, self.ledger.backend))
+            if raised is error:
+                raise
+            raise raised from error
 
     def forget(self, sizes: Sequence[int]) -> None:
         """Truncate the dictionaries to these numbers of values."""
@@ -876,6 +920,9 @@ class Program(Inspected):
         them instead: a relation that neither it nor anything else names is treated as misspelled.
     merge_policy
         Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
+    single_tick
+        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
+        programs on a GPU index all rows.
 
     Notes
     -----
@@ -922,6 +969,7 @@ class Program(Inspected):
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         inputs: Sequence[str] | None = None,
         merge_policy: MergePolicy | None = None,
+        single_tick: bool = False,
     ) -> None:
         self._open(
             text,
@@ -929,7 +977,7 @@ class Program(Inspected):
                 bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
                 twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
                 replan=replan, analyze=analyze, strategy=strategy, order=order, schema=schema, inputs=inputs,
-                merge_policy=merge_policy,
+                merge_policy=merge_policy, single_tick=single_tick,
             ),
         )  # fmt: skip
 
@@ -971,7 +1019,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, narrow, self.rules, required,
+            self.dictionaries, narrow, self.rules, required, options.single_tick,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -1011,6 +1059,35 @@ class Program(Inspected):
 
         self._ticking.run_tick(changes, self.threads, frozenset(self.outputs), emit_remaining=collect_answers)
         return {name: answers[name] if name in answers else self._outgoing.empty(name) for name in self.outputs}
+
+    def answer(self, changes: Mapping[str, Any]) -> dict[str, ZSet]:
+        """Return what the first `step` would return, and keep no rows.
+
+        With ``single_tick`` only what the answer needs is indexed.
+
+        Raises
+        ------
+        UsageError
+            If there has been a tick.
+        GpuWcojError
+            As `step` does.
+        """
+        if self._ledger.state.report.tick != -1:
+            raise UsageError.wrong_state("answer()", "the first tick has run", "Create a new Program.")
+        answers: dict[str, ZSet] = {}
+        outputs = frozenset(self.outputs)
+
+        def collect_answers(rows_by_head: Mapping[str, list[PhaseRows]]) -> None:
+            for name in self.outputs:
+                phases = rows_by_head.get(name)
+                answers[name] = self._outgoing.empty(name)
+                if phases is not None:
+                    answers[name] = self._outgoing.as_zset(name, phases, copies=False)
+
+        self._ledger.turns.run(
+            "answering", lambda: self._ticking.answer(changes, self.threads, outputs, collect_answers)
+        )
+        return answers or {name: self._outgoing.empty(name) for name in self.outputs}
 
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but only count: the last level of a join is never enumerated."""
@@ -1182,6 +1259,7 @@ class Program(Inspected):
             self.backend, self.bag, self.options.chunk_rows, self.threads, ranks, share,
             dictionary=self.dictionaries[0], iterations=self.options.iterations or ITERATIONS,
             recounts=self.options.strategy == "auto", measures=self._measures,
+            single_tick=self.options.single_tick and self.backend.device is None,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -35,6 +35,7 @@ def as_table(
     string: Dictionary | None = None,
     binary: Dictionary | None = None,
     arrange: Callable[[tuple[str, ...]], Sequence[int]] | None = None,
+    unread: Collection[int] = (),
 ) -> tuple[tuple[str, ...], list[Column]]:
     """Return names and columns of a table-like object.
 
@@ -60,6 +61,8 @@ def as_table(
     arrange
         Gets the names of a table that has columns, as `Numbered` if they are generated, and returns the positions of
         the columns to read, in the order of `types` and `null_types`. By default all columns.
+    unread
+        Positions of columns, in that order, of which only the type is needed. Those of Arrow arrays hold zeros.
 
     Examples
     --------
@@ -83,7 +86,12 @@ def as_table(
                 return (), []
         label = f"{what}, column '{name}'"
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            columns.append(encode(values, kind, string=string, binary=binary, what=label))
+            is_read = position not in unread or pa.types.is_null(values.type)
+            column = encode(values if is_read else values.slice(0, 0), kind, string=string, binary=binary, what=label)
+            if not is_read:
+                zeros = np.broadcast_to(np.zeros(1, np.int64), len(values))
+                column = Column(column.type, zeros, None, column.dictionary)
+            columns.append(column)
         elif isinstance(values, np.ndarray):
             columns.append(encode_numpy(values, kind, string=string, binary=binary, what=label))
         else:

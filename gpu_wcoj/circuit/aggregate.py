@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +28,7 @@ from gpu_wcoj.join.prefixes import largest_magnitudes, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows, RowBatch, UnsortedArrangement
 from gpu_wcoj.zset.arrays import BoolArray, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -292,15 +292,23 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
         Bytes of a float, 4 or 8.
     """
     values = floats_of(codes, width).astype(np.float64)
-    if len(values) and max(int(weights.max()), -int(weights.min())) * len(values) >= 1 << 28:
+    if len(values) and max(int(weights.max()), -int(weights.min())) * len(values) >= MAX_FLOAT_ROWS:
         return _exact_words(group, values, weights)
     strange = [
         (group[mask], np.full(np.count_nonzero(mask), word), weights[mask])
         for mask, word in ((values == np.inf, INFINITY), (values == -np.inf, MINUS_INFINITY), (np.isnan(values), NAN))
     ]
     finite = np.isfinite(values)
-    group, weights = group[finite], weights[finite]
-    mantissa, exponent = np.frexp(values[finite])
+    group = group[finite]
+    parts = [(group, word, amount) for word, amount in split_floats(values[finite], weights[finite])]
+    contributions = [np.concatenate(each).astype(np.int64) for each in zip(*parts, *strange, strict=True)]
+    (group, word), amount = cpu_backend().kernels.consolidate(contributions[:2], contributions[2])
+    return group, word, amount
+
+
+def split_floats(values: FloatArray, weights: Int64Array) -> list[tuple[Int64Array, Int64Array]]:
+    """Return three words of each finite value, and the amounts that it adds to them."""
+    mantissa, exponent = np.frexp(values)
     digits_of = np.ldexp(mantissa, 53).astype(np.int64)
     shift = exponent.astype(np.int64) + (1074 - 53)
     digits_of = digits_of >> np.maximum(-shift, 0)  # the digits of the smallest floats end with as many zeros
@@ -310,10 +318,7 @@ def float_words(group: Int64Array, codes: Int64Array, width: int, weights: Int64
     mask, half = np.uint64(_MASK), np.uint64(32)
     below, above = (digits & mask) << bits, (digits >> half) << bits
     amounts = (below & mask, (below >> half) + (above & mask), above >> half)
-    parts = [(group, word + offset, amount.astype(np.int64) * signed) for offset, amount in enumerate(amounts)]
-    contributions = [np.concatenate(each).astype(np.int64) for each in zip(*parts, *strange, strict=True)]
-    (group, word), amount = cpu_backend().kernels.consolidate(contributions[:2], contributions[2])
-    return group, word, amount
+    return [(word + offset, amount.astype(np.int64) * signed) for offset, amount in enumerate(amounts)]
 
 
 def _exact_words(group: Int64Array, values: FloatArray, weights: Int64Array) -> Contributions:
@@ -681,6 +686,133 @@ def _to_lists(backend: Backend, *columns: Int64Array) -> zip[tuple[int, int, int
     return zip(*(backend.to_host(column).tolist() for column in columns), strict=True)
 
 
+# Groups of a single tick, added up in one pass over rows in any order; on the host.
+
+
+MIN_PLACES = 1 << 16
+"""Places, one a possible group, that a table of groups may have whatever the number of rows."""
+
+PLACES_PER_ROW = 2
+"""Places per row that a table of groups may have; beyond that rows are sorted to number their groups."""
+
+
+FLOAT_WORDS = 68
+"""Words of a sum of floats: 2,098 bits of finite doubles, and two words more that a value may reach into."""
+
+FLOAT_BLOCK = 1 << 15
+"""Rows whose floats are split at a time, so that their words stay in the processor's cache."""
+
+MAX_FLOAT_PLACES = 1 << 16
+"""Places of a table of float sums at most: it takes 35 MB."""
+
+MAX_FLOAT_ROWS = 1 << 28
+"""Sum of weights below which the amount of a word fits int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroups:
+    """The groups of rows in any order.
+
+    Attributes
+    ----------
+    place
+        Per row, the place of its group.
+    n_places
+        Number of places; those without rows are no groups.
+    columns
+        Returns the columns of the groups at some places. Groups ascend with their places.
+    """
+
+    place: Int64Array
+    n_places: int
+    columns: Callable[[Int64Array], list[Int64Array]]
+
+    @classmethod
+    def of_rows(cls, keys: Sequence[Int64Array], n_rows: int, backend: Backend) -> RowGroups:
+        """Return the groups of rows by their key columns.
+
+        O(n) if the possible combinations of keys are few, by place in a table; else O(n log n).
+        """
+        if n_rows == 0 or not keys:
+            return cls(np.zeros(n_rows, np.int64), 1, lambda _: [])
+        lows = [int(column.min()) for column in keys]
+        sizes = [int(column.max()) - low + 1 for column, low in zip(keys, lows, strict=True)]
+        n_places = math.prod(sizes)
+        if n_places > max(MIN_PLACES, PLACES_PER_ROW * n_rows):
+            return cls._sorted(keys, n_rows, backend)
+        place = keys[0] if lows[0] == 0 else keys[0] - lows[0]
+        for column, low, size in zip(keys[1:], lows[1:], sizes[1:], strict=True):
+            place = place * size
+            place += column if low == 0 else column - low
+
+        def columns(places: Int64Array) -> list[Int64Array]:
+            unpacked = []
+            for low, size in zip(reversed(lows), reversed(sizes), strict=True):
+                unpacked.append(places % size + low)
+                places = places // size
+            return unpacked[::-1]
+
+        return cls(place, n_places, columns)
+
+    @classmethod
+    def _sorted(cls, keys: Sequence[Int64Array], n_rows: int, backend: Backend) -> RowGroups:
+        order = backend.kernels.lexsort(keys)
+        columns = [column[order] for column in keys]
+        starts = backend.kernels.run_starts(columns)
+        place = np.empty(n_rows, np.int64)
+        place[order] = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, n_rows)))
+        return cls(place, len(starts), lambda places: [column[starts[places]] for column in columns])
+
+    def totals(self, amounts: Int64Array | None) -> Int64Array:
+        """Return the sum of the amounts at each place, modulo 2^64; the number of rows for None."""
+        if amounts is None:
+            return np.bincount(self.place, minlength=self.n_places)
+        sums = np.zeros(self.n_places, np.int64)
+        np.add.at(sums, self.place, amounts)
+        return sums
+
+    def float_totals(self, codes: Int64Array, width: int, weights: Int64Array | None) -> list[WordsByBit] | None:
+        """Return the words of the sum of floats at each place; None if their table is too large.
+
+        Weights, below `MAX_FLOAT_ROWS` together, are 1 for None.
+        """
+        n = len(codes)
+        if self.n_places > MAX_FLOAT_PLACES:
+            return None
+        table = np.zeros((self.n_places, FLOAT_WORDS), np.int64)
+        flat = table.reshape(-1)
+        strange = dict.fromkeys((INFINITY, MINUS_INFINITY, NAN), np.zeros(0, np.int64))
+        for begin in range(0, n, FLOAT_BLOCK):
+            part = slice(begin, begin + FLOAT_BLOCK)
+            values, place = floats_of(codes[part], width).astype(np.float64), self.place[part]
+            times = np.ones(len(values), np.int64) if weights is None else weights[part]
+            finite = np.isfinite(values)
+            if not finite.all():
+                masks = values == np.inf, values == -np.inf, np.isnan(values)
+                for word, mask in zip(strange, masks, strict=True):
+                    counts = np.zeros(self.n_places, np.int64)
+                    np.add.at(counts, place[mask], times[mask])
+                    strange[word] = counts + strange[word] if len(strange[word]) else counts
+                values, place, times = values[finite], place[finite], times[finite]
+            for words, amounts in split_floats(values, times):
+                np.add.at(flat, place * FLOAT_WORDS + words, amounts)
+        sums: list[WordsByBit] = [{} for _ in range(self.n_places)]
+        used = np.nonzero(table)
+        for place_index, word_index, amount_sum in zip(*(each.tolist() for each in (*used, table[used])), strict=True):
+            sums[place_index][word_index] = amount_sum
+        for word_index, counts in strange.items():
+            for place_index in np.flatnonzero(counts).tolist():
+                sums[place_index][word_index] = int(counts[place_index])
+        return sums
+
+    def extremes(self, values: Int64Array, greatest: bool) -> Int64Array:
+        """Return the greatest or the least value at each place; any number at a place without rows."""
+        bounds = np.iinfo(np.int64)
+        best = np.full(self.n_places, bounds.min if greatest else bounds.max)
+        (np.maximum if greatest else np.minimum).at(best, self.place, values)
+        return best
+
+
 @dataclass(eq=False)
 class GroupingHead:
     """A head that aggregates another relation.
@@ -738,6 +870,10 @@ class GroupingHead:
         AggregateOverflowError
             If a count or a sum of integers leaves int64.
         """
+        if isinstance(self.source, UnsortedArrangement):
+            rows = self._added_up(self.source)
+            if rows is not None:
+                return self._emit(self._no_rows(), rows)
         change = self._change()
         if change is None:
             return self._emit(self._no_rows(), self._no_rows())
@@ -752,6 +888,93 @@ class GroupingHead:
         differ = before != after
         gone, come = positions(self._backend, had & (differ | ~has), has & (differ | ~had))
         return self._emit(self._rows(change, before, gone), self._rows(change, after, come))
+
+    def _added_up(self, source: UnsortedArrangement) -> list[Int64Array] | None:
+        """Return the head's rows after a single tick, from rows of the source in any order.
+
+        None if the rows have to be indexed: they may repeat and must not, have negative weights, or a sum does not fit
+        a word.
+        """
+        phases = [rows for rows in source.phases if len(rows)]
+        if not phases:
+            return self._no_rows()
+        (rows,) = phases
+        plan, weighted = self.plan, self.execution.weighted
+        if (plan.counts_once or not weighted) and not rows.is_consolidated:
+            return None
+        batch = RowBatch(source.key, rows, self._backend)
+        weights = None if plan.counts_once or not weighted else batch.weights
+        if weighted and batch.weights is not None and bool((batch.weights < 0).any()):
+            return None
+        groups = self._groups_of(batch)
+        max_weight = 1 if weights is None else largest_magnitudes(self._backend, weights)[0]
+        if max_weight * len(groups.place) >= 1 << 63:
+            return None
+        counts = groups.totals(weights)
+        (chosen,) = positions(self._backend, counts > 0)
+        columns, counts = groups.columns(chosen), counts[chosen]
+        nothing = np.empty(0, np.int64)
+        change = GroupChange(columns, len(chosen), nothing, nothing, None, nothing)
+        results = counts if plan.op == "count" else self._results(batch, groups, weights, chosen, counts, change)
+        return None if results is None else self._rows(change, results, np.arange(len(chosen)))
+
+    def _groups_of(self, batch: RowBatch) -> RowGroups:
+        """Return the groups of a batch, numbered once for all aggregates by the same columns."""
+        key, group = batch.key, self.plan.group
+        made = batch.rows.groups
+        place = group, key.selection
+        if place not in made:
+            columns = dict(zip(key.order, batch.columns(), strict=True))
+            n_rows = len(next(iter(columns.values())))
+            made[place] = RowGroups.of_rows([columns[column] for column in group], n_rows, self._backend)
+        groups: RowGroups = made[place]
+        return groups
+
+    def _results(
+        self,
+        batch: RowBatch,
+        groups: RowGroups,
+        weights: Int64Array | None,
+        chosen: Int64Array,
+        counts: Int64Array,
+        change: GroupChange,
+    ) -> Int64Array | None:
+        """Return the aggregated value of the chosen groups; None if it has to be found otherwise."""
+        plan = self.plan
+        assert plan.value is not None
+        values = batch.columns()[batch.key.order.index(plan.value)]
+        if plan.is_extreme:
+            if plan.family not in ("string", "binary"):
+                return groups.extremes(values, plan.op == "max")[chosen]
+            rank = self.execution.ranks(plan.family)
+            code = np.empty(len(rank), np.int64)
+            code[rank] = np.arange(len(rank))
+            return code[groups.extremes(rank[values], plan.op == "max")[chosen]]
+        if plan.family.startswith("float"):
+            return self._float_results(groups, values, weights, chosen, counts)
+        max_value, max_weight = largest_magnitudes(self._backend, values, counts if weights is None else weights)
+        if max_value * (1 if weights is None else max_weight) * len(values) >= 1 << 63:
+            return None
+        low = groups.totals(values if weights is None else values * weights)[chosen]
+        words = low, low >> 63
+        if plan.op == "mean":
+            return means_of_integers(words, counts, self._backend, 10**plan.scale)
+        refuse_out_of_range("sum", words, self.name, change, plan, self._backend, plan.max_sum)
+        return low if plan.result_factor == 1 else low * plan.result_factor
+
+    def _float_results(
+        self, groups: RowGroups, codes: Int64Array, weights: Int64Array | None, chosen: Int64Array, counts: Int64Array
+    ) -> Int64Array | None:
+        """Return the sum or mean of the chosen groups; None if it has to be found otherwise."""
+        max_weight = 1 if weights is None else largest_magnitudes(self._backend, weights)[0]
+        if max_weight * len(codes) >= MAX_FLOAT_ROWS:
+            return None
+        sums = groups.float_totals(codes, 4 if self.plan.family == "float32" else 8, weights)
+        if sums is None:
+            return None
+        return float_sum_codes(
+            [sums[place] for place in chosen.tolist()], counts.tolist() if self.plan.op == "mean" else None
+        )
 
     def _emit(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""

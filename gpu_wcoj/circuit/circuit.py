@@ -18,7 +18,7 @@ from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PieceSink, PositiveHead, as_recomputation
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.recursion.relation import count_rows
-from gpu_wcoj.circuit.source import bag_change, set_change
+from gpu_wcoj.circuit.source import bag_change, set_change, unsorted_change
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     CalculationError,
@@ -276,14 +276,25 @@ class Circuit:
         heads: Mapping[str, AnyHead],
     ) -> TickResult:
         self.execution.begin()
+        single_tick = self.execution.single_tick
+        self.execution.may_repeat = single_tick and self.execution.weighted
         asarray = self.backend.asarray
         ignored = {}
         for name, change in changes.items():
             relation = self.sources[name]
-            columns, weights = [asarray(column) for column in change.columns], change.weights
+            columns, weights = list(change.columns), change.weights
+            if not single_tick:
+                columns = self._to_memory(columns)
             if weights is not None and self.backend.device is None:
                 weights = asarray(weights)
-            if self.execution.weighted:
+            unsorted = None
+            if single_tick:
+                unsorted = unsorted_change(relation, columns, weights, self.execution.weighted)
+                self.execution.may_repeat &= unsorted is not None
+                columns = columns if unsorted is not None else self._to_memory(columns)
+            if unsorted is not None:
+                phases, ignored[name] = unsorted, 0
+            elif self.execution.weighted:
                 phases, ignored[name] = bag_change(relation, columns, weights)
             else:
                 phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered, change.is_distinct)
@@ -306,6 +317,11 @@ class Circuit:
             if head_rows is not None and collect is not None and name in collect:
                 rows[name] = head_rows
         return counts, rows, ignored
+
+    def _to_memory(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
+        """Return the columns in the memory of the backend, each stored in full."""
+        moved = [self.backend.asarray(column) for column in columns]
+        return [np.ascontiguousarray(column) for column in moved] if self.backend.device is None else moved
 
     def _is_evaluated(self, name: str, head: AnyHead, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -45,7 +45,7 @@ def exact_change(join: IncrementalGenericJoin, phase: int) -> dict[tuple[int, ..
         if generic is None:
             continue
         generic = replace(generic, needed=generic.needed.union(path.order), work={}, _extensions={})
-        change = join.arrangements[path.seed.key].pending[phase]
+        change = join.arrangements[path.seed.key].pending[phase]  # from now on the path starts with these, each once
         for piece in generic.pieces(bind_seeds(path, join.seeds_of(path_index, phase, generic), generic), path.steps):
             weight = _weights((change,), path.seed.variables, piece.values, backend)
             if path.is_negated:
@@ -115,6 +115,68 @@ PieceSink = Callable[[Piece], None]
 _Weighted = tuple[Sequence[Int64Array], Int64Array]
 """Columns, and the weight of every row."""
 
+MIN_ORDERED_ROWS = 1 << 15
+"""Rows of a piece from which on it is worth a look whether pieces arrive in order."""
+
+
+@dataclass(eq=False)
+class OrderedPieces:
+    """Rows in the order of their first column, consolidated as they arrive; on the host.
+
+    Attributes
+    ----------
+    weighted
+        Whether weights are added up; otherwise the distinct rows are gathered.
+    parts
+        Consolidated rows, each part after the one before.
+    """
+
+    backend: Backend
+    weighted: bool
+    parts: list[_Weighted] = field(default_factory=list)
+    _open: list[_Weighted] = field(default_factory=list)
+    _last: int | None = None
+
+    def add(self, columns: Sequence[Int64Array], weights: Int64Array) -> bool:
+        """Add rows; return False, and add nothing, if they do not follow those before."""
+        if len(weights) < MIN_ORDERED_ROWS or len(columns) < 2 or weights.dtype == object:
+            return False
+        first = columns[0]
+        begin, end = int(first[0]), int(first[-1])
+        if begin > end or (self._last is not None and begin < self._last) or not (first[1:] >= first[:-1]).all():
+            return False
+        cut = int(np.searchsorted(first, end))
+        if cut:
+            self._open.append(([column[:cut] for column in columns], weights[:cut]))
+            self._settle()
+        self._open.append(([column[cut:] for column in columns], weights[cut:]))
+        self._last = end
+        return True
+
+    def close(self) -> list[_Weighted]:
+        """Return all parts; rows of later pieces may repeat them."""
+        self._settle()
+        return self.parts
+
+    def _settle(self) -> None:
+        if not self._open:
+            return
+        columns, weights = _joined(self._open, self.backend)
+        if self.weighted:
+            self.parts.append(self.backend.kernels.consolidate(columns, weights))
+        else:
+            distinct = self.backend.kernels.distinct_rows(columns)
+            self.parts.append((distinct, weights[: len(distinct[0])]))
+        self._open = []
+
+
+def _joined(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
+    """Return the rows of all parts, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [backend.xp.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
+    return columns, backend.xp.concatenate([weights for _, weights in parts])
+
 
 @dataclass(frozen=True)
 class ChangeCount:
@@ -153,6 +215,8 @@ class Head:
     derivations: RelationIndex | None
     relation: RelationIndex | None
     execution: Execution
+    is_output: bool = True
+    """Whether the rows may be requested as an answer."""
     weight_bound: int = 0
     """Upper bound of the weights of a bag's answer that is not stored, to detect overflow."""
     pending_bound: int = 0
@@ -248,12 +312,22 @@ class Head:
     def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
         phases = []
         for phase, sign in enumerate(self.execution.phases):
-            pieces = [list(piece.columns) for join in self.joins for piece in join.join(phase)]
+            pieces = (self._derived_columns(piece) for join in self.joins for piece in join.join(phase))
             phases.append(PhaseRows(self._sort_distinct(pieces), sign))
         if self.relation is not None:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
         return ChangeCount(inserted, deleted, inserted - deleted), phases
+
+    def _derived_columns(self, piece: Piece) -> list[Int64Array]:
+        """Return the rows of a piece that have a derivation.
+
+        The last steps of a path are counted, and may have none.
+        """
+        if isinstance(piece.weights, int):
+            return list(piece.columns)
+        (derived,) = positions(self.execution.backend, self.execution.backend.asarray(piece.weights != 0))
+        return list(piece.columns) if len(derived) == len(piece) else [column[derived] for column in piece.columns]
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
         """Evaluate the change of a negated atom, whose phases derive rows of both signs."""
@@ -264,15 +338,26 @@ class Head:
             self.relation.receive_delta(phases)
         return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
 
-    def _sort_distinct(self, pieces: list[list[Int64Array]]) -> list[Int64Array]:
-        if not pieces:
-            return self._no_columns()
+    def _sort_distinct(self, pieces: Iterator[list[Int64Array]]) -> list[Int64Array]:
         backend = self.execution.backend
-        columns = pieces[0]
-        if len(pieces) > 1:
-            columns = [backend.xp.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        pieces.clear()
-        return backend.kernels.distinct_rows(columns)
+        gathered: list[list[Int64Array]] = []
+        ordered = OrderedPieces(backend, weighted=False) if backend.device is None else None
+        for columns in pieces:
+            if ordered is not None:
+                if len(columns) > 1 and ordered.add(columns, columns[0]):
+                    continue
+                gathered, ordered = [list(part) for part, _ in ordered.close()], None
+            gathered.append(columns)
+        is_distinct = ordered is not None
+        if ordered is not None:
+            gathered = [list(part) for part, _ in ordered.close()]
+        if not gathered:
+            return self._no_columns()
+        columns = gathered[0]
+        if len(gathered) > 1:
+            columns = [backend.xp.concatenate(parts) for parts in zip(*gathered, strict=True)]
+        gathered.clear()
+        return columns if is_distinct else backend.kernels.distinct_rows(columns)
 
     def _evaluate_distinct(self) -> tuple[ChangeCount, list[PhaseRows]]:
         assert self.derivations is not None
@@ -312,13 +397,38 @@ class Head:
                 self.pending_total = None
             self._check_weight_bound()
             return ChangeCount(None, None, net), None
+        if self.execution.may_repeat and self.relation is not None and not self.is_output:
+            rows = self._concatenated()
+            if rows is not None:
+                self.relation.receive_delta([rows])
+                return ChangeCount(None, None, 0), None
         columns, weights = self._gather()
         self._check_weight_bound()
         if self.relation is not None:
             refuse_overflow(self.name, columns, weights, self.relation, self.execution.backend)
             self.relation.receive_delta([PhaseRows(columns, weights)])
-        net = exact_sum(self.execution.backend, weights)
+        net = 0 if self.execution.single_tick else exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
+
+    def _concatenated(self) -> PhaseRows | None:
+        """Return the rows of a single tick as the joins yield them, none consolidated.
+
+        None if a sum of their weights may leave int64.
+        """
+        xp, pieces = self.execution.backend.xp, list(self._pieces())
+        bounds = [join.weight_bound for join in self.joins]
+        if sum(map(len, pieces)) * max(bounds, default=1) >= 1 << 63:
+            return None
+        if not pieces:
+            return PhaseRows(self._no_columns(), 1, is_consolidated=False)
+        columns = pieces[0].columns
+        if len(pieces) > 1:
+            columns = [xp.concatenate(parts) for parts in zip(*(piece.columns for piece in pieces), strict=True)]
+        signs = [piece.weights for piece in pieces]
+        weights: Int64Array | int = 1
+        if any(not isinstance(sign, int) for sign in signs):
+            weights = xp.concatenate([PhaseRows(piece.columns, piece.weights).weight_column(xp) for piece in pieces])
+        return PhaseRows(columns, weights, is_consolidated=False)
 
     def derivation_changes(self) -> tuple[list[Int64Array], Int64Array]:
         """Return this tick's change of the number of derivations of each row."""
@@ -336,6 +446,7 @@ class Head:
         """
         backend = self.execution.backend
         gathered: list[_Weighted] = []
+        ordered = OrderedPieces(backend, weighted=True) if backend.device is None else None
         n_rows = n_consolidated = self._magnitude = 0
         for piece in self._pieces():
             weights = piece.weights
@@ -346,14 +457,21 @@ class Head:
                 self._magnitude += bound_magnitudes(weights, piece.bound, backend)
             if self._magnitude >= 1 << 63:
                 weights = to_python(backend, weights)
+            if ordered is not None:
+                if ordered.add(piece.columns, weights):
+                    continue
+                gathered, ordered = ordered.close(), None
+                n_rows = n_consolidated = sum(len(part_weights) for _, part_weights in gathered)
             gathered.append((piece.columns, weights))
             n_rows += len(piece)
             if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
                 gathered = [_consolidate(gathered, backend)]
                 n_rows = n_consolidated = len(gathered[0][1])
+        is_consolidated = ordered is not None
+        gathered = gathered if ordered is None else ordered.close()
         if not gathered:
             return self._no_columns(), backend.xp.empty(0, np.int64)
-        columns, sums = _consolidate(gathered, backend)
+        columns, sums = (_joined if is_consolidated else _consolidate)(gathered, backend)
         if any(join.weight_bound >= 1 << 63 for join in self.joins):  # products of weights are modulo 2^64
             self._sum_exactly(self.joins)
             if sums.dtype == object:
@@ -455,10 +573,7 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
             ([backend.to_host(column) for column in columns], to_python(backend, weights)) for columns, weights in parts
         ]
         backend = cpu_backend()
-    if len(parts) == 1:
-        return backend.kernels.consolidate(*parts[0])
-    columns = [backend.xp.concatenate(columns) for columns in zip(*(columns for columns, _ in parts), strict=True)]
-    return backend.kernels.consolidate(columns, backend.xp.concatenate([weights for _, weights in parts]))
+    return backend.kernels.consolidate(*_joined(parts, backend))
 
 
 # The positive part of a bag as a set, which loops read.

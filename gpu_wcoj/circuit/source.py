@@ -79,6 +79,29 @@ def set_change(
     return [PhaseRows(deleted, -1), PhaseRows(inserted, 1)], n_given - changed
 
 
+def unsorted_change(
+    relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array | None, weighted: bool
+) -> list[PhaseRows] | None:
+    """Return the change of an empty relation by rows as they are, for a single tick.
+
+    None if not all weights are positive. O(n) to look at weights, O(1) without.
+
+    Raises
+    ------
+    WeightOverflowError
+        If the exact weight of a row of a bag leaves int64.
+    """
+    if weights is not None and not bool((weights > 0).all()):
+        return None
+    if not weighted:
+        nothing = [column[:0] for column in columns]
+        return [PhaseRows(nothing, -1), PhaseRows(list(columns), 1, is_consolidated=False)]
+    if weights is None or bool((weights == 1).all()):
+        return [PhaseRows(list(columns), 1, is_consolidated=False)]
+    refuse_overflow(relation.name, columns, weights, None, relation.backend)
+    return [PhaseRows(list(columns), weights, is_consolidated=False)]
+
+
 def bag_change(
     relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array | None
 ) -> tuple[list[PhaseRows], int]:

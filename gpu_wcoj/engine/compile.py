@@ -25,7 +25,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
-from gpu_wcoj.planner.lower import Plan, lower, plan
+from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -120,8 +120,12 @@ class Compiler:
             return replace(present, types=types)
         auxiliaries = () if present is None else present.plan.auxiliaries
         catalog = self._catalog(incoming, present, types, shapes)
-        planned = self.plan(types, shapes, catalog, auxiliaries if keeps else None)
-        circuit = self.circuit(planned, self.execution())
+        execution = self.execution()
+        planned = self.plan(types, shapes, catalog, auxiliaries if keeps and not execution.single_tick else None)
+        execution.single_tick &= not planned.loops
+        if execution.single_tick:
+            planned = along_single_paths(planned, catalog)
+        circuit = self.circuit(planned, execution)
         lowered = CompiledProgram(types, shapes, planned, circuit)
         if present is not None:
             before = present
@@ -229,7 +233,7 @@ class Compiler:
         kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
-            self.options.strategy, self.options.order or {}, auxiliaries,
+            self.options.strategy, self.options.order or {}, auxiliaries, self.execution().single_tick,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
@@ -371,7 +375,8 @@ def _to_stored(
             unsigned = without_zero_signs(scaled, np if is_host(scaled) else backend.xp)
             is_distinct &= unsigned is scaled
             scaled = unsigned
-        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) else scaled)
+        is_constant = is_host(scaled) and scaled.strides == (0,)  # of a column that nothing reads
+        codes.append(np.ascontiguousarray(scaled) if is_host(scaled) and not is_constant else scaled)
         if shape.nullable[column]:
             flags.append(_flags(column_values))
     return InputChange([*codes, *flags], rows.weights, rows.is_ordered, is_distinct)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ def read_change(
     dictionaries: tuple[Dictionary, Dictionary],
     reserves_weight: bool = True,
     is_declared: bool = True,
+    unread: Collection[int] | None = None,
 ) -> Incoming:
     """Read one relation's rows.
 
@@ -63,6 +64,9 @@ def read_change(
         The types of the relation's columns, for columns that hold only nulls.
     is_declared
         True if the names were declared, False if they come from an earlier table.
+    unread
+        Columns that nothing reads, of rows that are not kept: these may stay in the memory of the table. None for rows
+        that are kept.
 
     Raises
     ------
@@ -108,11 +112,15 @@ def read_change(
         return columns if weight is None else [*columns, names.index(weight)]
 
     what = f"relation '{relation}'"
-    names, encoded = as_table(data, what, null_types=types, string=string, binary=binary, arrange=arranged)
+    names, encoded = as_table(
+        data, what, null_types=types, string=string, binary=binary, arrange=arranged, unread=unread or ()
+    )
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
     weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
-    return Incoming(names[:arity], tuple(column.unshared() for column in encoded), weights, True)
+    if unread is None:
+        encoded = [column.unshared() for column in encoded]
+    return Incoming(names[:arity], tuple(encoded), weights, True)
 
 
 def read_small_change(

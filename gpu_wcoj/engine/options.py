@@ -255,6 +255,9 @@ class ProgramOptions:
         them instead: a relation that neither it nor anything else names is treated as misspelled.
     merge_policy
         Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
+    single_tick
+        Only answer once, by `answer`: rows are indexed only where the answer looks them up. Recursive programs and
+        programs on a GPU index all rows.
 
     Raises
     ------
@@ -290,6 +293,7 @@ class ProgramOptions:
     )
     inputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_inputs, is_stored=True))
     merge_policy: MergePolicy | None = field(default=None, metadata=_rule(validate_merge_policy))
+    single_tick: bool = field(default=False, metadata=_rule(validate_flag))
 
     def __post_init__(self) -> None:
         for declared in fields(self):

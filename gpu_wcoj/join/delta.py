@@ -38,10 +38,18 @@ from gpu_wcoj.join.prefixes import (
     run_within_memory,
     sum_meters,
 )
-from gpu_wcoj.join.seeds import Seeds, assign_seeds_to_variants, bind_seeds, first_variables, reverse_change, seed_rows
+from gpu_wcoj.join.seeds import (
+    Seeds,
+    assign_seeds_to_variants,
+    bind_seeds,
+    first_variables,
+    reverse_change,
+    seed_rows,
+    unsorted_seed_rows,
+)
 from gpu_wcoj.join.settings import Execution, in_order
 from gpu_wcoj.kernels.protocol import N_WORK, SURVIVORS, Int64Array, Level
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, RowBatch
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import is_host, numbers, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
@@ -193,7 +201,7 @@ class PathRunner:
     def is_live(self, path_index: int, phase: int) -> bool:
         """Return whether no factor of a path's term is empty, by the changes known so far."""
         way = self.bound_paths[path_index][0]
-        return way.seeds[0].delta(phase) is not None and all(
+        return way.seeds[0].starting_rows(phase) is not None and all(
             way.visible_batches(use, arrangement, phase) for use, arrangement in way.other_atoms
         )
 
@@ -203,7 +211,7 @@ class PathRunner:
 
     def bound_join(self, way: BoundPath, path_index: int, phase: int, variant: int = 0) -> GenericJoin | None:
         """Return the join over the other atoms of a bound path; see `generic_join`."""
-        delta = way.seeds[0].delta(phase)
+        delta = way.seeds[0].starting_rows(phase)
         if delta is None:
             return None
         execution = self.execution
@@ -239,24 +247,48 @@ class PathRunner:
         """Return the change that starts a path, in one of the orders of its seeds."""
         return self.bound_paths[path_index][0].seeds[order].pending[phase]
 
-    def seeds_of(self, path_index: int, phase: int, join: GenericJoin, first: str | None = None) -> Seeds:
+    def n_seeds(self, path_index: int, phase: int) -> int:
+        """Return the number of rows of the change that starts a path."""
+        rows = self.bound_paths[path_index][0].seeds[0].starting_rows(phase)
+        return 0 if rows is None else rows.n_rows
+
+    def seeds_of(
+        self,
+        path_index: int,
+        phase: int,
+        join: GenericJoin,
+        first: str | None = None,
+        part: tuple[int, int] | None = None,
+    ) -> Seeds:
         """Return the rows that start a path whose term is not empty.
 
-        `first` is the result of `first_variables`, if that was called.
+        Parameters
+        ----------
+        first
+            The result of `first_variables`, if that was called.
+        part
+            The first row and the end of some of the rows, of a `RowBatch`.
         """
         if join.meter is not None:
             with join.meter.seeding(join.backend):
-                seeds = self._seeds_of(path_index, phase, join, first)
+                seeds = self._seeds_of(path_index, phase, join, first, part)
             join.meter.changes += len(seeds)
             return seeds
-        return self._seeds_of(path_index, phase, join, first)
+        return self._seeds_of(path_index, phase, join, first, part)
 
-    def _seeds_of(self, path_index: int, phase: int, join: GenericJoin, first: str | None) -> Seeds:
-        deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[path_index][0].seeds]
+    def _seeds_of(
+        self, path_index: int, phase: int, join: GenericJoin, first: str | None, part: tuple[int, int] | None
+    ) -> Seeds:
         path, share = self.query.paths[path_index], self.execution.share
+        rows = self.bound_paths[path_index][0].seeds[0].starting_rows(phase)
+        if isinstance(rows, RowBatch):
+            return unsorted_seed_rows(path, rows if part is None else rows.part(*part), join)
+        deltas = [arrangement.pending[phase] for arrangement in self.bound_paths[path_index][0].seeds]
         seeds = seed_rows(path, deltas, join, first or first_variables([path], deltas[:1], [join])[0])
         if path.is_negated and self.execution.weighted:
             seeds = reverse_change(seeds, self.bound_paths[path_index][0].seeds[0].before(phase), join.backend)
+        elif self.execution.single_tick and deltas[0].weights is None:
+            seeds = replace(seeds, weights=None)
         return seeds if share is None else share.rows_of(path.seed, seeds, join.backend)
 
     @property
@@ -286,7 +318,11 @@ class PathRunner:
             for (path_id, join), first in zip(live, self._first_variables(live, phase), strict=True):
                 yield from self._run_on_device(path_id, phase, join, first, run)
             return
-        if threads == 1 or not any(self.pending(path_index, phase).n_rows >= SPLIT_FROM for path_index, _ in live):
+        unsorted = [path_index for path_index, _ in live if self._is_unsorted(path_index, phase)]
+        for path_id in unsorted:
+            yield from self._run_unsorted(path_id, phase, run)
+        live = [(path_index, join) for path_index, join in live if path_index not in unsorted]
+        if threads == 1 or not any(self.n_seeds(path_index, phase) >= SPLIT_FROM for path_index, _ in live):
             for path_id, join in live:
                 seeds = self.seeds_of(path_id, phase, join)
                 self.seeds += len(seeds)
@@ -308,6 +344,33 @@ class PathRunner:
             yield from self._run_variants(path_index, phase, seeds.part(begin, end), run)
 
         yield from in_order(block, len(blocks), threads)
+
+    def _is_unsorted(self, path_index: int, phase: int) -> bool:
+        """Return whether a path starts with the rows of a `RowBatch`."""
+        return isinstance(self.bound_paths[path_index][0].seeds[0].starting_rows(phase), RowBatch)
+
+    def _run_unsorted(self, path_index: int, phase: int, run: Run[_T]) -> Iterator[_T]:
+        """Run over the rows of a `RowBatch`, some at a time.
+
+        What is made of them then stays in the processor's cache.
+        """
+        n_seeds = self.n_seeds(path_index, phase)
+        threads = self.threads if n_seeds >= SPLIT_FROM else 1
+        n_blocks = max(-(-n_seeds // MAX_BLOCK_SEEDS), min(threads, max(1, n_seeds // MIN_BLOCK_SEEDS)))
+        edges = np.linspace(0, n_seeds, n_blocks + 1).astype(int).tolist()
+
+        def block(block_index: int) -> Iterator[_T]:
+            join = self.generic_join(path_index, phase)
+            assert join is not None
+            seeds = self.seeds_of(path_index, phase, join, part=(edges[block_index], edges[block_index + 1]))
+            self.seeds += len(seeds)
+            yield from self._run_variants(path_index, phase, seeds, run, join)
+
+        if threads > 1:
+            yield from in_order(block, n_blocks, threads)
+            return
+        for block_index in range(n_blocks):
+            yield from block(block_index)
 
     def _first_variables(self, live: Sequence[tuple[int, GenericJoin]], phase: int) -> list[str]:
         """Return the variable by which each path's seeds are sorted, with one wait for a device."""
@@ -470,10 +533,10 @@ def extend_seeds_once(runner: PathRunner, path_index: int, phase: int, fill: boo
     way, execution = runner.bound_paths[path_index][0], runner.execution
     if not way.path.is_single or execution.weighted or execution.share is not None:
         return None
-    delta = way.seeds[0].delta(phase)
+    delta = way.seeds[0].starting_rows(phase)
     if delta is None:
         return _no_matches(runner)
-    if delta.n_rows > FEW_SEEDS:
+    if delta.n_rows > FEW_SEEDS or isinstance(delta, RowBatch):
         return None
     levels: list[tuple[Level, ...]] = []
     columns: list[tuple[int, ...]] = []
@@ -592,7 +655,6 @@ class IncrementalGenericJoin(PathRunner):
         """
         sign = self.execution.phases[phase]
         backend = self.execution.backend
-        xp = backend.xp
 
         def enumerate_block(
             join: GenericJoin, prefixes: Prefixes, path: DeltaPath
@@ -621,7 +683,7 @@ class IncrementalGenericJoin(PathRunner):
         for piece, piece_sign, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
             weights: Int64Array | int = piece_sign
             if self.execution.weighted:
-                weights = piece.weights if piece.weights is not None else xp.ones(len(piece), np.int64)
+                weights = 1 if piece.weights is None else piece.weights
             if counts is None:
                 bound = self.weight_bound
             else:
@@ -853,7 +915,7 @@ class PrefixUser:
 
     def is_worth_it(self, phase: int) -> bool:
         """Return whether enough rows change."""
-        delta = self.bound_path.seeds[0].delta(phase)
+        delta = self.bound_path.seeds[0].starting_rows(phase)
         return delta is not None and delta.n_rows >= MIN_CHANGED_ROWS
 
     def will_read(self, phase: int) -> bool:

@@ -38,6 +38,11 @@ class RelationIndex:
         The children, by key.
     canonical
         The key of the child that holds all rows in full; the relation is read through it.
+
+    Parameters
+    ----------
+    arrange
+        Makes the children, if they are not the usual ones.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class RelationIndex:
         backend: Backend,
         policy: MergePolicy | None = None,
         threads: int = 1,
+        arrange: Callable[[ArrangementKey], Arrangement] | None = None,
     ) -> None:
         self.name = name
         self.threads = threads
@@ -60,6 +66,8 @@ class RelationIndex:
         usual = policy or MergePolicy()
         self.arrangements = {
             key: Arrangement(key, backend, replace(usual, patience=2 + 2 * i / len(children)), merges_early=True)
+            if arrange is None
+            else arrange(key)
             for i, key in enumerate(children)
         }
 

@@ -13,6 +13,7 @@ from gpu_wcoj.join.generic import GenericJoin, apply_checks
 from gpu_wcoj.join.plan import DeltaPath
 from gpu_wcoj.join.prefixes import Prefixes, condition_mask, sum_of_weights, weights_of_rows
 from gpu_wcoj.kernels.protocol import Int64Array, Level
+from gpu_wcoj.trace.arrangement import RowBatch
 from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -39,7 +40,7 @@ class Seeds:
     matrix
         int64, a row per variable of the path's first seed, a column per row of the change.
     weights
-        int64; None without weights.
+        int64; None without weights, or if all are 1.
     """
 
     order: tuple[str, ...]
@@ -91,6 +92,19 @@ def seed_rows(path: DeltaPath, deltas: Sequence[IndexedZSet], join: GenericJoin,
             matrix = backend.xp.ascontiguousarray(matrix[:, passing])
             weights = None if weights is None else weights[passing]
     return Seeds(order, matrix, weights)
+
+
+def unsorted_seed_rows(path: DeltaPath, rows: RowBatch, join: GenericJoin) -> Seeds:
+    """Return rows in any order that satisfy the path's seed conditions. O(n)."""
+    columns, weights, names = rows.columns(), rows.weights, path.seed.variables
+    if path.seed_conditions:
+        values = dict(zip(names, columns, strict=True))
+        mask = condition_mask(path.seed_conditions, values, join.ranks, join.backend.xp)
+        (passing,) = positions(join.backend, mask)
+        if len(passing) < len(mask):
+            columns = [column[passing] for column in columns]
+            weights = None if weights is None else weights[passing]
+    return Seeds(names, stacked(join.backend, columns), weights if join.weighted else None)
 
 
 def bind_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> Prefixes:
@@ -168,8 +182,7 @@ def locate_seeds(path: DeltaPath, seeds: Seeds, join: GenericJoin) -> tuple[Pref
             weight = sum_of_weights(batches, atom_positions, backend)
             is_present = weight != 0
             if join.weighted:
-                assert weights is not None
-                weights = weights * weight
+                weights = weight if weights is None else weights * weight
         alive = is_present if alive is None else alive & is_present
         offset += len(batches)
     if len(rows) < len(located):

@@ -136,6 +136,12 @@ class Execution:
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.prefixes`.
     walks
         Whether loops run row at a time where that is cheaper; by default `WALKS`.
+    single_tick
+        Whether the circuit takes one tick from the empty state and is then dropped. Rows are then indexed only where
+        they are looked up, and groups are added up without sorting; see `UnsortedArrangement`.
+    may_repeat
+        In a single tick of a bag, whether rows that are not part of an answer need not be consolidated: no row has a
+        negative weight.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -151,6 +157,8 @@ class Execution:
     recounts: bool = True
     measures: bool = False
     walks: bool = field(default_factory=lambda: WALKS)
+    single_tick: bool = False
+    may_repeat: bool = field(default=False, init=False)
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)
 

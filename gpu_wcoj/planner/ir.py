@@ -173,6 +173,8 @@ class Setting:
         In bag semantics, recursive heads, also if the recursive rules can hold nothing now: these are sets.
     auxiliaries
         Existing auxiliary relations, which are kept longer than new ones are created; None to use none.
+    single_tick
+        True if the program takes one tick from the empty state and keeps no state.
     """
 
     shapes: Mapping[str, Shape]
@@ -185,6 +187,7 @@ class Setting:
     best: Mapping[str, int] = field(default_factory=dict)
     recursive: Collection[str] = ()
     auxiliaries: Collection[Auxiliary] | None = None
+    single_tick: bool = False
 
     def textual(self, relation: str, column: int) -> bool:
         """Return True if the column holds text or bytes."""

@@ -24,6 +24,10 @@ An order is offered only if listing the rows of a changed row costs at least thi
 ratio of the variant.
 """
 
+MAX_UNSAMPLED_ATOMS = 2
+"""Positive atoms up to which a rule of a single tick is planned by the sizes of its relations: either atom starts, and
+what a sample of them costs is not saved again."""
+
 MAX_ATOMS = 24
 """Bodies with more atoms than this keep the default order."""
 
@@ -397,11 +401,14 @@ def order_variables(draft: Draft) -> Draft:
         hint = standing_for(draft.setting.hints.get(rule_draft.head, ()), rule_draft.rule)
         kept_names = set(body.head)
         choosers: dict[int, Chooser] = {}
+        known = draft.setting.known
+        if draft.setting.single_tick and len(body.atoms) <= MAX_UNSAMPLED_ATOMS:
+            known = EMPTY_CATALOG
         shared_costs = SharedCosts(Bits.of_body(body))
         for seed in range(-len(body.negated), len(body.atoms)):
             image = None if renaming is None or hint else renaming.onto(seed)
             like = None if image is None else ImageEstimates(choosers[image.first], image)
-            choosers[seed] = Chooser(body, seed, draft.setting.known, draft.setting.strategy, like, shared_costs)
+            choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
         orders, foreseen = [], []
         for chooser in choosers.values():
             chosen = chooser.choose(hint, only_best=not kept_names.issuperset(chooser.rest))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_ch
 from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
 from gpu_wcoj.query.ir import Grouping, Rules
 from gpu_wcoj.query.stratify import components, cycle, loops_of
-from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, UnsortedArrangement
 from gpu_wcoj.trace.spine import MergePolicy
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ def plan(
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
+    single_tick: bool = False,
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
@@ -139,13 +141,16 @@ def plan(
     ----------
     auxiliaries
         Existing auxiliary relations; None to use none.
+    single_tick
+        Whether the program takes one tick from the empty state and keeps no state; ignored if it is recursive.
     """
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
-        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries
-    )
+        shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
+        single_tick and not loops_of(rules) and not rules.extremes,
+    )  # fmt: skip
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known
     derived = {rule.head.relation for rule in rules.rules}
@@ -195,6 +200,57 @@ def plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
         estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
     ).taking_the_cheapest()  # fmt: skip
+
+
+INDEX_COST = 8.0
+"""Cost of indexing a row, where testing one candidate of a join costs 1; measured by `bench.one_shot`."""
+
+
+def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
+    """Return the plan of a single tick: one path per rule, whose atoms see all rows.
+
+    A path costs what indexing the rows of its other atoms costs, and what its steps propose. The rows that start it are
+    read as they are, so mostly those of the largest atom do.
+    """
+    queries: dict[str, tuple[DeltaQuery, ...]] = {}
+    estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
+    for name in planned.order:
+        chosen = [
+            _cheapest_path(query, expected, catalog)
+            for query, expected in zip(planned.queries.get(name, ()), planned.estimates.get(name, ()), strict=True)
+        ]
+        if name in planned.queries:
+            queries[name] = tuple(
+                _follow_path(query, index) for query, index in zip(planned.queries[name], chosen, strict=True)
+            )
+            estimates[name] = tuple(
+                (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
+            )
+    return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
+
+
+def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], catalog: CatalogReader) -> int:
+    """Return the index of the cheapest path; the last one if a size is not known."""
+    costs: dict[int, float] = {}
+    for index, path in enumerate(query.paths):
+        if path.is_negated:
+            continue
+        rows = {key: catalog.rows(key.relation) for key in (path.seed.key, *path.keys)}
+        if None in rows.values():
+            return len(query.paths) - 1
+        indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
+        proposed = sum(1.0 + level.proposed for level in expected[index]) if expected[index] else 1.0 + len(path.steps)
+        costs[index] = INDEX_COST * indexed + (rows[path.seed.key] or 0.0) * proposed
+    return min(costs, key=costs.__getitem__)
+
+
+def _follow_path(query: DeltaQuery, index: int) -> DeltaQuery:
+    """Return the query with one of its paths, which sees all rows of the other atoms."""
+    path = query.paths[index]
+    seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))
+    seeds = tuple(use for use in path.seeds if use.key in path.keys)[:1] or path.seeds[:1]
+    path = replace(path.with_seeds(seeds), variants=(), after=seen)
+    return replace(query, paths=(path,), continuations=(), symmetry=None)
 
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:
@@ -293,10 +349,13 @@ def lower(
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
+    arrange = None
+    if execution.single_tick:
+        arrange = partial(UnsortedArrangement, backend=backend, weighted=execution.weighted)
     for name in dict.fromkeys([*keys, *keep, *loop_of]):
         width, loop_keys = planned.shapes[name].width, keys.get(name, [])
         if name not in loop_of:
-            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads)
+            relations[name] = RelationIndex(name, width, loop_keys, backend, policy, threads, arrange)
             continue
 
         if name in best:
@@ -357,7 +416,7 @@ def lower(
             joined = [relations[relation] for relation in added[name].relations]
             heads[name] = AuxiliaryHead(name, width, joins, counts, relations[name], execution, inputs=joined)
         else:
-            heads[name] = Head(name, width, joins, counts, relations.get(name), execution)
+            heads[name] = Head(name, width, joins, counts, relations.get(name), execution, name in outputs)
         if beginnings is not None and heads[name].state:
             beginnings.stored.add(name)
     sources = {name: relations[name] for name in inputs}

@@ -37,6 +37,7 @@ def read(
     dialect: str = "duckdb",
     arguments: Sequence[Any] = (),
     source: str = "<text>",
+    narrows: bool = True,
 ) -> Reading:
     """Translate a text of that language to rules.
 
@@ -50,6 +51,8 @@ def read(
         The arguments of an EDN query.
     source
         The name of the text in messages.
+    narrows
+        Whether joins of SQL read narrowed copies of the tables, which pays if the state is kept.
 
     Raises
     ------
@@ -63,7 +66,8 @@ def read(
     if language == "sql":
         from gpu_wcoj.query import sql
 
-        return Reading(narrow_inputs(sql.parse(text, tables or {}, dialect=dialect, source=source)))
+        rules = sql.parse(text, tables or {}, dialect=dialect, source=source)
+        return Reading(narrow_inputs(rules) if narrows else rules)
     if language == "edn":
         from gpu_wcoj.query import edn
 

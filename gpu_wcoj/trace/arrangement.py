@@ -13,7 +13,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.spine import MergePolicy, Spine
-from gpu_wcoj.zset.arrays import positions
+from gpu_wcoj.zset.arrays import positions, stacked
 from gpu_wcoj.zset.index import IndexedZSet
 
 ComparedColumns = tuple[int, str, int | None, int | None]
@@ -109,10 +109,13 @@ class PhaseRows:
         int64, one array a column of the relation.
     weights
         int64, none 0, or a single sign for all rows.
+    is_consolidated
+        False if rows are in any order and may repeat, all with positive weights; see `UnsortedArrangement`.
     """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | int
+    is_consolidated: bool = True
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -123,6 +126,11 @@ class PhaseRows:
             return self.weights
         column: Int64Array = xp.full(len(self), self.weights, np.int64)
         return column
+
+    @cached_property
+    def groups(self) -> dict[object, Any]:
+        """Groups of the rows that heads have numbered, by columns and selection."""
+        return {}
 
     @cached_property
     def sign(self) -> int | None:
@@ -201,6 +209,10 @@ class Arrangement:
             return self.pending[phase]
         return None
 
+    def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
+        """Return this tick's rows of one phase, to start a path with; None if there are none."""
+        return self.delta(phase)
+
     def before(self, phase: int) -> tuple[IndexedZSet, ...]:
         """Return the batches of the state before this phase."""
         self._was_read = True
@@ -261,6 +273,133 @@ class Arrangement:
             nothing: Int64Array = self.backend.xp.empty(0, np.int64)
             return [nothing for _ in self.key.order], nothing
         return batches[0].columns(), batches[0].weight_column()
+
+
+@dataclass(frozen=True, eq=False)
+class RowBatch:
+    """Rows of a change in any order; a row may be there several times.
+
+    It starts paths as an `IndexedZSet` does, and nothing can be looked up in it.
+
+    Attributes
+    ----------
+    key
+        The arrangement: its selection is applied, and its order is that of the columns.
+    rows
+        Rows of the relation, all with positive weights.
+    """
+
+    key: ArrangementKey
+    rows: PhaseRows
+    backend: Backend
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows before the selection."""
+        return len(self.rows)
+
+    def part(self, begin: int, end: int) -> RowBatch:
+        """Return some of the rows; they share memory."""
+        weights = self.rows.weights if isinstance(self.rows.weights, int) else self.rows.weights[begin:end]
+        columns = [column[begin:end] for column in self.rows.columns]
+        return RowBatch(self.key, PhaseRows(columns, weights, self.rows.is_consolidated), self.backend)
+
+    @cached_property
+    def _selected(self) -> PhaseRows:
+        """The selected rows, with the columns in the arrangement's order."""
+        chosen = self.key.select(self.rows.columns, self.backend)
+        columns, weights = [self.rows.columns[column] for column in self.key.order], self.rows.weights
+        if chosen is not None and len(chosen) < len(self.rows):
+            columns = [column[chosen] for column in columns]
+            weights = weights if isinstance(weights, int) else weights[chosen]
+        return PhaseRows(columns, weights, is_consolidated=False)
+
+    def columns(self) -> list[Int64Array]:
+        """Return the selected rows, a column per level of the arrangement."""
+        return list(self._selected.columns)
+
+    @property
+    def matrix(self) -> Int64Array:
+        """The selected rows, int64 of shape (depth, n)."""
+        return stacked(self.backend, self._selected.columns)
+
+    def weight_column(self) -> Int64Array:
+        """Return the weight of every selected row."""
+        return self._selected.weight_column(self.backend.xp)
+
+    @property
+    def weights(self) -> Int64Array | None:
+        """The weights of the selected rows; None if all are 1."""
+        return None if isinstance(self._selected.weights, int) else self._selected.weights
+
+    @cached_property
+    def largest_weight(self) -> int:
+        """Largest weight of a row; 1 if there is none."""
+        weights = self.rows.weights
+        return 1 if isinstance(weights, int) or len(weights) == 0 else int(weights.max())
+
+
+class UnsortedArrangement(Arrangement):
+    """An arrangement for a single tick: rows are indexed when they are first looked up.
+
+    Paths that start with the rows, and groups, read them as they came.
+
+    Parameters
+    ----------
+    weighted
+        Whether weights of equal rows add; otherwise rows are a set.
+    """
+
+    def __init__(self, key: ArrangementKey, backend: Backend, weighted: bool) -> None:
+        self._phases: tuple[PhaseRows, ...] = ()
+        self._indexed: tuple[IndexedZSet, ...] | None = None
+        self._weighted = weighted
+        super().__init__(key, backend)
+
+    @property
+    def pending(self) -> tuple[IndexedZSet, ...]:
+        """This tick's batches; the first look indexes them."""
+        if self._indexed is None:
+            self._indexed = tuple(map(self.index, self._phases))
+        return self._indexed
+
+    @pending.setter
+    def pending(self, batches: tuple[IndexedZSet, ...]) -> None:
+        self._indexed, self._phases = batches, ()
+
+    @property
+    def phases(self) -> tuple[PhaseRows, ...]:
+        """The rows of this tick, as they came."""
+        return self._phases
+
+    def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
+        """Take this tick's change."""
+        self._phases, self._indexed = tuple(phases), None
+
+    def starting_rows(self, phase: int) -> IndexedZSet | RowBatch | None:
+        """Return this tick's rows of one phase, as they came if nothing has looked them up."""
+        if self._indexed is not None:
+            return self.delta(phase)
+        if phase >= len(self._phases) or len(self._phases[phase]) == 0:
+            return None
+        return RowBatch(self.key, self._phases[phase], self.backend)
+
+    def index(self, rows: PhaseRows) -> IndexedZSet:
+        """Return rows of the relation as a batch in this order. O(n log n)."""
+        key = self.key
+        is_projected = len(key.order) + len(key.constants) + len(key.equal) < len(rows.columns)
+        if (rows.is_consolidated and not is_projected) or len(rows) == 0:
+            return super().index(rows)
+        batch = RowBatch(self.key, rows, self.backend)
+        columns, weights = batch.columns(), batch.weights
+        if weights is None or not self._weighted:
+            indexed = IndexedZSet.from_rows(columns, self.backend)
+            if not self._weighted or indexed.n_rows == len(columns[0]):
+                return indexed
+        return IndexedZSet.from_columns(columns, weights, self.backend)
 
 
 def _in_order(columns: Sequence[Int64Array], backend: Backend) -> list[Int64Array]:

@@ -154,7 +154,8 @@ class Matcher(NotCopied):
             ids=tuple(motif_options.ids or ()),
             graph=self._graph,
         )
-        self.program = Program.from_options(self.compiled.rules, replace(options, bag=True))
+        self._is_kept = is_kept
+        self.program = Program.from_options(self.compiled.rules, replace(options, bag=True, single_tick=not is_kept))
         self._turns = StateLock("the matcher")
         needed = self._needed()
         self._edges = Table.from_data("edges", edges, (src, dst), needed["edges"])
@@ -200,7 +201,7 @@ class Matcher(NotCopied):
 
     def first(self) -> Matches:
         """Return the matches in the initial tables; only once without ``is_kept``."""
-        answers = self.program.step(self._first)
+        answers = self.program.step(self._first) if self._is_kept else self.program.answer(self._first)
         results = [(part, answers[part.relation]) for part in self.compiled.parts]
         return Matches(self._columns, results, self._lookup(), _session=self._session)
 

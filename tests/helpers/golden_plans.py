@@ -1,8 +1,8 @@
 """Golden pairs of planner passes: a program and its draft before and after a pass, as text.
 
 A file holds cases of one pass, which it is called by. Each has sections, whose lines are indented: ``program``,
-``options`` if there are any (``strategy binary``, ``order h: a b``, ``sizes r 1000``, ``keys r 0``, ``bag``),
-``before``, ``after``.
+``options`` if there are any (``strategy binary``, ``order h: a b``, ``sizes r 1000``, ``keys r 0``, ``bag``,
+``single_tick``), ``before``, ``after``.
 ``WRITE_GOLDEN=1`` in the environment writes what the passes say now; read what has changed.
 """
 
@@ -50,7 +50,7 @@ class Case:
             elif word == "keys":
                 found.setdefault("keys", {})[rest[0]] = tuple(map(int, rest[1:]))
             else:
-                assert word in ("strategy", "bag"), line
+                assert word in ("strategy", "bag", "single_tick"), line
                 found[word] = rest[0] if rest else True
         return found
 

@@ -223,3 +223,29 @@ def test_many_columns(backend, arity, size):
     assert sums.tolist() == list(expected.values())
     built = kernels.build_levels(moved(columns_of(sorted(set(rows)), arity), backend))
     assert tuples(kernels.expand_columns(*built), backend) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("spans", [(40, 30), (40, 2**21), (3, 5, 7), (5000, 9), (40, 2**40)])
+def test_consolidate_runs_of_an_ascending_column(kind, spans):
+    """Rows whose first column ascends, with values that are close together and far apart."""
+    backend, chance = kind.backend(1), np.random.default_rng(1)
+    columns = [chance.integers(-span, span, 6000) for span in spans]
+    columns[0].sort()
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    for weights in (np.ones(6000, np.int64), chance.integers(-1, 2, 6000)):
+        found, sums = backend.kernels.consolidate(moved(columns, backend), backend.asarray(weights))
+        expected = reference.consolidate(rows, weights.tolist())
+        assert tuples(found, backend) == list(expected)
+        assert backend.to_host(sums).tolist() == list(expected.values())
+    assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))
+
+
+@pytest.mark.parametrize("spans", [(2**30, 2**30, 2**30), (2, 2**61, 3), (1, 2, 2**62), (2**20, 2, 2**50, 2**10)])
+def test_sort_rows_that_do_not_fit_one_key(kind, spans):
+    """Most rows differ in the bits of one key; some, or all, agree on these."""
+    backend, chance = kind.backend(2), np.random.default_rng(2)
+    values = [chance.integers(-span, span, 40) for span in spans]
+    columns = [drawn[chance.integers(0, 40, 1500)] for drawn in values]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert backend.to_host(backend.kernels.lexsort(moved(columns, backend))).tolist() == reference.sort_order(rows)
+    assert tuples(backend.kernels.distinct_rows(moved(columns, backend)), backend) == sorted(set(rows))

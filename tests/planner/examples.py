@@ -20,6 +20,7 @@ def draft_program(
     sizes: Mapping[str, float] | None = None,
     keys: Mapping[str, Sequence[int]] | None = None,
     bag: bool = False,
+    single_tick: bool = False,
 ) -> Draft:
     """Return the draft of a program after some passes.
 
@@ -35,8 +36,9 @@ def draft_program(
     best = {extreme.relation: extreme.column for extreme in rules.extremes}
     catalog = Catalog.from_sizes(sizes or {}, keys)
     setting = Setting(
-        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=catalog, best=best, auxiliaries=()
-    )
+        shapes, _encode, bag=bag, strategy=strategy, hints=order or {}, known=catalog, best=best, auxiliaries=(),
+        single_tick=single_tick,
+    )  # fmt: skip
     draft = Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules))
     for planner_pass in passes:
         draft = planner_pass(draft)

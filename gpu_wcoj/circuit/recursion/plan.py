@@ -251,8 +251,7 @@ def derive(
     backend = join.execution.backend
     xp = backend.xp
     for piece in join.join(0):
-        weights = piece.weights
-        assert not isinstance(weights, int)
+        weights = xp.full(len(piece), piece.weights, np.int64) if isinstance(piece.weights, int) else piece.weights
         columns, ranks = piece.columns[:width], piece.columns[width:]
         if weights.dtype == object:  # counted as Python integers, on the host
             for position, weight in enumerate(weights.tolist()):

@@ -19,6 +19,7 @@ from gpu_wcoj.planner.passes.simplify import (
     drop_redundant_atoms,
     normalise_rules,
     push_down_predicates,
+    select_before_joining,
     to_delta_queries,
 )
 
@@ -28,6 +29,7 @@ PASSES: tuple[Pass, ...] = (
     normalise_rules,
     push_down_predicates,
     drop_redundant_atoms,
+    select_before_joining,
     materialize_joins,
     order_variables,
     assign_arrangements,

@@ -12,6 +12,7 @@ from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normal
 from gpu_wcoj.planner.ir import Draft, RuleDraft
 from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
 from gpu_wcoj.query.stratify import components
+from gpu_wcoj.trace.arrangement import ComparedColumns
 
 _MIN_CODE, _MOST = -(1 << 63), (1 << 63) - 1
 
@@ -168,6 +169,64 @@ def drop_redundant_atoms(draft: Draft) -> Draft:
     if draft.setting.bag:
         return draft
     return draft.over(lambda one: replace(one, body=_drop_atoms(one.normalised)))
+
+
+# Select rows and columns of each atom before joining, in a single tick.
+
+
+def select_before_joining(draft: Draft) -> Draft:
+    """Move conditions on one atom into its selection, and drop columns that nothing else reads.
+
+    For a single tick: otherwise each selection is one more arrangement to maintain, and rows without some of their
+    columns have to be counted.
+
+    Examples
+    --------
+    >>> from tests.planner.examples import draft_program
+    >>> from gpu_wcoj.planner.passes.simplify import normalise_rules
+    >>> before = draft_program("h(x) :- r(x, y, u, w), s(y, z), z < 5, u < w.", [normalise_rules])
+    >>> before = replace(before, setting=replace(before.setting, single_tick=True))
+    >>> body = select_before_joining(before).rules[0].normalised
+    >>> [(atom.relation, atom.columns, atom.compared) for atom in body.atoms]
+    [('r', (0, 1), ((2, '<', 3, None),)), ('s', (0,), ((1, '<', None, 5),))]
+    """
+    if not draft.setting.single_tick:
+        return draft
+    return draft.over(lambda one: replace(one, body=_without_unread(_select(one.normalised))))
+
+
+def _select(body: Body) -> Body:
+    atoms, left = list(body.atoms), list[Condition]()
+    for condition in body.conditions:
+        is_selection = False
+        for index, atom in enumerate(atoms):
+            column_of = dict(zip(atom.variables, atom.columns, strict=True))
+            column, operand = column_of.get(condition.variable), condition.operand
+            if condition.textual or column is None:
+                continue
+            compared: ComparedColumns
+            if isinstance(operand, int):
+                compared = column, condition.op, None, operand
+            elif operand in column_of:
+                compared = column, condition.op, column_of[operand], None
+            else:
+                continue
+            is_selection = True
+            atoms[index] = atom._replace(compared=(*atom.compared, compared))
+        if not is_selection:
+            left.append(condition)
+    return body if len(left) == len(body.conditions) else replace(body, atoms=tuple(atoms), conditions=tuple(left))
+
+
+def _without_unread(body: Body) -> Body:
+    atoms = list(body.atoms)
+    for index, atom in enumerate(atoms):
+        unread = _private_variables(atom, [*atoms[:index], *atoms[index + 1 :]], body)
+        places = [place for place, name in enumerate(atom.variables) if name not in unread] or [0]
+        if len(places) < len(atom.variables):
+            columns = tuple(atom.columns[place] for place in places)
+            atoms[index] = atom._replace(columns=columns, variables=tuple(atom.variables[place] for place in places))
+    return replace(body, atoms=tuple(atoms))
 
 
 def _drop_atoms(body: Body) -> Body:

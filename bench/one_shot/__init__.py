@@ -1,0 +1,1 @@
+"""One-shot queries of ordinary shape beside DuckDB: a join with groups, two hops, and rings with conditions."""
