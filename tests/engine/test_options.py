@@ -24,13 +24,14 @@ OTHERS: dict[str, Any] = {
     "bag": True, "keep": ("h",), "outputs": ("h",), "backend": "cpu", "gpu_memory": "50%", "route": 7,
     "twin_memory": "25%", "twin": "cpu", "threads": 3, "chunk_rows": 5, "iterations": 9, "replan": None,
     "analyze": True, "strategy": "binary", "order": {"h": ("b",)}, "schema": {"e": ["int64", "int64"]},
-    "inputs": ("e",), "merge_policy": MergePolicy(ratio=0.5),
+    "inputs": ("e",), "merge_policy": MergePolicy(ratio=0.5), "single_tick": True,
 }  # fmt: skip
 """For each option, a value that is not its default."""
 WRONG: dict[str, Any] = {
     "bag": "yes", "keep": "h", "outputs": "h", "backend": "gpu", "gpu_memory": "much", "route": "fast",
     "twin_memory": 0, "twin": "gpu", "threads": 0, "chunk_rows": 1.5, "iterations": True, "replan": 1,
     "analyze": None, "strategy": "hash", "order": ["b"], "schema": ["int64"], "inputs": "e", "merge_policy": "lazy",
+    "single_tick": "once",
 }  # fmt: skip
 """For each option, a value that is not allowed."""
 
