@@ -506,8 +506,8 @@ class SmallTicks:
 def find_obstacles(circuit: Circuit) -> dict[str, str]:
     """Return per head the reason why it cannot take part in small ticks; empty if all can."""
     obstacles: dict[str, str] = {}
-    if circuit.demands or circuit.execution.share is not None or circuit.execution.measures:
-        obstacles[""] = "ticks are shared, measured or made of several parts"
+    if circuit.demands or circuit.execution.share is not None:
+        obstacles[""] = "ticks are shared or made of several parts"
     for name, head in circuit.heads.items():
         if type(head) is not Head:
             obstacles[name] = f"{type(head).__name__} has no walk"

@@ -171,6 +171,8 @@ class StateStore:
         if sides is None or sides.twin is not None or self.router is not None or self.feedback.is_due:
             return None
         circuit = sides.primary.circuit
+        if circuit.execution.measures:
+            return None
         if self.small is None or self.small.circuit is not circuit:
             if circuit.backend.device is not None or circuit.backend.kernels.walker is None:
                 return None
