@@ -419,8 +419,7 @@ class TickRunner:
         Nothing has changed in that case, and after an error.
         """
         ledger = self.ledger
-        recent = ledger.begin_small_tick()
-        if recent is None:
+        if type(changes) is not dict or (recent := ledger.begin_small_tick()) is None:
             return None
         small, before = ledger.small, ledger.present
         assert small is not None
@@ -445,6 +444,9 @@ class TickRunner:
         if not small.is_small(n_rows):
             return None
         tick = before.report.tick + 1
+        if n_rows == 0:
+            ledger.replace_state(replace(before, report=TickReport(tick, time.perf_counter() - start)))
+            return {}
         try:
             counts, rows_by_head, ignored, work, after = small.evaluate(recent, incoming, collect)
         except UnsuitableTickError:
@@ -656,7 +658,7 @@ class Inspected(NotCopied):
 
         Those of a twin and of backlogs too; dictionaries are not counted.
         """
-        return sum(side.nbytes + side.bytes_beside for side in self._ledger.state.sides or ())
+        return sum(side.nbytes + side.bytes_beside for side in self._ledger.present.sides or ())
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
         """Return exact statistics of each arrangement of the state.
@@ -848,7 +850,7 @@ class Inspected(NotCopied):
     @analyze.setter
     def analyze(self, value: bool) -> None:
         self._measures = validate_flag("analyze", value)
-        for side in self._ledger.state.sides or ():
+        for side in self._ledger.present.sides or ():
             side.circuit.execution.measures = self._measures
 
     @property
@@ -1133,7 +1135,10 @@ class Program(Inspected):
 
         It uses no memory until ticks change the state.
         """
-        return Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries])
+        return self._ledger.turns.run(
+            "marking the state",
+            lambda: Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries]),
+        )
 
     def return_to(self, mark: Mark) -> None:
         """Undo the ticks since `mark`, so that several programs can commit together or not at all.

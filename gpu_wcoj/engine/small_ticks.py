@@ -10,8 +10,9 @@ its rows into spare memory and writes the other records, so that a tick that fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,28 @@ class _HeadWalks:
     name: str
     position: int
     head: Head
-    counting: list[Walk]
-    listing: list[Walk]
+    walks: Callable[[bool], list[Walk]]
     derivations: int | None
     relation: int | None
     negates: bool
     reads: frozenset[str]
     has_state: bool
+
+    @cached_property
+    def counting(self) -> list[Walk]:
+        """The walks that add up weights, one a rule."""
+        return self.walks(False)
+
+    @cached_property
+    def listing(self) -> list[Walk]:
+        """The walks that list rows, one a rule."""
+        return self.walks(True)
+
+    @property
+    def started(self) -> list[list[Walk]]:
+        """Per rule, those of its walks that have been made."""
+        made = [walks for walks in (vars(self).get("counting"), vars(self).get("listing")) if walks is not None]
+        return [list(walks) for walks in zip(*made, strict=True)]
 
 
 class SmallTicks:
@@ -229,32 +245,25 @@ class SmallTicks:
 
     def _plan_heads(self, places: Mapping[int, int]) -> None:
         self.heads: list[_HeadWalks] = []
-        weighted = self.circuit.execution.weighted
         for position, (name, head) in enumerate(self.circuit.heads.items()):
             assert isinstance(head, Head)
-            counting: list[Walk] = []
-            listing: list[Walk] = []
-            for join in head.joins:
-                arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
-                for walks, lists_rows in ((counting, False), (listing, True)):
-                    walks.append(Walk(self.walker, WalkRecords(join.query, arrangements, lists_rows), weighted))
             derivations = None if head.derivations is None else self.relations[id(head.derivations)]
             relation = None if head.relation is None else self.relations[id(head.relation)]
             negates = any(join.query.has_negation for join in head.joins)
+            walks = partial(self._walks, head, places)
+            reads = frozenset(head.reads)
             self.heads.append(
-                _HeadWalks(
-                    name,
-                    position,
-                    head,
-                    counting,
-                    listing,
-                    derivations,
-                    relation,
-                    negates,
-                    frozenset(head.reads),
-                    bool(head.state),
-                )
+                _HeadWalks(name, position, head, walks, derivations, relation, negates, reads, bool(head.state))
             )
+
+    def _walks(self, head: Head, places: Mapping[int, int], lists_rows: bool) -> list[Walk]:
+        """Return the walks of a head, one a rule."""
+        walks = []
+        for join in head.joins:
+            arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
+            records = WalkRecords(join.query, arrangements, lists_rows)
+            walks.append(Walk(self.walker, records, self.circuit.execution.weighted))
+        return walks
 
     def _follow_spines(self) -> bool:
         """Take over the batches of the circuit; return False if there are too many."""
@@ -474,7 +483,7 @@ class SmallTicks:
         work = {}
         for walks in self.heads:
             counted = []
-            for pair in zip(walks.counting, walks.listing, strict=True):
+            for pair in walks.started:
                 for walk in pair:
                     walk.total_work += walk.work
                     walk.work[:] = 0

@@ -519,6 +519,7 @@ class Walk:
         self.version = -1
         self._arrays: dict[int, Any] = {}
         self._sorting: tuple[Int64Array, Int64Array] | None = None
+        self._list_buffers = frozenset(entry[record.L_BUFFER] for entry in records.lists)
         self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
         self._memory: list[tuple[Any, Any]] = [self._new_buffer(i, INITIAL_CAPACITY) for i in range(records.n_buffers)]
         depth = max(map(len, records.atom_variables), default=1) or 1
@@ -564,13 +565,14 @@ class Walk:
 
     def _new_buffer(self, buffer: int, capacity: int) -> tuple[Any, Any]:
         """Allocate memory for a buffer; its contents are lost."""
-        values, bits = np.empty((3, capacity), np.int64), np.zeros(MARK_WORDS, np.int64)
+        words = MARK_WORDS if buffer in self._list_buffers else 0
+        values, bits = np.empty((3, capacity), np.int64), np.zeros(max(1, words), np.int64)
         row = self._buffers[buffer]
         row[:] = 0
         row[record.B_VALUES] = address_of(values)
         row[record.B_WEIGHTS] = address_of(values) + 8 * capacity
         row[record.B_CAPACITY] = capacity
-        row[record.B_BITS], row[record.B_WORDS] = address_of(bits), MARK_WORDS
+        row[record.B_BITS], row[record.B_WORDS] = address_of(bits), words
         return values, bits
 
     def _bind(self, state: WalkState) -> None:

@@ -298,3 +298,32 @@ def test_a_tick_of_one_edge_makes_a_bounded_number_of_calls() -> None:
     finally:
         sys.setprofile(None)
     assert calls <= 90
+
+
+def test_the_size_of_the_state_is_read_without_emptying_the_memtables() -> None:
+    program = _triangles()
+    program.step({"edge": [(0, 3)]})
+    recent = program._ledger.present.recent
+    assert program.nbytes > 0
+    assert program.last_tick.tick == 1
+    assert program._ledger.present.recent is recent
+    program.step_counts({"edge": np.empty((0, 2), np.int64)})
+    assert program._ledger.present.recent is recent
+    assert program.last_tick.tick == 2
+
+
+def test_changes_that_are_no_mapping_are_refused() -> None:
+    program = _triangles()
+    program.step({"edge": [(0, 3)]})
+    with pytest.raises(gw.errors.GpuWcojError):
+        program.step([("edge", [(1, 4)])])  # type: ignore[arg-type]
+    assert program.count("edge") == 61
+
+
+def test_measured_ticks_are_no_small_ones() -> None:
+    program = _triangles()
+    program.step({"edge": [(0, 3)]})
+    program.explain(analyze=True)
+    program.step({"edge": [(1, 4)]})
+    assert program._ledger.present.recent is None
+    assert "(not measured)" not in program.explain(analyze=True)
