@@ -676,7 +676,7 @@ def consolidate_runs(
         return None
     places = np.empty(n, np.int64)
     for index, (column, low, width) in enumerate(zip(columns[1:], lows, bits, strict=True)):
-        add_column(places, column, low, width, index == 0)
+        add_column(places, address_of(column), column.strides[0], low, width, index == 0)
     n_words = (1 << n_bits >> 6) + 1
     scratch = np.zeros(n_words, np.uint64), np.zeros((n_words >> 6) + 1, np.uint64)
     out_first, out_place = np.empty(n, np.int64), np.empty(n, np.int64)
