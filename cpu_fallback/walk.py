@@ -1250,13 +1250,13 @@ def walk(fields):
                 child = sums[3 * node + 2]
                 is_root = node == root
                 end_child = entry[P_END_CHILD] if is_root else current[N_END_CHILD]
-                if result != 0 and child < end_child:
+                if result_magnitude != 0.0 and child < end_child:
                     sums[3 * node + 2] = child + 1
                     node = children[child]
                     action = ENTER
                     continue
                 if mode == SUM and not is_root:
-                    if result != 0:
+                    if result_magnitude != 0.0:
                         sums[3 * node] += sums[3 * node + 1]
                         magnitudes[2 * node] += magnitudes[2 * node + 1]
                     action = NEXT
@@ -1274,7 +1274,7 @@ def walk(fields):
                     else:
                         sign = 1 if context[WEIGHTED] == 0 and pointer64(source[A_TICK_WEIGHTS])[seed] > 0 else 0
                         totals[sign] += weight
-                    total_magnitude[0] += magnitudes[2 * node + 1]
+                total_magnitude[0] += magnitudes[2 * node + 1]
             if node == root:
                 action = START
                 break

@@ -338,8 +338,16 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
-        if sink is None and (counts := self._run_small_tick(changes, collect, emit_remaining, start)) is not None:
-            return counts
+        if sink is None and type(changes) is dict:
+            try:
+                counts = self._run_small_tick(changes, collect, emit_remaining, start)
+            except BaseException as error:
+                raised = explain_memory_error(error, self.ledger.backend)
+                if raised is error:
+                    raise
+                raise raised from error
+            if counts is not None:
+                return counts
         check_inputs(changes, tuple(self.input_of), self.heads)
         was = self.ledger.state
         tick = was.report.tick + 1
@@ -419,11 +427,9 @@ class TickRunner:
         Nothing has changed in that case, and after an error.
         """
         ledger = self.ledger
-        if type(changes) is not dict or (recent := ledger.begin_small_tick()) is None:
+        before = ledger.present
+        if before.sides is None or ledger.router is not None:
             return None
-        small, before = ledger.small, ledger.present
-        assert small is not None
-        assert before.sides is not None
         lowered = before.sides.primary.lowered
         incoming: dict[str, SmallChange] = {}
         n_rows = 0
@@ -441,6 +447,10 @@ class TickRunner:
                 return None
             n_rows += len(rows[0][0])
             incoming[relation] = rows
+        if (recent := ledger.begin_small_tick()) is None:
+            return None
+        small, before = ledger.small, ledger.present
+        assert small is not None
         if not small.is_small(n_rows):
             return None
         tick = before.report.tick + 1

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu_wcoj.backend import Backend, select_backend
+from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.errors import BackendUnavailableError
 from tests.helpers.kernel_kinds import KINDS, Kind, needed
 
@@ -43,6 +44,12 @@ def graph(tmp_path: Path) -> Path:
     path = tmp_path / "graph.txt"
     path.write_text("1 2\n2 3\n1 3\n3 4\n2 4\n")
     return path
+
+
+@pytest.fixture
+def large_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tick is a small one: all run path by path, over batches."""
+    monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", -1)
 
 
 @pytest.fixture(params=["cpu", "cuda"])

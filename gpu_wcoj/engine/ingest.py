@@ -128,8 +128,8 @@ def read_small_change(
 ) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
     """Read a few rows of int64 columns; return None for other rows.
 
-    A record batch whose columns, and perhaps a column of weights last, have the relation's names and no nulls; a
-    NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
+    Such rows are a table or record batch of Arrow whose columns, and perhaps a column of weights last, have the
+    relation's names and no nulls; a NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def read_small_change(
         if data.dtype != np.int64 or data.ndim != 2 or data.shape[1] != arity or not are_numbered(names):
             return None
         return [np.ascontiguousarray(data[:, column]) for column in range(arity)], None
-    if type(data).__name__ != "RecordBatch" or not hasattr(data, "schema"):
+    if type(data).__name__ not in ("RecordBatch", "Table") or not hasattr(data, "schema"):
         return None
     schema = data.schema
     given = next((entry for entry in _SCHEMAS if entry[0].equals(schema)), None)

@@ -96,6 +96,7 @@ class _HeadWalks:
     position: int
     head: Head
     walks: Callable[[bool], list[Walk]]
+    relations: list[list[int]]
     derivations: int | None
     relation: int | None
     negates: bool
@@ -145,6 +146,7 @@ class SmallTicks:
         self.stride = 0
         self.slots = np.zeros((1, 1), np.int64)
         self.work_per_row = 0.0
+        self._weight_bounds: list[int] = []
         self._spines: list[Any] = []
         self._is_built = False
 
@@ -245,6 +247,7 @@ class SmallTicks:
 
     def _plan_heads(self, places: Mapping[int, int]) -> None:
         self.heads: list[_HeadWalks] = []
+        relations = {id(arrangement): self.relations[id(index)] for index, _, arrangement in self.arrangements}
         for position, (name, head) in enumerate(self.circuit.heads.items()):
             assert isinstance(head, Head)
             derivations = None if head.derivations is None else self.relations[id(head.derivations)]
@@ -252,8 +255,12 @@ class SmallTicks:
             negates = any(join.query.has_negation for join in head.joins)
             walks = partial(self._walks, head, places)
             reads = frozenset(head.reads)
+            atoms = [
+                [relations[id(join.arrangements[path.seed.key])] for path in join.query.paths if not path.is_negated]
+                for join in head.joins
+            ]
             self.heads.append(
-                _HeadWalks(name, position, head, walks, derivations, relation, negates, reads, bool(head.state))
+                _HeadWalks(name, position, head, walks, atoms, derivations, relation, negates, reads, bool(head.state))
             )
 
     def _walks(self, head: Head, places: Mapping[int, int], lists_rows: bool) -> list[Walk]:
@@ -313,6 +320,10 @@ class SmallTicks:
             if not self._follow_spines():
                 return None
             self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
+            if self.circuit.execution.weighted:
+                self._weight_bounds = [
+                    sum(batch.largest_weight for batch in index.accumulated()) for index in self.indices
+                ]
             heads = self.circuit.heads.values()
             totals = tuple(head.total if isinstance(head, Head) else None for head in heads)
             recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
@@ -384,10 +395,14 @@ class SmallTicks:
         n_changed = int(self.walker.receive_rows(self._context, relation, mode, TICK_CAPACITY))
         if n_changed < 0:
             raise UnsuitableTickError
+        if n_changed and self.circuit.execution.weighted:
+            self._weight_bounds[relation] += int(np.abs(self.changed[relation][1][0, :n_changed]).max())
         return n_changed
 
     def _evaluate_head(self, walks: _HeadWalks, lists: bool, bounds: list[int]) -> tuple[ChangeCount, list[PhaseRows]]:
         weighted = self.circuit.execution.weighted
+        if weighted:
+            self._refuse_large_products(walks)
         if not (lists or walks.has_state or walks.negates):
             deleted = inserted = 0
             magnitude = 0.0
@@ -455,6 +470,15 @@ class SmallTicks:
         order = np.argsort(weights > 0, kind="stable")
         found = np.stack([*columns, weights])[:, order]
         return found, int(np.count_nonzero(weights < 0)), magnitude
+
+    def _refuse_large_products(self, walks: _HeadWalks) -> None:
+        """Raise if the product of a binding's weights may leave int64: the walk multiplies modulo 2^64."""
+        for atoms in walks.relations:
+            bound = 1
+            for relation in atoms:
+                bound *= max(1, self._weight_bounds[relation])
+            if bound >= record.LARGEST_WEIGHT:
+                raise UnsuitableTickError
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:

@@ -368,7 +368,7 @@ def test_least_of_texts_that_rules_make(backend):
 
 def test_explain_says_what_is_recursive():
     text = gw.Program(PROGRAMS["read by others"]).explain()
-    assert "p   (recursive: its rows are kept with their ranks)" in text
+    assert "p   (recursive: its rows are kept with their ranks; iterations with few rows run row at a time" in text
     assert "y: intersect p(x, y) before, by p[0, 1, rank] with e(y, z) before, by e[1, 0]" in text
     assert "#" not in text
     text = gw.Program(PROGRAMS["two of them"]).explain()

@@ -161,6 +161,7 @@ class TestTheSideThatIsRead:
             assert all(len(rows) <= 1 for rows in program.state_rows.values())
             assert all(not side.backlog for side in program._ledger.state.sides)
 
+    @pytest.mark.usefixtures("large_ticks")
     def test_bytes_count_both_sides_and_what_stands_out(self, programs):
         both, _, alone = programs
         of_both, of_one = (sum(side.nbytes for side in one._ledger.state.sides) for one in (both, alone))
@@ -170,7 +171,7 @@ class TestTheSideThatIsRead:
 
     def test_explain_says_where_ticks_run(self, pair):
         shown = gw.Program(ONE_EDGE, **pair.options(route=7, twin_memory=10**9)).explain().splitlines()
-        assert shown[0] == f"backend {pair.primary.name}, set semantics"
+        assert shown[0] == f"backend {pair.primary.description}, set semantics"
         assert (
             shown[1]
             == "route: ticks of fewer than 7 rows run on the CPU (as asked for); the state there takes up to 1.0 GB"
