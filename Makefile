@@ -68,14 +68,14 @@ run: $(SPARK_STAMP)  ## keep triangles up to date on Spark, on this machine alon
 	@test -e $(CHANGES) || { $(BIN)/gpu-wcoj generate payments --files 40 --output $(CHANGES).new && mv $(CHANGES).new $(CHANGES); }
 	@rm -rf .run/checkpoint .run/triangles
 	$(BIN)/gpu-wcoj spark run examples/triangles.dl --source 'edge=$(CHANGES)?columns=src,dst&weight=weight' \
-	  --max-files 2 --checkpoint .run/checkpoint --output .run/triangles --show 5
+	  --max-files 2 --checkpoint .run/checkpoint --output .run/triangles --head 5
 
 run-engine: $(ENGINE_STAMP)  ## the same without Spark (EDGES=path for a file of your own)
 ifeq ($(strip $(EDGES)),)
 	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --show 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --head 5
 else
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --show 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --head 5
 endif
 
 check: setup  ## lint, format, house style, types, layers

@@ -65,7 +65,7 @@ def run(
     match_options: MatchOptions | None = None,
     count: Annotated[bool, FLAG] = False,
     output: Path | None = None,
-    show: int = 0,
+    head: int = 0,
     checkpoint: Path | None = None,
     json: Annotated[bool, FLAG] = False,
 ) -> None:
@@ -88,7 +88,7 @@ def run(
         Count the answer without ever producing it.
     output
         A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
-    show
+    head
         Print as many rows of each answer at the end, of those that this run has inserted.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
@@ -103,8 +103,8 @@ def run(
     check_tick_rows(files.tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    if show and (count or json):
-        raise UsageError.conflict("--show", "--count or --json", "Leave out one of the two.")
+    if head and (count or json):
+        raise UsageError.conflict("--head", "--count or --json", "Leave out one of the two.")
     engine = source.program((engine_options or EngineOptions()).to_program_options())
 
     check_files(engine, loaded, fed)
@@ -122,7 +122,7 @@ def run(
     inputs = (*loaded, *named)
     job = Job(
         inputs, fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
-        check_show(show),
+        check_show(head),
     )  # fmt: skip
     run_job(engine, job)
 
@@ -316,7 +316,7 @@ def check_show(n_rows: int) -> int:
         If it is negative.
     """
     if n_rows < 0:
-        raise UsageError.invalid_value("--show", n_rows, "an integer from 0 on")
+        raise UsageError.invalid_value("--head", n_rows, "an integer from 0 on")
     return n_rows
 
 

@@ -125,7 +125,7 @@ def run(
     engine_options: EngineOptions | None = None,
     checkpoint: Path,
     output: Path | None = None,
-    show: int = 0,
+    head: int = 0,
     json: Annotated[bool, _FLAG] = False,
 ) -> None:
     """Keep a program's answers up to date while files arrive in folders.
@@ -143,7 +143,7 @@ def run(
     output
         A folder for the changes of the answers, as Parquet that gpu_wcoj.spark.read_output reads; without it they
         are counted.
-    show
+    head
         Print as many rows of each answer at the end, read from --output.
     json
         Print one line of JSON a batch and one at the end.
@@ -153,8 +153,8 @@ def run(
     text, session = text_options or TextOptions(), session_options or SessionOptions()
     if file_options.max_files is not None and file_options.max_files < 1:
         raise UsageError.invalid_value("--max-files", file_options.max_files, "an integer from 1 on")
-    if show < 0 or (show and (json or output is None)):
-        raise UsageError.invalid_value("--show", show, "an integer from 0 on, with --output and without --json")
+    if head < 0 or (head and (json or output is None)):
+        raise UsageError.invalid_value("--head", head, "an integer from 0 on, with --output and without --json")
     for name in ("py4j", "gpu_wcoj.spark"):  # this command reports a failure in one message at the end
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = logging.getLogger(name).propagate and bool(logging.getLogger().handlers)
@@ -171,8 +171,8 @@ def run(
             view.on_batch(_teller(stack, json))
             view.start("availableNow" if session.trigger == "available-now" else session.trigger)
             view.wait()
-            if show and output is not None:
-                _show(view.answers, output, show)
+            if head and output is not None:
+                _show(view.answers, output, head)
     except PySparkException as error:
         raise _readable(error) from error
     if json:

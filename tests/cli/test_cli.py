@@ -60,19 +60,19 @@ def test_rows_that_were_inserted_and_stayed_are_shown(capfd: pytest.CaptureFixtu
         "--output",
         str(tmp_path / "out"),
     ]
-    assert main([*run[:5], "--show", "5"]) == 0
+    assert main([*run[:5], "--head", "5"]) == 0
     lines = sorted(capfd.readouterr().out.splitlines()[:3])
     assert lines == ["triangle(1, 2, 3)", "triangle(1, 2, 4)", "triangle(2, 3, 4)"]
-    assert main([*run, "--show", "1"]) == 0
+    assert main([*run, "--head", "1"]) == 0
     shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("triangle(")]
     assert len(shown) == 1
     assert shown[0] in lines
 
 
-@pytest.mark.parametrize("others", [["--show", "-1"], ["--show", "2", "--count"], ["--show", "2", "--json"]])
+@pytest.mark.parametrize("others", [["--head", "-1"], ["--head", "2", "--count"], ["--head", "2", "--json"]])
 def test_a_number_of_rows_that_cannot_be_shown_is_refused(capsys: pytest.CaptureFixture[str], graph: Path, others):
     assert main(["run", "-e", TRIANGLE, "--input", f"edge={graph}", *others]) == 2
-    assert "--show" in capsys.readouterr().err
+    assert "--head" in capsys.readouterr().err
 
 
 def test_files_without_rows(capfd: pytest.CaptureFixture[str], tmp_path: Path, graph: Path):

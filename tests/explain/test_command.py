@@ -63,6 +63,7 @@ def test_files_are_loaded_and_the_plan_goes_by_them(capfd, graph):
         assert 1 < path["levels"][0]["estimate"]["proposals"] < 40
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_the_last_tick_is_analyzed(capfd, graph, stream):
     files = ["--input", f"edge={graph}", "--changes", f"edge={stream}?weight=2&tick=3"]
     plan = json.loads(explained(capfd, "-e", TRIANGLE, *files, "--analyze", "--format", "json"))

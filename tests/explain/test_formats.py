@@ -188,7 +188,7 @@ def test_json_of_any_tree():
 GOLDEN_TEXT = """\
 backend cpu, set semantics
 
-reach   (recursive: its rows are kept with their ranks)
+reach   (recursive: its rows are kept with their ranks; iterations with few rows run row at a time)
   reach(a, b) :- edge(a, b).
     delta path 1: change of edge(a, b)
     asked for the derivations of rows

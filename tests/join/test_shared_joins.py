@@ -64,6 +64,7 @@ def test_answers_are_those_of_rules_on_their_own(kind, bag):
             assert dict(program.relation(name).rows()) == expected
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_a_tick_looks_at_values_once():
     edges = [(i, (i * k) % 101) for i in range(101) for k in (2, 3, 5, 7)]
     program, alone = gw.Program(TEXT), gw.Program(TEXT.strip().splitlines()[0])

@@ -92,6 +92,7 @@ def test_programs_that_chance_writes(kind, block, bag, taken, monkeypatch):
     assert min(taken) > 0 or kind.name == "shim"
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_shared_steps_are_counted_once(monkeypatch):
     """All of them but one are missing beside what the rules do on their own, and nothing else.
 
@@ -137,6 +138,7 @@ def test_counts_begin_together_where_they_go_row_by_row(taken):
     }
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_one_row_goes_alone(taken):
     program = gw.Program(" ".join(RULES.values()))
     program.step({"e": edges(600), "w": [(1, 20)]})

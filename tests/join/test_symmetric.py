@@ -90,6 +90,7 @@ def test_all_kinds_of_kernels(kind: Kind, bag: bool, monkeypatch: pytest.MonkeyP
             assert counted.step_counts(given)["h"].net == sum(listed.step(given)["h"].to_dict().values())
 
 
+@pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize(("name", "times"), [("directed triangle", 3), ("4-cycle", 2), ("diamond", 2), ("clique", 2)])
 def test_the_work_of_one_path_stands_for_all(name: str, times: int, monkeypatch: pytest.MonkeyPatch):
     chance = np.random.default_rng(5)

@@ -46,6 +46,7 @@ class TestSmallestTakesPart:
         assert looked_at(work_of(program)[0]["c"]) <= 1
 
 
+@pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lookup_is_one_search_whether_it_finds_or_not(kind):
     """Counting and listing; it proposes nothing."""

@@ -26,6 +26,7 @@ def test_a_stream_whose_skew_changes():
     assert program.explain().count("plan:") == 1
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_small_ticks_are_noticed_too(eager, monkeypatch):
     monkeypatch.setattr(replan, "SMALL_TICKS", 16)
     program, fixed = Program(RULE, threads=1), Program(RULE, replan=None, threads=1)

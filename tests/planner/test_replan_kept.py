@@ -49,6 +49,7 @@ def test_a_restored_state_is_planned_for_what_it_holds(tmp_path):
     assert 4 * proposed(again) < proposed(fixed)
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_no_memory_for_another_plan_leaves_all_as_it_is(eager, monkeypatch):
     program, fixed = Program(RULE), Program(RULE, replan=None)
     calls = []
@@ -65,6 +66,7 @@ def test_no_memory_for_another_plan_leaves_all_as_it_is(eager, monkeypatch):
     assert len(calls) < 6
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_an_interrupt_while_planning_anew_undoes_it(eager, monkeypatch):
     program, fixed = Program(RULE), Program(RULE, replan=None)
     made = adopting._arranged

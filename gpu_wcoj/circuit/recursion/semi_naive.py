@@ -737,7 +737,8 @@ class SemiNaiveRun:
 
 def walkable_rows(plan: LoopPlan, execution: Execution) -> int:
     """Return `Kernels.walked_rows`, or 0 if the loop or the execution does not allow it."""
-    return execution.backend.kernels.walked_rows if execution.walks and not plan.reason_against_walks else 0
+    walks = execution.walks and not (execution.measures or plan.reason_against_walks)
+    return execution.backend.kernels.walked_rows if walks else 0
 
 
 def _seeds_in(query: DeltaQuery, heads: Mapping[str, RankedIndex]) -> bool:
