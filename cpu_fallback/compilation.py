@@ -20,7 +20,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module, metadata, util
 from pathlib import Path
@@ -101,7 +101,7 @@ def processor() -> str:
     """Return the processor that numba compiles for, as one line of text."""
     from numba.core.registry import cpu_target
 
-    parts = cpu_target.target_context.codegen().magic_tuple()
+    parts = cpu_target.target_context.codegen().magic_tuple()  # pyright: ignore[reportAttributeAccessIssue]
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16] + f" {parts[1]}"
 
 
@@ -122,7 +122,7 @@ def _set_complete(folder: Path) -> None:
 
 
 @contextmanager
-def _turn(folder: Path, waits: bool) -> Iterator[bool]:
+def _turn(folder: Path, waits: bool) -> Generator[bool]:
     """Hold the lock of a folder's compilation; yield whether it is held."""
     create_folder(folder)
     with (folder / "compiling").open("w") as lock:

@@ -199,7 +199,7 @@ class LinkedLibrary(JITCodeLibrary):
     """The code of a function that is only linked into others."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
+        ll_module.data_layout = self._codegen._data_layout  # pyright: ignore[reportPrivateUsage]
 
     def _optimize_final_module(self) -> None:
         pass

@@ -472,7 +472,7 @@ class SmallTicks:
         return found, int(np.count_nonzero(weights < 0)), magnitude
 
     def _refuse_large_products(self, walks: _HeadWalks) -> None:
-        """Raise if the product of a binding's weights may leave int64: the walk multiplies modulo 2^64."""
+        """Raise if a product of weights may leave int64, as walks multiply modulo 2^64."""
         for atoms in walks.relations:
             bound = 1
             for relation in atoms:

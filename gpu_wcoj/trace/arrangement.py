@@ -360,7 +360,7 @@ class UnsortedArrangement(Arrangement):
         super().__init__(key, backend)
 
     @property
-    def pending(self) -> tuple[IndexedZSet, ...]:
+    def pending(self) -> tuple[IndexedZSet, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """This tick's batches; the first look indexes them."""
         if self._indexed is None:
             self._indexed = tuple(map(self.index, self._phases))

@@ -81,13 +81,13 @@ class WalkTable:
     orders: Mapping[str, tuple[int, ...]]
     walks: list[CountedWalk] = field(default_factory=list)
     inverse: list[CountedWalk] = field(default_factory=list)
-    _operations: list[int] = field(default_factory=list)
-    _levels: list[Level] = field(default_factory=list)
-    _level_offsets: list[int] = field(default_factory=list)
-    _registers: list[int] = field(default_factory=list)
-    _n_places: int = 0
-    _n_cursors: int = 0
-    _n_counters: int = 1  # the first one is that of searches for the first row, which are not reported
+    operations: list[int] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=list)
+    level_offsets: list[int] = field(default_factory=list)
+    registers: list[int] = field(default_factory=list)
+    n_places: int = 0
+    n_cursors: int = 0
+    n_counters: int = 1  # the first one is that of searches for the first row, which are not reported
 
     def __post_init__(self) -> None:
         self.heads = {name: number for number, name in enumerate(self.orders)}
@@ -109,8 +109,8 @@ class WalkTable:
         """Return the table for kernels."""
         names = list(self.orders)
         return Walks(
-            np.array(self._operations, np.int64), np.array(self._level_offsets, np.int64), self._levels,
-            np.array(self._registers or [0], np.int64), self._n_places, self._n_cursors, self._n_counters,
+            np.array(self.operations, np.int64), np.array(self.level_offsets, np.int64), self.levels,
+            np.array(self.registers or [0], np.int64), self.n_places, self.n_cursors, self.n_counters,
             [len(order) for order in self.orders.values()], *(
                 [[walk.start for walk in walks if walk.source == head] for head in range(len(names))]
                 for walks in (self.walks, self.inverse)
@@ -148,7 +148,7 @@ class _WalkWriter:
     def __init__(self, table: WalkTable, join: IncrementalGenericJoin, path: DeltaPath) -> None:
         self._table = table
         self._path = path
-        self._operations = table._operations
+        self._operations = table.operations
         self._arrangements: Mapping[ArrangementKey, Arrangement] = join.arrangements
         self.start = len(self._operations)
         self.counters: dict[str, int] = {}
@@ -185,7 +185,7 @@ class _WalkWriter:
         """Return the register of a variable or constant."""
         register = self._numbers.get(term)
         if register is None:
-            registers = self._table._registers
+            registers = self._table.registers
             register = self._numbers[term] = len(registers)
             registers.append(0 if isinstance(term, str) else int(term))
         return register
@@ -240,8 +240,8 @@ class _WalkWriter:
         return self._arrangements[use.key].spine.batches
 
     def _step(self, step: Step) -> None:
-        counter = self.counters.setdefault(step.name, self._table._n_counters)
-        self._table._n_counters += 1
+        counter = self.counters.setdefault(step.name, self._table.n_counters)
+        self._table.n_counters += 1
         if step.is_lookup:
             self._seek(step.variable, step.atoms[0], counter)
             return
@@ -258,8 +258,8 @@ class _WalkWriter:
                 self._check(condition)
 
     def _bind(self, step: Step, counter: int, bounds: Sequence[Condition]) -> None:
-        fields = [self._register(step.variable), self._table._n_cursors, counter, len(bounds), len(step.atoms), 0]
-        self._table._n_cursors += 1
+        fields = [self._register(step.variable), self._table.n_cursors, counter, len(bounds), len(step.atoms), 0]
+        self._table.n_cursors += 1
         at = len(self._operations) + 3 + len(fields)
         levels = []
         for atom in step.atoms:
@@ -285,8 +285,8 @@ class _WalkWriter:
         use, depth = self._uses[atom], self._depths[atom]
         batches = self._batches(use)
         above = self._places.get(atom, [-1] * len(batches))
-        places = list(range(self._table._n_places, self._table._n_places + len(batches)))
-        self._table._n_places += len(batches)
+        places = list(range(self._table.n_places, self._table.n_places + len(batches)))
+        self._table.n_places += len(batches)
         self._places[atom] = places
         self._depths[atom] = depth + 1
         described = [len(batches), int(depth + 1 == len(use.variables))]
@@ -295,6 +295,6 @@ class _WalkWriter:
         return described, [batch.levels[depth] for batch in batches]
 
     def _set_level(self, offset: int, level: Level) -> None:
-        self._operations[offset] = len(self._table._levels)
-        self._table._levels.append(level)
-        self._table._level_offsets.append(offset)
+        self._operations[offset] = len(self._table.levels)
+        self._table.levels.append(level)
+        self._table.level_offsets.append(offset)
