@@ -367,7 +367,7 @@ class UnsortedArrangement(Arrangement):
         return self._indexed
 
     @pending.setter
-    def pending(self, batches: tuple[IndexedZSet, ...]) -> None:
+    def pending(self, batches: tuple[IndexedZSet, ...]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._indexed, self._phases = batches, ()
 
     @property
