@@ -437,12 +437,10 @@ class TickRunner:
             if name not in self.input_of or name in self.narrow:
                 return None
             relation = self.input_of[name]
-            shape = lowered.shapes[relation]
-            if shape.width != self.arity[name]:
-                return None
             names = self.declared.get(name) or before.names.get(relation)
-            kinds = [lowered.kinds[relation, column] for column in range(shape.width)]
-            rows = read_small_change(data, kinds, names)
+            if names is None or relation not in lowered.plain_relations:
+                return None
+            rows = read_small_change(data, names)
             if rows is None:
                 return None
             n_rows += len(rows[0][0])

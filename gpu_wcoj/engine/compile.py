@@ -16,7 +16,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
 from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
-from gpu_wcoj.data.schema import MAX_DIGITS, DataType
+from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import SchemaError
@@ -51,6 +51,15 @@ class CompiledProgram:
     plan: Plan
     circuit: Circuit
     chosen: str = ""
+
+    @cached_property
+    def plain_relations(self) -> frozenset[str]:
+        """Relations whose columns are all int64 and have had no null."""
+        return frozenset(
+            name
+            for name, shape in self.shapes.items()
+            if not any(shape.nullable) and all(self.kinds[name, i] == INT64 for i in range(len(shape.nullable)))
+        )
 
     @cached_property
     def kinds(self) -> Mapping[tuple[str, int], DataType | None]:

@@ -123,9 +123,7 @@ def read_change(
     return Incoming(names[:arity], tuple(encoded), weights, True)
 
 
-def read_small_change(
-    data: Any, kinds: Sequence[DataType | None], names: tuple[str, ...] | None
-) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
+def read_small_change(data: Any, names: tuple[str, ...]) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
     """Read a few rows of int64 columns; return None for other rows.
 
     Such rows are a table or record batch of Arrow whose columns, and perhaps a column of weights last, have the
@@ -133,8 +131,8 @@ def read_small_change(
 
     Parameters
     ----------
-    kinds, names
-        The types and names of the relation's columns.
+    names
+        The names of the relation's columns, which are all int64.
 
     Returns
     -------
@@ -143,13 +141,10 @@ def read_small_change(
 
     Examples
     --------
-    >>> from gpu_wcoj.data.schema import INT64
-    >>> read_small_change([(1, 2), ((3, 4), -1)], [INT64, INT64], ("a", "b"))
+    >>> read_small_change([(1, 2), ((3, 4), -1)], ("a", "b"))
     ([array([1, 3]), array([2, 4])], array([ 1, -1]))
     """
-    if names is None or any(kind is not INT64 and kind != INT64 for kind in kinds):
-        return None
-    arity = len(kinds)
+    arity = len(names)
     if type(data) is list:
         return _read_tuples(data, arity)
     if type(data) is np.ndarray:
