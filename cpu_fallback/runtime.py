@@ -346,6 +346,17 @@ def pointer64(typingctx, address):
 
 
 @intrinsic
+def pointer_float(typingctx, address):
+    """Convert an integer address to a pointer to float64."""
+    signature = types.CPointer(types.float64)(types.int64)
+
+    def generate(context, builder, sig, args):
+        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
+
+    return signature, generate
+
+
+@intrinsic
 def unsigned64(typingctx, address):
     """Convert an integer address to a pointer to uint64."""
     signature = types.CPointer(types.uint64)(types.int64)

@@ -19,8 +19,6 @@ intersected once, into a list.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from cpu_fallback.extend_marked import count_in_common
 from cpu_fallback.ranges import (
@@ -40,7 +38,7 @@ from cpu_fallback.ranges import (
     range_of,
     weight_at,
 )
-from cpu_fallback.runtime import cached_njit, pointer32, pointer64, unsigned64
+from cpu_fallback.runtime import cached_njit, pointer32, pointer64, pointer_float, unsigned64
 from cpu_fallback.tries import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.walk_records import (
     A_BATCHES,
@@ -236,17 +234,6 @@ from cpu_fallback.walk_records import (
     WEIGHTED,
     WORK,
 )
-
-
-@intrinsic
-def pointer_float(typingctx, address):
-    """Convert an integer address to a pointer to float64."""
-    signature = types.CPointer(types.float64)(types.int64)
-
-    def generate(context, builder, sig, args):
-        return builder.inttoptr(args[0], context.get_value_type(sig.return_type))
-
-    return signature, generate
 
 
 @cached_njit
