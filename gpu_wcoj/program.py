@@ -16,6 +16,7 @@ from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change, read_small_change
 from gpu_wcoj.engine.options import (
@@ -28,7 +29,6 @@ from gpu_wcoj.engine.options import (
     validate_flag,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
-from gpu_wcoj.engine.small_ticks import SmallChange
 from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -431,7 +431,7 @@ class TickRunner:
         if before.sides is None or ledger.router is not None:
             return None
         lowered = before.sides.primary.lowered
-        incoming: dict[str, SmallChange] = {}
+        incoming: dict[str, small_ticks.SmallChange] = {}
         n_rows = 0
         for name, data in changes.items():
             if name not in self.input_of or name in self.narrow:
@@ -440,17 +440,15 @@ class TickRunner:
             names = self.declared.get(name) or before.names.get(relation)
             if names is None or relation not in lowered.plain_relations:
                 return None
-            rows = read_small_change(data, names)
+            rows = read_small_change(data, names, small_ticks.MAX_TICK_ROWS)
             if rows is None:
                 return None
             n_rows += len(rows[0][0])
             incoming[relation] = rows
-        if (recent := ledger.begin_small_tick()) is None:
+        if (recent := ledger.begin_small_tick(n_rows)) is None:
             return None
         small, before = ledger.small, ledger.present
         assert small is not None
-        if not small.is_small(n_rows):
-            return None
         tick = before.report.tick + 1
         if n_rows == 0:
             ledger.replace_state(replace(before, report=TickReport(tick, time.perf_counter() - start)))
@@ -484,7 +482,10 @@ class TickRunner:
                 _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
                 emit_rows(rows_by_head)
                 circuit, seconds = side.circuit, time.perf_counter() - start
-                report = TickReport(0, seconds, {}, circuit.work, 0, circuit.backend.name, plan=side.lowered.plan)
+                backend = circuit.backend
+                report = TickReport(
+                    0, seconds, {}, circuit.work, 0, backend.name, backend.kernels.name, plan=side.lowered.plan
+                )
                 self.ledger.replace_state(replace(self.ledger.state, report=report))
         except BaseException as error:
             raised = self.outgoing.to_user_error(explain_memory_error(error, self.ledger.backend))

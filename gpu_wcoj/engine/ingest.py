@@ -123,8 +123,10 @@ def read_change(
     return Incoming(names[:arity], tuple(encoded), weights, True)
 
 
-def read_small_change(data: Any, names: tuple[str, ...]) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
-    """Read a few rows of int64 columns; return None for other rows.
+def read_small_change(
+    data: Any, names: tuple[str, ...], max_rows: int
+) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
+    """Read a few rows of int64 columns; return None for other rows, or more of them.
 
     Such rows are a table or record batch of Arrow whose columns, and perhaps a column of weights last, have the
     relation's names and no nulls; a NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
@@ -133,6 +135,8 @@ def read_small_change(data: Any, names: tuple[str, ...]) -> tuple[Sequence[Int64
     ----------
     names
         The names of the relation's columns, which are all int64.
+    max_rows
+        Rows at most; more are not looked at.
 
     Returns
     -------
@@ -141,17 +145,21 @@ def read_small_change(data: Any, names: tuple[str, ...]) -> tuple[Sequence[Int64
 
     Examples
     --------
-    >>> read_small_change([(1, 2), ((3, 4), -1)], ("a", "b"))
+    >>> read_small_change([(1, 2), ((3, 4), -1)], ("a", "b"), 256)
     ([array([1, 3]), array([2, 4])], array([ 1, -1]))
     """
     arity = len(names)
     if type(data) is list:
-        return _read_tuples(data, arity)
+        return _read_tuples(data, arity) if len(data) <= max_rows else None
     if type(data) is np.ndarray:
+        if data.ndim == 0 or len(data) > max_rows:
+            return None
         if data.dtype != np.int64 or data.ndim != 2 or data.shape[1] != arity or not are_numbered(names):
             return None
         return [np.ascontiguousarray(data[:, column]) for column in range(arity)], None
-    if type(data).__name__ not in ("RecordBatch", "Table") or not hasattr(data, "schema"):
+    if type(data).__module__ != "pyarrow.lib" or type(data).__name__ not in ("RecordBatch", "Table"):
+        return None
+    if data.num_rows > max_rows:
         return None
     schema = data.schema
     given = next((entry for entry in _SCHEMAS if entry[0].equals(schema)), None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,11 @@ MAX_TICK_ROWS = 256
 MAX_EXPECTED_WORK = 1 << 21
 """Values to propose and search, as many a changed row as in the small ticks before, up to which a tick is a small one.
 
-A walk costs about 8 ns for each. From a few milliseconds on, joins that bind one variable for all changed rows at a
-time are as fast (`gpu-wcoj bench`, 4-cycles of R-MAT 17: 10 rows a tick)."""
+A walk costs about 8 ns for each. On 4-cycles of R-MAT 17 with 10 changed rows, this is where joins that bind one
+variable for all changed rows at a time are as fast."""
+
+FORGOTTEN = 7 / 8
+"""Share of the expected work per row that is left after each tick that it has made a large one."""
 
 MAX_MEMTABLE_ROWS = 512
 """Rows of a memtable from which all of them become batches."""
@@ -55,11 +59,14 @@ class Recent:
         0 or 1.
     totals, bounds
         Per head, in the circuit's order; see `Head.total` and `Head.weight_bound`.
+    is_full
+        True if the memtables become batches before the next small tick.
     """
 
     side: int
     totals: tuple[int | None, ...]
     bounds: tuple[int, ...]
+    is_full: bool = False
 
 
 SmallChange = tuple[Sequence[Int64Array], Int64Array | None]
@@ -114,6 +121,11 @@ class _HeadWalks:
         return self.walks(True)
 
     @property
+    def work_done(self) -> int:
+        """Values that the last runs of its walks have proposed and searched."""
+        return sum(walk.work_done for walks in self.started for walk in walks)
+
+    @property
     def started(self) -> list[list[Walk]]:
         """Per rule, those of its walks that have been made."""
         made = [walks for walks in (vars(self).get("counting"), vars(self).get("listing")) if walks is not None]
@@ -150,14 +162,14 @@ class SmallTicks:
         self._spines: list[Any] = []
         self._is_built = False
 
-    @property
-    def serves(self) -> bool:
-        """Return whether small ticks can run."""
-        return not self.obstacles
-
-    def is_small(self, n_rows: int) -> bool:
+    def admits(self, n_rows: int) -> bool:
         """Return whether a tick of as many given rows is a small one."""
-        return n_rows <= MAX_TICK_ROWS and n_rows * self.work_per_row <= MAX_EXPECTED_WORK
+        if self.obstacles or n_rows > MAX_TICK_ROWS:
+            return False
+        if n_rows * self.work_per_row <= MAX_EXPECTED_WORK:
+            return True
+        self.work_per_row *= FORGOTTEN
+        return False
 
     # The records of the state.
 
@@ -247,6 +259,9 @@ class SmallTicks:
 
     def _plan_heads(self, places: Mapping[int, int]) -> None:
         self.heads: list[_HeadWalks] = []
+        self._no_work: dict[str, Any] = {
+            name: {rule: {} for rule in range(len(head.joins))} for name, head in self.circuit.heads.items()
+        }
         relations = {id(arrangement): self.relations[id(index)] for index, _, arrangement in self.arrangements}
         for position, (name, head) in enumerate(self.circuit.heads.items()):
             assert isinstance(head, Head)
@@ -275,7 +290,7 @@ class SmallTicks:
     def _follow_spines(self) -> bool:
         """Take over the batches of the circuit; return False if there are too many."""
         spines = [arrangement.spine for _, _, arrangement in self.arrangements]
-        if len(spines) == len(self._spines) and all(map(_is_same, spines, self._spines)):
+        if len(spines) == len(self._spines) and all(map(is_, spines, self._spines)):
             return True
         fields: list[Any] = []
         most = 0
@@ -292,7 +307,7 @@ class SmallTicks:
             return False
         self._spines = spines
         self._tables[1] = self._tables[0]
-        self.slots = np.array(fields, np.int64) if fields else np.zeros((1, len(self._slot_fields())), np.int64)
+        self.slots = np.array(fields, np.int64) if fields else np.zeros((1, 1), np.int64)
         self._place(record.SLOTS, self.slots)
         if most + 2 > self.stride:
             self.stride = most + 4
@@ -303,12 +318,6 @@ class SmallTicks:
             self._context[record.STRIDE] = self.stride
         self.version += 1
         return True
-
-    @staticmethod
-    def _slot_fields() -> range:
-        from cpu_fallback.ranges import N_FIELDS
-
-        return range(N_FIELDS)
 
     # Ticks.
 
@@ -360,7 +369,7 @@ class SmallTicks:
             ignored[name] = n - n_changed
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
-        work: dict[str, Any] = {}
+        work: dict[str, Any] = dict(self._no_work)
         n_changed = sum(int(self._relation_records[relation, record.R_N_CHANGED]) for relation in received)
         totals, bounds, done = list(recent.totals), list(recent.bounds), 0
         for walks in self.heads:
@@ -373,9 +382,12 @@ class SmallTicks:
                 continue
             if not is_changed:
                 counts[name] = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
-                work[name] = WalkWork(())
                 continue
-            count, phases = self._evaluate_head(walks, lists, bounds)
+            try:
+                count, phases = self._evaluate_head(walks, lists, bounds)
+            except UnsuitableTickError:
+                self.work_per_row = max(self.work_per_row, walks.work_done / n_changed)
+                raise
             counts[name] = count
             if lists:
                 rows_by_head[name] = phases
@@ -533,6 +545,7 @@ class SmallTicks:
             counted = weighted or any(head.derivations == self.relations[id(index)] for head in self.heads)
             arrangement.pending = _pending_batches(arrangement, rows, weights, counted)
         for walks, total, bound in zip(self.heads, recent.totals, recent.bounds, strict=True):
+            walks.head.begin()
             walks.head.pending_total, walks.head.pending_bound = total, bound
 
 
@@ -554,10 +567,6 @@ def find_obstacles(circuit: Circuit) -> dict[str, str]:
             if set(key.order) | fixed != set(range(index.width)):
                 obstacles[index.name] = f"{key} has fewer columns than the relation"
     return obstacles
-
-
-def _is_same(left: object, right: object) -> bool:
-    return left is right
 
 
 def _filters(key: ArrangementKey) -> list[tuple[int, int, int, int]]:

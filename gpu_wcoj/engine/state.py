@@ -165,8 +165,12 @@ class StateStore:
     def state(self, state: State) -> None:
         self.present = state
 
-    def begin_small_tick(self) -> Recent | None:
-        """Get ready for a small tick; return the memtables, None if the tick cannot be small."""
+    def begin_small_tick(self, n_rows: int) -> Recent | None:
+        """Get ready for a small tick of `n_rows`; return the memtables, None if it is no small one.
+
+        Memtables that the tick before has filled become batches first: if memory is too small for that, this tick
+        fails, and not the one that is committed.
+        """
         sides = self.present.sides
         if sides is None or sides.twin is not None or self.router is not None or self.feedback.is_due:
             return None
@@ -177,8 +181,10 @@ class StateStore:
             if circuit.backend.device is not None or circuit.backend.kernels.walker is None:
                 return None
             self.small = SmallTicks(circuit)
-        if not self.small.serves:
+        if not self.small.admits(n_rows):
             return None
+        if self.present.recent is not None and self.present.recent.is_full:
+            self._empty_memtables()
         if self.installed is not self.present:
             self.settle()
         return self.small.begin(self.present.recent)
@@ -188,10 +194,8 @@ class StateStore:
         assert self.small is not None
         present = self.present
         assert present is before, "the memtables were emptied during the tick"
-        is_full = self.small.merge(after)
+        after = replace(after, is_full=self.small.merge(after))
         self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
-        if is_full:
-            self._empty_memtables()
 
     def _empty_memtables(self) -> None:
         """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are."""
@@ -203,11 +207,17 @@ class StateStore:
         circuit = side.circuit
         self.installed = None
         side.install()  # an interrupt may have left it with the rows already
-        small.as_pending(present.recent)
-        circuit_state = circuit.prepare()
+        try:
+            small.as_pending(present.recent)
+            circuit_state = circuit.prepare()
+        except MemoryError as error:
+            raise MemoryBudgetError(
+                f"there is too little memory to merge the rows of the last small ticks into the state ({error}).\n"
+                "  The state is as before. Free memory, and try again."
+            ) from error
         sides = present.sides.after(side, circuit_state)
         journal = None if present.journal is None else present.journal.after(sides, circuit)
-        self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick)
+        self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick, is_sum=True)
         circuit.install(circuit_state)
         self.replace_state(replace(present, sides=sides, journal=journal, recent=None))
 

@@ -165,12 +165,17 @@ class Feedback:
     _gauges: WeakKeyDictionary[Circuit, list[_Gauge | _LoopGauge]] = field(default_factory=WeakKeyDictionary)
     _has_state: bool = False
 
-    def observe(self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int) -> None:
-        """Record an evaluated tick with pending changes; small ticks are sampled. O(paths)."""
+    def observe(
+        self, circuit: Circuit, plan: Plan, work: Mapping[str, HeadWork], tick: int, is_sum: bool = False
+    ) -> None:
+        """Record an evaluated tick with pending changes; small ticks are sampled. O(paths).
+
+        With `is_sum`, the pending changes and the work are those of all ticks since the last call.
+        """
         if self.factor is None:
             return
         stands_for = 1
-        if not _is_large(circuit):
+        if not (is_sum or _is_large(circuit)):
             if tick % SMALL_TICKS:
                 return
             stands_for = SMALL_TICKS

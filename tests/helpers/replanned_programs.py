@@ -71,7 +71,7 @@ def run_both(replanned: Program, fixed: Program, ticks: Iterator[Tick]) -> tuple
 def every_tick(monkeypatch: pytest.MonkeyPatch, cheaper: Callable[..., dict[replan.Place, float]]) -> None:
     """Every tick begins by taking the paths of another plan that these are."""
 
-    def hurry(self: replan.Feedback, *_: Any) -> None:
+    def hurry(self: replan.Feedback, *_: Any, **__: Any) -> None:
         self.is_due = True
         self.done = defaultdict(float)
 

@@ -79,7 +79,7 @@ def turned(monkeypatch):
         assert all(rule.query is plan.queries[rule.head][rule.index] for rule in rules)
         return plan
 
-    def hurry(self: feedback.Feedback, *_: Any) -> None:
+    def hurry(self: feedback.Feedback, *_: Any, **__: Any) -> None:
         if self.factor is not None:
             self.is_due, self.done = True, defaultdict(float)
 
