@@ -12,6 +12,7 @@ one another folder, and a copied folder serves as well as the original, also if 
 from __future__ import annotations
 
 import fcntl
+import functools
 import gc
 import hashlib
 import logging
@@ -44,6 +45,12 @@ def sources_hash(package: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+@functools.cache
+def _own_hash() -> str:
+    """Return the hash of this package; ticks ask for the cache folder while the kernels are compiled."""
+    return sources_hash(Path(__file__).parent)
+
+
 def cache_folder() -> Path:
     """Return the folder for the machine code of these sources; it may not exist yet.
 
@@ -60,7 +67,7 @@ def cache_folder() -> Path:
     else:
         cache_home = os.environ.get("XDG_CACHE_HOME", "")
         parent = Path(cache_home if os.path.isabs(cache_home) else "~/.cache").expanduser() / "gpu_wcoj"
-    return parent / f"cpu_fallback-{metadata.version('numba')}-{sources_hash(Path(__file__).parent)}"
+    return parent / f"cpu_fallback-{metadata.version('numba')}-{_own_hash()}"
 
 
 def create_folder(folder: Path) -> None:
@@ -165,11 +172,13 @@ def compile_kernels(
         parts = import_module("cpu_fallback.exercise").PARTS  # no import statement: it needs numba
         start = time.perf_counter()
         gc.disable()  # numba makes millions of objects, few of them garbage in cycles
-        for number, (name, call) in enumerate(parts.items(), 1):
-            if progress is not None:
-                progress(name, number, len(parts))
-            call()
-        gc.enable()
+        try:
+            for number, (name, call) in enumerate(parts.items(), 1):
+                if progress is not None:
+                    progress(name, number, len(parts))
+                call()
+        finally:
+            gc.enable()
         _set_complete(folder)
         return time.perf_counter() - start
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cpu_fallback.kernels import CompiledKernels
-from cpu_fallback.merge import PACKED_FROM
+from cpu_fallback.merge import PACKED_FROM, RUNS_FROM
 from cpu_fallback.ranges import RANKED_FROM
 from cpu_fallback.tries import N_WORK, CodeArray, Int64Array
 from cpu_fallback.walk_records import AS_SET, CONTEXT, R_SIZE, RELATION, RELATIONS
@@ -140,6 +140,30 @@ def find_new_rows() -> None:
     )
 
 
+def run_loops() -> None:
+    """Recursion: run a loop without rules row at a time, from the empty state and after a change."""
+    walks = SimpleNamespace(
+        operations=np.zeros(1, np.int64), level_offsets=_NOTHING, levels=[], registers=np.zeros(1, np.int64),
+        n_places=0, n_cursors=0, n_counters=1, widths=[1], starts=[[]], inverse=[[]],
+    )  # fmt: skip
+    fixpoint = CompiledKernels.fixpoint(walks, [0])
+    fixpoint.add(0, [np.arange(2)], 0)
+    fixpoint.run(9, 9, 99, 99)
+    maintenance = CompiledKernels.maintenance(walks, [[]])
+    maintenance.add(0, [np.arange(2)], np.zeros(2, np.int64), np.ones(2, np.int64))
+    maintenance.run(9, 9, 99)
+
+
+def add_up_runs() -> None:
+    """Consolidate rows that arrive in the order of their first column."""
+    row = np.arange(RUNS_FROM, dtype=np.int64)
+    for columns in ([row // 64, row % 64], [row // 64, row % 8, row % 3]):
+        for rows in (columns, [_read_only(column) for column in columns]):
+            CompiledKernels.distinct_rows(rows)
+            for weights in (np.ones(RUNS_FROM, np.int64), _read_only(np.ones(RUNS_FROM, np.int64))):
+                CompiledKernels.consolidate(rows, weights)
+
+
 def walk_paths() -> None:
     """Small ticks: walk a query without paths over a state without arrangements."""
     context, relation = np.zeros(CONTEXT, np.int64), np.zeros(RELATION, np.int64)
@@ -160,8 +184,10 @@ PARTS: dict[str, Callable[[], Any]] = {
     "building of tries": build_tries,
     "merging of tries": merge_tries,
     "long ranges": describe_levels,
-    "recursion": find_new_rows,
     "small ticks": walk_paths,
+    "runs of rows": add_up_runs,
+    "recursion": find_new_rows,
+    "loops": run_loops,
 }
 """Names and calls, in the order of their use by a first program."""
 
