@@ -159,7 +159,7 @@ def read_newest(folder: Folder) -> tuple[Manifest, Definition]:
     """
     manifests = read_all(folder, folder.names())
     if not manifests:
-        raise CheckpointError(f"there is no checkpoint in '{folder.shown('.')}'.\n  Name a folder that holds one.")
+        raise CheckpointError(f"the folder '{folder.shown('.')}' holds no checkpoint.\n  Name a folder that holds one.")
     return manifests[-1], read_definition(folder, manifests[-1])
 
 

@@ -163,9 +163,9 @@ def test_urls_are_refused_by_name(path: str) -> None:
 
 
 def test_folders_without_a_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
         Program.restore(tmp_path)
-    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
         Program.restore(tmp_path / "absent")
     (tmp_path / "thesis.txt").write_text("mine")
     for use in (Program.restore, new_program().checkpoint):
