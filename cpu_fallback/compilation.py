@@ -47,7 +47,7 @@ def sources_hash(package: Path) -> str:
 
 @functools.cache
 def _own_hash() -> str:
-    """Return the hash of this package; ticks ask for the cache folder while the kernels are compiled."""
+    """Return the hash of this package, computed once, as every tick may ask for the folder."""
     return sources_hash(Path(__file__).parent)
 
 

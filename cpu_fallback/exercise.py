@@ -141,7 +141,7 @@ def find_new_rows() -> None:
 
 
 def run_loops() -> None:
-    """Recursion: run a loop without rules row at a time, from the empty state and after a change."""
+    """Recursion: run a loop without rules row at a time, from nothing and after a change."""
     walks = SimpleNamespace(
         operations=np.zeros(1, np.int64), level_offsets=_NOTHING, levels=[], registers=np.zeros(1, np.int64),
         n_places=0, n_cursors=0, n_counters=1, widths=[1], starts=[[]], inverse=[[]],
