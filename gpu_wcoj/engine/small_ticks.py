@@ -595,7 +595,7 @@ def _pending_batches(
     depth, backend = rows.shape[1], arrangement.backend
 
     def batch(chosen: Any, row_weights: Int64Array | int) -> IndexedZSet:
-        columns = [np.ascontiguousarray(rows[chosen, level]) for level in range(depth)]
+        columns = [rows[chosen, level].copy() for level in range(depth)]  # the memtable's memory is used again
         if len(columns[0]) == 0:
             return IndexedZSet.empty(depth, backend)
         return IndexedZSet.from_sorted(columns, row_weights, backend)
