@@ -189,6 +189,7 @@ from cpu_fallback.walk_records import (
     R_END,
     R_FIRST,
     R_N_CHANGED,
+    R_PLACES,
     R_ROWS,
     R_SIZE,
     R_STAMPS,
@@ -233,6 +234,7 @@ from cpu_fallback.walk_records import (
     VARIABLES,
     WEIGHTED,
     WORK,
+    WORK_DONE,
 )
 
 
@@ -1149,6 +1151,15 @@ def begin_walk(context):
 
 
 @cached_njit
+def sum_work(context):
+    """Write the values proposed and searched so far."""
+    work, done = pointer64(context[WORK]), np.int64(0)
+    for node in range(context[N_NODES]):
+        done += work[node * N_WORK + PROPOSALS] + work[node * N_WORK + PROBES]
+    context[WORK_DONE] = done
+
+
+@cached_njit
 def walk(fields):
     """Walk paths from their changed rows until all is done or the caller is needed.
 
@@ -1202,12 +1213,14 @@ def walk(fields):
                     action = NEXT
                     continue
                 context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                sum_work(context)
                 return GROW
             current = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
             mode = current[N_MODE]
             if action == NEXT:
                 if context[BUDGET] < 0:
                     context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                    sum_work(context)
                     return PAUSED
                 weight = bind_value(context, node, pointer64(context[WORK] + 8 * N_WORK * node))
                 parent = current[N_PARENT]
@@ -1256,6 +1269,7 @@ def walk(fields):
                     if entry[P_EMITS]:
                         if context[OUT_SIZE] == context[OUT_CAPACITY]:
                             context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                            sum_work(context)
                             return FULL
                         emit_row(context, weight, entry[P_SORTED])
                     else:
@@ -1268,6 +1282,7 @@ def walk(fields):
             action = NEXT
         seed += 1
     context[PATH], context[SEED], context[ACTION] = path, seed, START
+    sum_work(context)
     return DONE
 
 
@@ -1322,6 +1337,20 @@ def passes_filter(filters, first, end, rows, row, stride):
 
 
 @cached_njit
+def copy_rows(relation):
+    """Copy a relation's rows and weights from where they were passed."""
+    rows, weights, places = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS]), pointer64(relation[R_PLACES])
+    width, n = relation[R_WIDTH], relation[R_SIZE]
+    for column in range(width):
+        address, stride = places[2 * column], places[2 * column + 1]
+        for row in range(n):
+            rows[row * width + column] = pointer64(address + row * stride)[0]
+    address, stride = places[2 * width], places[2 * width + 1]
+    for row in range(n):
+        weights[row] = pointer64(address + row * stride)[0] if address != 0 else np.int64(1)
+
+
+@cached_njit
 def receive(fields, index, mode, capacity):
     """Make a relation's given rows its change of this tick, in each of its arrangements.
 
@@ -1338,6 +1367,8 @@ def receive(fields, index, mode, capacity):
     columns = pointer64(context[IDENTITY])
     if n > capacity:
         return np.int64(-1)
+    if relation[R_PLACES] != 0:
+        copy_rows(relation)
     n_rows = np.int64(0)
     for row in range(n):
         if weights[row] != 0:
@@ -1434,6 +1465,35 @@ def derive_presence(fields, source, target):
 
 
 @cached_njit
+def find_row(rows, depth, low, high, run, row):
+    """Return the first of sorted rows that does not precede a row of a run, and whether they are equal."""
+    is_there = False
+    while low < high:
+        middle = (low + high) >> 1
+        order = np.int64(0)
+        for level in range(depth):
+            x, y = rows[middle * depth + level], run[row * depth + level]
+            if x != y:
+                order = np.int64(1) if x > y else np.int64(-1)
+                break
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+            is_there = order == 0
+    return high, is_there
+
+
+@cached_njit
+def copy_run(rows, weights, depth, begin, end, out, out_weights, n):
+    """Copy rows of a memtable and their weights to row `n` of another one."""
+    for i in range((end - begin) * depth):
+        out[n * depth + i] = rows[begin * depth + i]
+    for i in range(end - begin):
+        out_weights[n + i] = weights[begin + i]
+
+
+@cached_njit
 def merge_runs(fields, target):
     """Write into `target` the arrangements with this tick's rows merged into their memtables.
 
@@ -1452,34 +1512,24 @@ def merge_runs(fields, target):
             rows, weights = pointer64(record[A_ROWS]), pointer64(record[A_WEIGHTS])
             run, run_weights = pointer64(record[A_TICK_ROWS]), pointer64(record[A_TICK_WEIGHTS])
             out, out_weights = pointer64(record[A_SPARE_ROWS]), pointer64(record[A_SPARE_WEIGHTS])
-            i, j, n = np.int64(0), np.int64(0), np.int64(0)
-            size, run_size = record[A_SIZE], record[A_TICK_SIZE]
-            while i < size or j < run_size:
-                order = np.int64(0)
-                if i >= size:
-                    order = np.int64(1)
-                elif j >= run_size:
-                    order = np.int64(-1)
-                else:
-                    for level in range(depth):
-                        x, y = rows[i * depth + level], run[j * depth + level]
-                        if x != y:
-                            order = np.int64(1) if x > y else np.int64(-1)
-                            break
-                weight = np.int64(0)
-                if order <= 0:
+            i, n = np.int64(0), np.int64(0)
+            size = record[A_SIZE]
+            for j in range(record[A_TICK_SIZE]):
+                found, is_there = find_row(rows, depth, i, size, run, j)
+                copy_run(rows, weights, depth, i, found, out, out_weights, n)
+                n += found - i
+                i = found
+                weight = run_weights[j]
+                if is_there:
                     weight += weights[i]
-                    for level in range(depth):
-                        out[n * depth + level] = rows[i * depth + level]
                     i += 1
-                if order >= 0:
-                    weight += run_weights[j]
+                if weight != 0:
                     for level in range(depth):
                         out[n * depth + level] = run[j * depth + level]
-                    j += 1
-                if weight != 0:
                     out_weights[n] = weight
                     n += 1
+            copy_run(rows, weights, depth, i, size, out, out_weights, n)
+            n += size - i
             merged[A_ROWS], merged[A_WEIGHTS] = record[A_SPARE_ROWS], record[A_SPARE_WEIGHTS]
             merged[A_SPARE_ROWS], merged[A_SPARE_WEIGHTS] = record[A_ROWS], record[A_WEIGHTS]
             merged[A_SIZE] = n

@@ -12,12 +12,13 @@ import numpy as np
     ARRANGEMENTS, SLOTS, ATOMS, ATOM_VARIABLES, MAX_DEPTH, CURSORS, STRIDE, VARIABLES, PATHS, NODES, USES, CHILDREN,
     CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
     OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
-    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK, CONTEXT,
-) = range(50)  # fmt: skip
+    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK, WORK_DONE, CONTEXT,
+) = range(51)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
 capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
 NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
-returns; DELETED and INSERTED, the stamps of the next changed rows."""
+returns; DELETED and INSERTED, the stamps of the next changed rows; WORK_DONE, the values proposed and searched when
+the last call returned."""
 
 (
     A_DEPTH, A_BATCHES, A_SLOTS, A_ROWS, A_WEIGHTS, A_SIZE, A_TICK_ROWS, A_TICK_WEIGHTS, A_TICK_STAMPS, A_TICK_BEFORE,
@@ -76,10 +77,11 @@ row of a tick."""
 
 (
     R_WIDTH, R_ATOM, R_FIRST, R_END, R_ROWS, R_WEIGHTS, R_SIZE, R_CHANGED, R_CHANGES, R_BEFORE, R_STAMPS, R_N_CHANGED,
-    RELATION,
-) = range(13)  # fmt: skip
+    R_PLACES, RELATION,
+) = range(14)  # fmt: skip
 """A relation: its width; an atom that reads it in full; its arrangements; rows and weights that it receives; its
-changed rows, their weights, weights before and stamps."""
+changed rows, their weights, weights before and stamps. PLACES is 0, or the address of an address and a stride in bytes
+per column and for the weights, from which the rows are copied first; weights at address 0 are all 1."""
 F_OP, F_LEFT, F_RIGHT, F_CONSTANT, FILTER = range(5)
 """A comparison that the rows of an arrangement pass: of a column with a column or, if that is -1, a constant."""
 AS_SET, AS_BAG, AS_IS = range(3)

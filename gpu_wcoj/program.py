@@ -18,7 +18,7 @@ from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
-from gpu_wcoj.engine.ingest import Incoming, named_after, narrow_columns, read_change, read_small_change
+from gpu_wcoj.engine.ingest import Incoming, SmallRows, named_after, narrow_columns, read_change, read_small_change
 from gpu_wcoj.engine.options import (
     ProgramOptions,
     check_inputs,
@@ -167,9 +167,11 @@ class Emitter:
     def _names_of(self, name: str) -> tuple[str, ...]:
         return self.ledger.present.names.get(name) or tuple(f"c{i}" for i in range(self.arity[name]))
 
-    def _kinds_of(self, name: str) -> list[DataType]:
+    def _kinds_of(self, name: str) -> Sequence[DataType]:
         view = self.evaluated or self.ledger.lowered
-        types = self.ledger.present.types if view is None else view.types
+        if view is not None:
+            return view.assumed_types[name]
+        types = self.ledger.present.types
         return [types.assumed(name, column) or INT64 for column in range(self.arity[name])]
 
 
@@ -213,13 +215,14 @@ def as_zset(
     """
     filled = [phase for phase in phases if len(phase)] or list(phases[:1])
     arity, n_stored, xp = len(kinds), len(filled[0].columns), backend.xp
-    if copies or len(filled) > 1 or backend.device is not None:
+    if len(filled) > 1:
         stored = [xp.concatenate([phase.columns[i] for phase in filled]) for i in range(n_stored)]
         weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
     else:
-        stored = [column.copy() if is_lent(column) else column for column in filled[0].columns]
-        weights = filled[0].weight_column(xp)
-        weights = weights.copy() if is_lent(weights) else weights
+        (rows,) = filled
+        stored = [column.copy() if copies or is_lent(column) else column for column in rows.columns]
+        weights = rows.weight_column(xp)
+        weights = weights.copy() if weights is rows.weights and (copies or is_lent(weights)) else weights
     columns = []
     for column, kind in enumerate(kinds):
         flag = shape.flag(column) if n_stored > arity else None
@@ -431,7 +434,7 @@ class TickRunner:
         if before.sides is None or ledger.router is not None:
             return None
         lowered = before.sides.primary.lowered
-        incoming: dict[str, small_ticks.SmallChange] = {}
+        incoming: dict[str, SmallRows] = {}
         n_rows = 0
         for name, data in changes.items():
             if name not in self.input_of or name in self.narrow:
@@ -443,7 +446,7 @@ class TickRunner:
             rows = read_small_change(data, names, small_ticks.MAX_TICK_ROWS)
             if rows is None:
                 return None
-            n_rows += len(rows[0][0])
+            n_rows += rows.n_rows
             incoming[relation] = rows
         if (recent := ledger.begin_small_tick(n_rows)) is None:
             return None
@@ -454,16 +457,16 @@ class TickRunner:
             ledger.replace_state(replace(before, report=TickReport(tick, time.perf_counter() - start)))
             return {}
         try:
-            counts, rows_by_head, ignored, work, after = small.evaluate(recent, incoming, collect)
+            counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
         except UnsuitableTickError:
             return None
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
         report = TickReport(
-            tick, time.perf_counter() - start, self._by_input_name(ignored), work, 0, small.circuit.backend.name,
-            small.kernels.name, {}, lowered.plan,
+            tick, time.perf_counter() - start, {name: ignored[self.input_of[name]] for name in changes}, work, 0,
+            small.circuit.backend.name, small.kernels.name, {}, lowered.plan,
         )  # fmt: skip
-        ledger.commit_small_tick(before, report, after)
+        ledger.commit_small_tick(before, recent, report, totals)
         return counts
 
     def answer(self, changes: Mapping[str, Any], threads: int, collect: frozenset[str], emit_rows: EmitRows) -> None:

@@ -66,6 +66,14 @@ class CompiledProgram:
         """The type of every column."""
         return self.types.snapshot()
 
+    @cached_property
+    def assumed_types(self) -> Mapping[str, Sequence[DataType]]:
+        """The types of each relation's columns; int64 where nothing is known."""
+        return {
+            name: [self.types.assumed(name, column) or INT64 for column in range(len(shape.nullable))]
+            for name, shape in self.shapes.items()
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Compiler:

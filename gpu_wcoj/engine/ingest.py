@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -123,13 +124,30 @@ def read_change(
     return Incoming(names[:arity], tuple(encoded), weights, True)
 
 
-def read_small_change(
-    data: Any, names: tuple[str, ...], max_rows: int
-) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
-    """Read a few rows of int64 columns; return None for other rows, or more of them.
+class SmallRows(NamedTuple):
+    """A few rows of int64 columns where they lie in memory.
+
+    Attributes
+    ----------
+    n_rows
+        Their number.
+    places
+        Address and stride in bytes of each column, and of the weights; 0 and 0 if all weights are 1.
+    holder
+        An object that keeps the memory.
+    """
+
+    n_rows: int
+    places: list[int]
+    holder: Any
+
+
+def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> SmallRows | None:
+    """Find a few rows of int64 columns in memory; return None for other rows, or more of them.
 
     Such rows are a table or record batch of Arrow whose columns, and perhaps a column of weights last, have the
-    relation's names and no nulls; a NumPy array of int64; or a list of tuples of integers, each perhaps with a weight.
+    relation's names and no nulls; a NumPy array of int64; a dictionary of such arrays; or a list of tuples of integers,
+    each perhaps with a weight.
 
     Parameters
     ----------
@@ -138,32 +156,32 @@ def read_small_change(
     max_rows
         Rows at most; more are not looked at.
 
-    Returns
-    -------
-    columns : int64, one array a column
-    weights : int64, or None if all are 1
-
     Examples
     --------
-    >>> read_small_change([(1, 2), ((3, 4), -1)], ("a", "b"), 256)
-    ([array([1, 3]), array([2, 4])], array([ 1, -1]))
+    >>> rows = read_small_change([(1, 2), ((3, 4), -1)], ("a", "b"), 256)
+    >>> rows.n_rows, rows.holder
+    (2, array([[ 1,  2,  1],
+           [ 3,  4, -1]]))
     """
     arity = len(names)
     if type(data) is list:
-        return _read_tuples(data, arity) if len(data) <= max_rows else None
+        return _find_tuples(data, arity) if len(data) <= max_rows else None
     if type(data) is np.ndarray:
-        if data.ndim == 0 or len(data) > max_rows:
+        if data.ndim != 2 or len(data) > max_rows or data.dtype != np.int64 or data.shape[1] != arity:
             return None
-        if data.dtype != np.int64 or data.ndim != 2 or data.shape[1] != arity or not are_numbered(names):
-            return None
-        return [np.ascontiguousarray(data[:, column]) for column in range(arity)], None
+        return _find_matrix(data, False) if data.flags.aligned and _name_positions(names) else None
+    if type(data) is dict:
+        return _find_columns(data, names, max_rows)
     if type(data).__module__ != "pyarrow.lib" or type(data).__name__ not in ("RecordBatch", "Table"):
         return None
-    if data.num_rows > max_rows:
+    n_rows = data.num_rows
+    if n_rows > max_rows:
         return None
     schema = data.schema
-    given = next((entry for entry in _SCHEMAS if entry[0].equals(schema)), None)
-    if given is None:
+    for given in _SCHEMAS:
+        if given[0].equals(schema):
+            break
+    else:
         given = schema, tuple(schema.names), all(str(kind) == "int64" for kind in schema.types)
         _SCHEMAS.insert(0, given)
         del _SCHEMAS[MAX_SCHEMAS:]
@@ -172,21 +190,57 @@ def read_small_change(
         return None
     if len(given_names) > arity and (given_names[arity:] != ("weight",) or "weight" in names):
         return None
-    columns = []
-    for column in data.columns:
+    places: list[int] = []
+    if n_rows == 0:
+        return SmallRows(0, [0] * (2 * arity + 2), data)
+    columns = data.columns
+    for column in columns:
         if column.null_count:
             return None
-        columns.append(column.to_numpy())
-    return columns[:arity], columns[arity] if len(columns) > arity else None
+        if type(column).__name__ == "ChunkedArray":
+            if column.num_chunks != 1:
+                return None
+            column = column.chunk(0)  # noqa: PLW2901
+        places.append(column.buffers()[1].address + 8 * column.offset)
+        places.append(8)
+    if len(columns) == arity:
+        places += (0, 0)
+    return SmallRows(n_rows, places, data)
 
 
-def _read_tuples(data: list[Any], arity: int) -> tuple[Sequence[Int64Array], Int64Array | None] | None:
-    """Read a list of tuples of integers, each perhaps with a weight; None for other rows."""
-    rows, weights, is_weighted = [], [], False
+def _find_matrix(rows: Int64Array, is_weighted: bool) -> SmallRows:
+    """Describe a matrix of rows, whose last column may hold the weights."""
+    row_stride, stride = rows.strides
+    address = rows.ctypes.data
+    places = [part for column in range(rows.shape[1]) for part in (address + column * stride, row_stride)]
+    return SmallRows(len(rows), places if is_weighted else [*places, 0, 0], rows)
+
+
+def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -> SmallRows | None:
+    """Describe columns of int64 by name, perhaps with weights last; None for other columns."""
+    arity = len(names)
+    given = tuple(data)
+    if given[:arity] != names or (len(given) > arity and (given[arity:] != ("weight",) or "weight" in names)):
+        return None
+    places: list[int] = []
+    n_rows = -1
+    for column in data.values():
+        if type(column) is not np.ndarray or column.ndim != 1 or column.dtype != np.int64 or not column.flags.aligned:
+            return None
+        if n_rows not in (-1, len(column)) or len(column) > max_rows:
+            return None
+        n_rows = len(column)
+        places += (column.ctypes.data, column.strides[0])
+    return SmallRows(n_rows, places if len(given) > arity else [*places, 0, 0], data)
+
+
+def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:
+    """Copy a list of tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
+    rows, is_weighted = [], False
     for row in data:
         weight = 1
         if type(row) is tuple and len(row) == 2 and type(row[0]) is tuple:
-            row, weight = row
+            row, weight = row  # noqa: PLW2901
             is_weighted = True
             if type(weight) is not int:
                 return None
@@ -195,15 +249,14 @@ def _read_tuples(data: list[Any], arity: int) -> tuple[Sequence[Int64Array], Int
         for value in row:
             if type(value) is not int:
                 return None
-        rows.append(row)
-        weights.append(weight)
+        rows.append((*row, weight))
     if not rows:
         return None
     try:
-        columns = list(np.array(rows, np.int64).T.copy())
-        return columns, np.array(weights, np.int64) if is_weighted else None
+        matrix = np.array(rows, np.int64)
     except OverflowError:
         return None
+    return _find_matrix(matrix, True)
 
 
 _SCHEMAS: list[tuple[Any, tuple[str, ...], bool]] = []
@@ -277,6 +330,12 @@ def are_numbered(names: Sequence[str]) -> bool:
     (True, True, False)
     """
     return any(list(names) == [f"{before}{first + i}" for i in range(len(names))] for before, first in _NUMBERED)
+
+
+@lru_cache(maxsize=64)
+def _name_positions(names: tuple[str, ...]) -> bool:
+    """Return `are_numbered`, computed once for the names of a relation."""
+    return are_numbered(names)
 
 
 def column_order(

@@ -21,6 +21,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import ChangeCount, Head
+from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import OPERATORS, UnsuitableTickError, Walk, WalkRecords, address_of, find_obstacle, matrix
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
@@ -69,8 +70,8 @@ class Recent:
     is_full: bool = False
 
 
-SmallChange = tuple[Sequence[Int64Array], Int64Array | None]
-"""The rows of one input in a small tick: stored columns, and weights, None if all are 1."""
+Totals = tuple[tuple[int | None, ...], tuple[int, ...]]
+"""Totals and bounds of the heads after a tick, as in `Recent`."""
 
 
 class WalkWork(Mapping[int, Mapping[int, Mapping[str, Int64Array]]]):
@@ -210,8 +211,11 @@ class SmallTicks:
         self._addresses = address_of(self._tables[0]), address_of(self._tables[1])
         first = 0
         relations = np.zeros((len(self.indices), record.RELATION), np.int64)
+        self.inputs = {name: self.relations[id(index)] for name, index in circuit.sources.items()}
+        inputs = set(self.inputs.values())
         self.rows: list[Int64Array] = []
         self.weights: list[Int64Array] = []
+        self.places: list[Int64Array] = []
         self.changed: list[tuple[Int64Array, Int64Array]] = []
         atoms = np.zeros((len(self.indices), record.ATOM), np.int64)
         self._cursor_rows = 0
@@ -231,6 +235,9 @@ class SmallTicks:
             self.weights.append(given_weights)
             self.changed.append((changed, extra))
             row[record.R_ROWS], row[record.R_WEIGHTS] = address_of(given), address_of(given_weights)
+            self.places.append(np.zeros(2 * index.width + 2, np.int64))
+            if number in inputs:
+                row[record.R_PLACES] = address_of(self.places[number])
             row[record.R_CHANGED], row[record.R_CHANGES] = address_of(changed), address_of(extra[0])
             row[record.R_BEFORE], row[record.R_STAMPS] = address_of(extra[1]), address_of(extra[2])
         self._relation_records, self._atoms = relations, atoms
@@ -342,9 +349,11 @@ class SmallTicks:
         return recent
 
     def evaluate(
-        self, recent: Recent, changes: Mapping[str, SmallChange], collect: frozenset[str] | None
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Recent]:
+        self, recent: Recent, changes: Mapping[str, SmallRows], collect: frozenset[str] | None
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Totals]:
         """Compute a tick's changes as `Circuit.evaluate` does; nothing is committed.
+
+        The last result is for `merge`.
 
         Raises
         ------
@@ -352,25 +361,21 @@ class SmallTicks:
             If the tick derives too many rows, or a weight may leave int64.
         """
         ignored: dict[str, int] = {}
-        received: list[int] = []
         changed: set[str] = set()
+        n_changed = 0
         weighted = self.circuit.execution.weighted
-        for name, (columns, weights) in changes.items():
-            relation = self.relations[id(self.circuit.sources[name])]
-            rows = self.rows[relation]
-            n = len(columns[0])
-            for column, values in enumerate(columns):
-                rows[:n, column] = values
-            self.weights[relation][:n] = 1 if weights is None else weights
-            received.append(relation)
-            n_changed = self._receive(relation, n, record.AS_BAG if weighted else record.AS_SET)
-            if n_changed:
+        mode = record.AS_BAG if weighted else record.AS_SET
+        for name, rows in changes.items():
+            relation = self.inputs[name]
+            self.places[relation][:] = rows.places
+            n = self._receive(relation, rows.n_rows, mode)
+            if n:
                 changed.add(name)
-            ignored[name] = n - n_changed
+                n_changed += n
+            ignored[name] = rows.n_rows - n
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
         work: dict[str, Any] = dict(self._no_work)
-        n_changed = sum(int(self._relation_records[relation, record.R_N_CHANGED]) for relation in received)
         totals, bounds, done = list(recent.totals), list(recent.bounds), 0
         for walks in self.heads:
             name = walks.name
@@ -395,12 +400,13 @@ class SmallTicks:
                 changed.add(name)
             used = walks.listing if lists or walks.has_state or walks.negates else walks.counting
             work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
-            done += sum(walk.work_done for walk in used)
+            for walk in used:
+                done += walk.work_done
             total = totals[walks.position]
             totals[walks.position] = None if total is None else total + count.net
         if n_changed:
             self.work_per_row += (done / n_changed - self.work_per_row) / 4
-        return counts, rows_by_head, ignored, work, Recent(1 - recent.side, tuple(totals), tuple(bounds))
+        return counts, rows_by_head, ignored, work, (tuple(totals), tuple(bounds))
 
     def _receive(self, relation: int, n: int, mode: int) -> int:
         self._relation_records[relation, record.R_SIZE] = n
@@ -530,9 +536,11 @@ class SmallTicks:
             work[walks.name] = WalkWork(counted)
         return work
 
-    def merge(self, after: Recent) -> bool:
-        """Write the memtables after the tick, beside the present ones; return whether they are full."""
-        return int(self.walker.merge_memtables(self._context, self._addresses[after.side])) > MAX_MEMTABLE_ROWS
+    def merge(self, before: Recent, totals: Totals) -> Recent:
+        """Write the memtables after the tick, beside the present ones, and return them."""
+        side = 1 - before.side
+        n_rows = self.walker.merge_memtables(self._context, self._addresses[side])
+        return Recent(side, *totals, n_rows > MAX_MEMTABLE_ROWS)
 
     def as_pending(self, recent: Recent) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations."""

@@ -13,7 +13,7 @@ from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
-from gpu_wcoj.engine.small_ticks import Recent, SmallTicks
+from gpu_wcoj.engine.small_ticks import Recent, SmallTicks, Totals
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.locks import StateLock
 from gpu_wcoj.planner.catalog import Catalog
@@ -189,12 +189,12 @@ class StateStore:
             self.settle()
         return self.small.begin(self.present.recent)
 
-    def commit_small_tick(self, before: State, report: TickReport, after: Recent) -> None:
-        """Commit a small tick that began with the state `before`."""
+    def commit_small_tick(self, before: State, recent: Recent, report: TickReport, totals: Totals) -> None:
+        """Commit a small tick that began with the state `before` and its memtables."""
         assert self.small is not None
         present = self.present
         assert present is before, "the memtables were emptied during the tick"
-        after = replace(after, is_full=self.small.merge(after))
+        after = self.small.merge(recent, totals)
         self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
 
     def _empty_memtables(self) -> None:

@@ -615,8 +615,8 @@ class Walk:
 
     @property
     def work_done(self) -> int:
-        """Values that the present or last run has proposed and searched."""
-        return int(self.work[:, (PROPOSALS, PROBES)].sum())
+        """Values that the present or last run had proposed and searched when it last returned."""
+        return int(self.context[record.WORK_DONE])
 
     def consolidate(self, state: WalkState) -> tuple[Int64Array, int] | None:
         """Walk all changed rows; return the rows of the head, and the number of deleted ones.

@@ -124,7 +124,8 @@ class PhaseRows:
         """Return the weight of every row; `xp` is the array module of the columns."""
         if not isinstance(self.weights, int):
             return self.weights
-        column: Int64Array = xp.full(len(self), self.weights, np.int64)
+        column: Int64Array = xp.empty(len(self), np.int64)
+        column.fill(self.weights)
         return column
 
     @cached_property
