@@ -33,12 +33,14 @@ from cpu_fallback.ranges import (
     base_of,
     count_ranked,
     find,
+    gallop,
     is_set,
+    lower_bound,
     position_of,
     range_of,
     weight_at,
 )
-from cpu_fallback.runtime import cached_njit, pointer32, pointer64, pointer_float, unsigned64
+from cpu_fallback.runtime import cached_njit, pointer32, pointer64, pointer_float, prefetch, unsigned64
 from cpu_fallback.tries import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.walk_records import (
     A_BATCHES,
@@ -73,6 +75,7 @@ from cpu_fallback.walk_records import (
     B_PLAIN,
     B_POSITION,
     B_SIZE,
+    B_SUMMED,
     B_VALID,
     B_VALUES,
     B_WEIGHTS,
@@ -97,6 +100,7 @@ from cpu_fallback.walk_records import (
     F_LEFT,
     F_OP,
     F_RIGHT,
+    FEWEST_SUMMED,
     FILTER,
     FILTER_SPANS,
     FILTERS,
@@ -149,6 +153,7 @@ from cpu_fallback.walk_records import (
     N_MODE,
     N_NODES,
     N_PARENT,
+    N_SUMMED,
     N_VARIABLE,
     NE,
     NEEDED,
@@ -219,6 +224,7 @@ from cpu_fallback.walk_records import (
     START,
     STRIDE,
     SUM,
+    SUMMED_A_CALL,
     SUMS,
     TERMS,
     TOTAL_WORK,
@@ -1065,6 +1071,7 @@ def enter_node(context, node, factors, work):
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
     buffers = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
     buffers[B_POSITION] = 0
+    buffers[B_SUMMED] = 0
     if entry[N_LOOKUP]:
         use = pointer64(context[USES] + 8 * USE * entry[N_FIRST_USE])
         value = pointer64(context[VARIABLES])[entry[N_VARIABLE]]
@@ -1086,6 +1093,207 @@ def enter_node(context, node, factors, work):
         for f in range(n_factors):
             factors[4 * f + 3] = clip(context, factors[4 * f], factors[4 * f + 1], lower, upper)
     return intersect(context, factors, n_factors, entry[N_BUFFER], n_excluded, work)
+
+
+# Steps whose only child counts the common values of one range and a list: one loop over all values of the step.
+
+
+@cached_njit
+def list_is_ready(context, node, factors):
+    """Decide whether a step's values are summed at once, and make the list that their ranges are counted in.
+
+    Returns False if a buffer is too small.
+    """
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    own = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    own[B_SUMMED] = -1
+    if own[B_SIZE] < FEWEST_SUMMED or not own[B_PLAIN]:
+        return True
+    child = pointer64(context[CHILDREN])[entry[N_FIRST_CHILD]]
+    base = pointer64(context[NODES])[child * NODE_FIELDS + N_LIST]
+    listed = pointer64(context[LISTS] + 8 * LIST * base)
+    marked = pointer64(context[BUFFERS] + 8 * BUFFER * listed[L_BUFFER])
+    if marked[B_VALID] != 1:
+        if listed[L_END_USE] - listed[L_FIRST_USE] == 1 and listed[L_BASE] < 0:
+            _, width = add_segments(context, listed[L_FIRST_USE], 0)
+            if own[B_SIZE] * USES_A_LIST < width:
+                return True
+        if not make_list(context, base, factors, pointer64(context[WORK] + 8 * N_WORK * child)):
+            own[B_SUMMED] = 0
+            return False
+    if not marked[B_PLAIN] or (marked[B_SIZE] > 0 and not set_marks(marked)):
+        return True
+    use = pointer64(context[USES] + 8 * USE * (entry[N_SUMMED] - 1))
+    atom = pointer64(context[ATOMS])[use[U_ATOM] * ATOM + ATOM_ARRANGEMENT]
+    source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atom)
+    for batch in range(source[A_BATCHES]):
+        slot = source[A_SLOTS] + batch * source[A_DEPTH] + use[U_LEVEL]
+        if pointer64(context[SLOTS])[slot * N_FIELDS + WEIGHTS] != 0:
+            return True
+    own[B_SUMMED] = 1
+    return True
+
+
+@cached_njit
+def count_bits(bits, base, address, width, low, high):
+    """Return how many values of a range have their bit set."""
+    hits = np.int64(0)
+    if width == 4:
+        narrow = pointer32(address)
+        for i in range(low, high):
+            distance = np.int64(narrow[i]) - base
+            hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+        return hits
+    wide = pointer64(address)
+    for i in range(low, high):
+        distance = wide[i] - base
+        hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+    return hits
+
+
+@cached_njit
+def narrow(slots, slot, low, high, lower, upper):
+    """Return the part of a range between inclusive bounds."""
+    if low < high and segment_load(slots, slot, low) < lower:
+        low = gallop(slots, slot, low, high, lower)
+    if low < high and segment_load(slots, slot, high - 1) > upper:
+        high = lower_bound(slots, slot, low, high, upper + 1)
+    return low, high
+
+
+@cached_njit
+def segment_load(slots, slot, i):
+    """Return a value of a level."""
+    address = slots[slot * N_FIELDS + VALUES]
+    if slots[slot * N_FIELDS + WIDTH] == 4:
+        return np.int64(pointer32(address)[i])
+    return pointer64(address)[i]
+
+
+@cached_njit
+def sum_values(context, node, scratch, sums, magnitudes):
+    """Add, over the next values of a step, the common values of their ranges and a list with bits.
+
+    `scratch` has room for 256 numbers.
+    """
+    nodes = pointer64(context[NODES])
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    own = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    child = pointer64(context[CHILDREN])[entry[N_FIRST_CHILD]]
+    marked_buffer = pointer64(context[LISTS])[nodes[child * NODE_FIELDS + N_LIST] * LIST + L_BUFFER]
+    marked = pointer64(context[BUFFERS] + 8 * BUFFER * marked_buffer)
+    first_condition, end_condition = (
+        nodes[child * NODE_FIELDS + N_FIRST_CONDITION],
+        nodes[child * NODE_FIELDS + N_END_CONDITION],
+    )
+    use = pointer64(context[USES] + 8 * USE * (entry[N_SUMMED] - 1))
+    level = use[U_LEVEL]
+    atom = pointer64(context[ATOMS] + 8 * ATOM * use[U_ATOM])
+    source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * atom[ATOM_ARRANGEMENT])
+    depth, n_batches = source[A_DEPTH], source[A_BATCHES]
+    slots, cursors, variables = pointer64(context[SLOTS]), pointer64(context[CURSORS]), pointer64(context[VARIABLES])
+    first_cursor = 3 * (atom[ATOM_CURSORS] + (level - 1) * context[STRIDE])
+    values, listed, n_listed = pointer64(own[B_VALUES]), pointer64(marked[B_VALUES]), marked[B_SIZE]
+    bits, base = unsigned64(marked[B_BITS]), marked[B_BASE]
+    work = pointer64(context[WORK] + 8 * N_WORK * node)
+    below = pointer64(context[WORK] + 8 * N_WORK * child)
+    position = own[B_POSITION]
+    end = min(own[B_SIZE], position + SUMMED_A_CALL)
+    context[BUDGET] -= end - position
+    own[B_POSITION] = end
+    if n_listed == 0:
+        return
+    least, greatest = listed[0], listed[n_listed - 1]
+    total, magnitude = np.int64(0), np.int64(0)
+    lows, highs = pointer64(np.int64(scratch)), pointer64(np.int64(scratch) + 512)
+    starts, hits = pointer64(np.int64(scratch) + 1024), pointer64(np.int64(scratch) + 1536)
+    while position < end:
+        n = min(end - position, np.int64(64))
+        for i in range(n):
+            hits[i] = 0
+        cursor = first_cursor
+        slot = source[A_SLOTS] + level
+        for _ in range(n_batches):
+            low, high, start = cursors[cursor], cursors[cursor + 1], cursors[cursor + 2]
+            cursor += 3
+            slot += depth
+            if low >= high:
+                continue
+            address, width = slots[(slot - depth) * N_FIELDS + VALUES], slots[(slot - depth) * N_FIELDS + WIDTH]
+            work[PROBES] += n
+            for i in range(n):
+                value = values[position + i]
+                if start >= 0:
+                    found = position_of(slots, slot - depth - 1, start, value)
+                else:
+                    found = find(slots, slot - depth - 1, low, high, value)
+                lows[i], highs[i], starts[i] = range_of(slots, slot - depth, found)
+                if found >= 0:
+                    hits[i] = 1
+                    prefetch(address + width * lows[i])
+            for i in range(n):
+                low, high = lows[i], highs[i]
+                if low >= high:
+                    continue
+                lower, upper = least, greatest
+                if first_condition < end_condition:
+                    variables[entry[N_VARIABLE]] = values[position + i]
+                    lower, upper, _ = node_bounds(context, first_condition, end_condition)
+                    lower, upper = max(lower, least), min(upper, greatest)
+                low, high = narrow(slots, slot - depth, low, high, lower, upper)
+                if low >= high:
+                    continue
+                count = high - low
+                below[PROPOSALS] += min(count, n_listed)
+                below[SUM_OF_MINIMA] += min(count, n_listed)
+                if starts[i] >= 0 and count >= MARKED_A_RANK * n_listed:
+                    first, last = np.int64(0), n_listed
+                    while first < last and listed[first] < lower:
+                        first += 1
+                    while first < last and listed[last - 1] > upper:
+                        last -= 1
+                    below[PROBES] += last - first
+                    found = count_ranked(slots, slot - depth, starts[i], marked[B_VALUES], 8, first, last)
+                else:
+                    below[PROBES] += count
+                    found = count_bits(bits, base, address, width, low, high)
+                below[SURVIVORS] += found
+                total += found
+                magnitude += found
+        for run in range(2):
+            low, high = cursors[cursor], cursors[cursor + 1]
+            cursor += 3
+            if low >= high:
+                continue
+            rows = pointer64(source[A_TICK_ROWS if run else A_ROWS])
+            weights = pointer64(source[A_TICK_WEIGHTS if run else A_WEIGHTS])
+            stamps, limit = pointer64(source[A_TICK_STAMPS]), context[STAMP] + atom[ATOM_AFTER]
+            for i in range(n):
+                value = values[position + i]
+                low = run_bound(rows, depth, level - 1, low, high, value, False)
+                if low >= high:
+                    break
+                if rows[low * depth + level - 1] != value:
+                    continue
+                hits[i] = 1
+                lower, upper = least, greatest
+                if first_condition < end_condition:
+                    variables[entry[N_VARIABLE]] = value
+                    lower, upper, _ = node_bounds(context, first_condition, end_condition)
+                    lower, upper = max(lower, least), min(upper, greatest)
+                while low < high and rows[low * depth + level - 1] == value:
+                    distance = rows[low * depth + level] - base
+                    if lower <= rows[low * depth + level] <= upper and (run == 0 or stamps[low] < limit):
+                        below[PROBES] += 1
+                        if (bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1):
+                            total += weights[low]
+                            magnitude += abs(weights[low])
+                    low += 1
+        for i in range(n):
+            work[SURVIVORS] += hits[i]
+        position += n
+    sums[3 * node] += total
+    magnitudes[2 * node] += np.float64(magnitude)
 
 
 @cached_njit
@@ -1222,6 +1430,15 @@ def walk(fields):
                     context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
                     sum_work(context)
                     return PAUSED
+                if current[N_SUMMED] > 0:
+                    own = pointer64(context[BUFFERS] + 8 * BUFFER * current[N_BUFFER])
+                    if own[B_SUMMED] == 0 and not list_is_ready(context, node, factor):
+                        context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                        sum_work(context)
+                        return GROW
+                    if own[B_SUMMED] > 0 and own[B_POSITION] < own[B_SIZE]:
+                        sum_values(context, node, np.int64(factors.ctypes.data), sums, magnitudes)
+                        continue
                 weight = bind_value(context, node, pointer64(context[WORK] + 8 * N_WORK * node))
                 parent = current[N_PARENT]
                 if weight == 0:

@@ -12,7 +12,8 @@ import numpy as np
     ARRANGEMENTS, SLOTS, ATOMS, ATOM_VARIABLES, MAX_DEPTH, CURSORS, STRIDE, VARIABLES, PATHS, NODES, USES, CHILDREN,
     CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
     OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
-    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK, WORK_DONE, CONTEXT,
+    SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK,
+    WORK_DONE, CONTEXT,
 ) = range(51)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
 capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
@@ -41,11 +42,13 @@ for the head, if the body does not tell them apart."""
 
 (
     N_VARIABLE, N_LOOKUP, N_FIRST_USE, N_END_USE, N_FIRST_CONDITION, N_END_CONDITION, N_FIRST_CHECK, N_END_CHECK,
-    N_PARENT, N_FIRST_CHILD, N_END_CHILD, N_LIST, N_BUFFER, N_MODE, N_COUNTS, N_FIRST_LIST, N_END_LIST, NODE_FIELDS,
-) = range(18)  # fmt: skip
+    N_PARENT, N_FIRST_CHILD, N_END_CHILD, N_LIST, N_BUFFER, N_MODE, N_COUNTS, N_FIRST_LIST, N_END_LIST, N_SUMMED,
+    NODE_FIELDS,
+) = range(19)  # fmt: skip
 """A step: its variable, whether that is bound already; its atoms, conditions and checks; its parent and children; the
 list that it starts from, or -1; the buffer of its candidates; its mode; whether it is counted without candidates; the
-lists that become out of date with its value."""
+lists that become out of date with its value; 1 + the use of its only child that is not listed, if all its values are
+summed at once, else 0."""
 
 U_ATOM, U_LEVEL, U_LAST, U_LISTED, U_UNITED, USE = range(6)
 """The use of an atom by a step: the level that it binds; whether that is the last one; whether the step's list is made
@@ -54,11 +57,13 @@ K_KIND, K_OP, K_LEFT, K_RIGHT, K_CONSTANT, K_ARRANGEMENT, K_AFTER, K_FIRST_TERM,
 """A check: a comparison of a variable with a variable or, if that is -1, a constant; or a negated atom (KIND 1)."""
 L_FIRST_USE, L_END_USE, L_BASE, L_BUFFER, LIST = range(5)
 """A list of common values: the atoms, the list that it starts from or -1, its buffer."""
-B_VALUES, B_WEIGHTS, B_CAPACITY, B_SIZE, B_PLAIN, B_VALID, B_POSITION, B_BITS, B_WORDS, B_BASE, B_MARKED, BUFFER = (
-    range(12)
-)
+(
+    B_VALUES, B_WEIGHTS, B_CAPACITY, B_SIZE, B_PLAIN, B_VALID, B_POSITION, B_BITS, B_WORDS, B_BASE, B_MARKED, B_SUMMED,
+    BUFFER,
+) = range(13)  # fmt: skip
 """A buffer: ascending values and their weights (all 1 if PLAIN), followed by as much scratch memory; whether it is up
-to date; the next candidate; a bit per value above BASE, if MARKED."""
+to date; the next candidate; a bit per value above BASE, if MARKED; whether its values are summed at once, 0 before that
+is known, -1 if not."""
 S_ADDRESS, S_WIDTH, S_STRIDE, S_LOW, S_HIGH, S_SLOT, S_START, S_WEIGHTS, S_STAMPS, S_LIMIT, S_BUFFER, SEGMENT = range(
     12
 )
@@ -87,12 +92,16 @@ F_OP, F_LEFT, F_RIGHT, F_CONSTANT, FILTER = range(5)
 AS_SET, AS_BAG, AS_IS = range(3)
 """Ways to read rows: operations of which the last on a row wins; weights to add; distinct rows that change."""
 
-MARKED_A_RANK = 2
+MARKED_A_RANK = 8
 """Values tested by bits that cost as much as one value searched by ranks."""
 USES_A_LIST = 16
 """Values of an atom per use from which they are copied into a list, whose values are then marked by bits."""
 FIRST_INSERT = 1 << 40
 """Stamp of a tick's first inserted row of a set; deleted rows have smaller ones."""
+FEWEST_SUMMED = 4
+"""Values of a step from which they are summed at once."""
+SUMMED_A_CALL = 1024
+"""Values of a step that are summed before an interrupt is looked for."""
 LARGEST_WEIGHT = 1 << 61
 """Magnitude of a weight, in rows, from which sums are left to exact arithmetic."""
 MIN_INT64, MAX_INT64 = np.iinfo(np.int64).min, np.iinfo(np.int64).max

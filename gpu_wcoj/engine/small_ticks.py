@@ -28,14 +28,15 @@ from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 
-MAX_TICK_ROWS = 256
+MAX_TICK_ROWS = 1024
 """Given rows of a tick up to which it is a small one."""
 
 MAX_EXPECTED_WORK = 1 << 21
 """Values to propose and search, as many a changed row as in the small ticks before, up to which a tick is a small one.
 
 A walk costs about 8 ns for each. On 4-cycles of R-MAT 17 with 10 changed rows, this is where joins that bind one
-variable for all changed rows at a time are as fast."""
+variable for all changed rows at a time are as fast. The only path of a clique is walked in place of all delta paths, so
+its work counts for as much less."""
 
 FORGOTTEN = 7 / 8
 """Share of the expected work per row that is left after each tick that it has made a large one."""
@@ -43,7 +44,7 @@ FORGOTTEN = 7 / 8
 MAX_MEMTABLE_ROWS = 512
 """Rows of a memtable from which all of them become batches."""
 
-TICK_CAPACITY = 1024
+TICK_CAPACITY = 4096
 """Changed rows of a relation in a small tick at most; a tick that derives more runs as a large one."""
 
 MAX_BATCHES = 14
@@ -122,9 +123,9 @@ class _HeadWalks:
         return self.walks(True)
 
     @property
-    def work_done(self) -> int:
-        """Values that the last runs of its walks have proposed and searched."""
-        return sum(walk.work_done for walks in self.started for walk in walks)
+    def work_done(self) -> float:
+        """Values that the last runs of its walks have proposed and searched; see `MAX_EXPECTED_WORK`."""
+        return sum(walk.work_done * walk.share_of_paths for walks in self.started for walk in walks)
 
     @property
     def started(self) -> list[list[Walk]]:
@@ -376,7 +377,7 @@ class SmallTicks:
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
         work: dict[str, Any] = dict(self._no_work)
-        totals, bounds, done = list(recent.totals), list(recent.bounds), 0
+        totals, bounds, done = list(recent.totals), list(recent.bounds), 0.0
         for walks in self.heads:
             name = walks.name
             lists = collect is not None and name in collect
@@ -401,7 +402,7 @@ class SmallTicks:
             used = walks.listing if lists or walks.has_state or walks.negates else walks.counting
             work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
             for walk in used:
-                done += walk.work_done
+                done += walk.work_done * walk.share_of_paths
             total = totals[walks.position]
             totals[walks.position] = None if total is None else total + count.net
         if n_changed:

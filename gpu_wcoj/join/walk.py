@@ -11,7 +11,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Check, Condition, DeltaPath, DeltaQuery, Step, split_independent
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array, WalkKernels
+from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, WalkKernels
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 OPERATORS = {
@@ -238,13 +238,15 @@ class WalkRecords:
             self.nodes.append(
                 [
                     self.variable(names[2 + i]), 0, start, len(self.uses), 0, 0, 0, 0, parent, *children, base,
-                    self.add_buffer(), mode, int(is_last and not listed), *own_lists,
+                    self.add_buffer(), mode, int(is_last and not listed), *own_lists, 0,
                 ]
             )  # fmt: skip
             path = self.query.paths[0]
             steps = [step.name for step in path.steps if not step.is_lookup]
             self.steps[node] = (0, steps[min(i, len(steps) - 1)])
             parent = node
+        for node in range(root + 1, parent):
+            self.sum_at_once(node)
         children = self.add_children([root + 1])
         root_lists = (lists[0], lists[0] + 1) if lists else (0, 0)
         self.add_root(
@@ -256,6 +258,34 @@ class WalkRecords:
         )  # fmt: skip
         self.max_uses = max(self.max_uses, len(common))
         return ranks
+
+    def sum_at_once(self, node: int) -> None:
+        """Note a step whose only child counts the common values of one range below it and a list above it."""
+        entry = self.nodes[node]
+        children = self.children[entry[record.N_FIRST_CHILD] : entry[record.N_END_CHILD]]
+        if entry[record.N_MODE] != record.SUM or entry[record.N_LOOKUP] or len(children) != 1:
+            return
+        if entry[record.N_FIRST_CHECK] < entry[record.N_END_CHECK]:
+            return
+        child = self.nodes[children[0]]
+        base = child[record.N_LIST]
+        if not child[record.N_COUNTS] or base < 0 or entry[record.N_FIRST_LIST] <= base < entry[record.N_END_LIST]:
+            return
+        conditions = self.checks[child[record.N_FIRST_CONDITION] : child[record.N_END_CONDITION]]
+        if any(check[record.K_OP] == record.NE for check in conditions):
+            return
+        opened = [
+            (use[record.U_ATOM], use[record.U_LEVEL] + 1)
+            for use in self.uses[entry[record.N_FIRST_USE] : entry[record.N_END_USE]]
+            if not use[record.U_LAST]
+        ]
+        counted = [
+            (use, self.uses[use])
+            for use in range(child[record.N_FIRST_USE], child[record.N_END_USE])
+            if not self.uses[use][record.U_LISTED]
+        ]
+        if len(counted) == 1 and opened == [(counted[0][1][record.U_ATOM], counted[0][1][record.U_LEVEL])]:
+            entry[record.N_SUMMED] = counted[0][0] + 1
 
     def add_root(self, path: list[int], mode: int) -> None:
         """Add the record of a path, and that of its root."""
@@ -312,6 +342,8 @@ class _PathRecords:
         for planned in self.planned:
             mode = record.EMIT if planned.node == node else planned.mode
             self._add_node(planned, mode, *bases.get(planned.node, (-1, frozenset())), spans)
+        for planned in self.planned:
+            records.sum_at_once(planned.node)
         records.add_root(
             [
                 records.arrangements[path.seed.key], len(path.seed.variables), seed_atom + 1, end_atom, *uses, *checks,
@@ -430,7 +462,7 @@ class _PathRecords:
         records.nodes[planned.node] = [
             records.variable(step.variable), int(step.is_lookup), first, end, *conditions, *checks, planned.parent,
             *records.add_children(children), base, records.add_buffer(), mode, int(is_counted),
-            *spans.get(planned.node, (0, 0)),
+            *spans.get(planned.node, (0, 0)), 0,
         ]  # fmt: skip
         records.steps[planned.node] = (self.path_index, step.name)
         records.max_uses = max(records.max_uses, end - first + 1)
@@ -507,6 +539,11 @@ class Walk:
         The query.
     weighted
         True in bag semantics.
+
+    Attributes
+    ----------
+    share_of_paths
+        The walked paths per delta path of the query, less than 1 for cliques.
     """
 
     def __init__(self, walker: WalkKernels, records: WalkRecords, weighted: bool) -> None:
@@ -517,6 +554,7 @@ class Walk:
         self.totals = np.zeros(3, np.int64)
         self.magnitude = self.totals[2:].view(np.float64)
         self.version = -1
+        self.share_of_paths = len(records.paths) / len(records.query.paths)
         self._arrays: dict[int, Any] = {}
         self._sorting: tuple[Int64Array, Int64Array] | None = None
         self._list_buffers = frozenset(entry[record.L_BUFFER] for entry in records.lists)
@@ -610,7 +648,7 @@ class Walk:
             self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
         else:
             context[record.BUDGET] = BUDGET_CANDIDATES
-            if self.work_done > MAX_WALK_WORK:
+            if self.work_done * self.share_of_paths > MAX_WALK_WORK:
                 raise UnsuitableTickError
 
     @property
