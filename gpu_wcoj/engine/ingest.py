@@ -200,7 +200,7 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
         if type(column).__name__ == "ChunkedArray":
             if column.num_chunks != 1:
                 return None
-            column = column.chunk(0)  # noqa: PLW2901
+            column = column.chunk(0)
         places.append(column.buffers()[1].address + 8 * column.offset)
         places.append(8)
     if len(columns) == arity:
@@ -236,12 +236,11 @@ def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -
 
 def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:
     """Copy a list of tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
-    rows, is_weighted = [], False
+    rows, _is_weighted = [], False
     for row in data:
         weight = 1
         if type(row) is tuple and len(row) == 2 and type(row[0]) is tuple:
-            row, weight = row  # noqa: PLW2901
-            is_weighted = True
+            row, weight = row
             if type(weight) is not int:
                 return None
         if type(row) is not tuple or len(row) != arity:
