@@ -231,12 +231,14 @@ def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -
             return None
         n_rows = len(column)
         places += (column.ctypes.data, column.strides[0])
+    if n_rows == -1:
+        return None
     return SmallRows(n_rows, places if len(given) > arity else [*places, 0, 0], data)
 
 
 def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:
     """Copy a list of tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
-    rows, _is_weighted = [], False
+    rows = []
     for row in data:
         weight = 1
         if type(row) is tuple and len(row) == 2 and type(row[0]) is tuple:
