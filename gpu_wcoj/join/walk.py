@@ -556,7 +556,7 @@ class Walk:
         self.version = -1
         self.share_of_paths = len(records.paths) / len(records.query.paths)
         self._arrays: dict[int, Any] = {}
-        self._sorting: tuple[Int64Array, Int64Array] | None = None
+        self._sorting: tuple[int, int, int] | None = None
         self._list_buffers = frozenset(entry[record.L_BUFFER] for entry in records.lists)
         self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
         self._memory: list[tuple[Any, Any]] = [self._new_buffer(i, INITIAL_CAPACITY) for i in range(records.n_buffers)]
@@ -669,9 +669,10 @@ class Walk:
         n = int(context[record.OUT_SIZE])
         if n > 1 or (n == 1 and not context[record.WEIGHTED]):
             if self._sorting is None:
-                self._sorting = np.empty_like(self._out), np.empty((2, OUT_ROWS), np.int64)
-            rows, numbers = self._sorting
-            n = self.walker.consolidate_rows(context, address_of(rows), address_of(numbers), address_of(numbers[1]))
+                self._spare = np.empty_like(self._out), np.empty((2, OUT_ROWS), np.int64)
+                rows, numbers = map(address_of, self._spare)
+                self._sorting = rows, numbers, numbers + 8 * OUT_ROWS
+            n = self.walker.consolidate_rows(context, *self._sorting)
             return self._out[:, :n].copy(), int(context[record.RESULT])
         return self._out[:, :n].copy(), 0
 
