@@ -31,10 +31,10 @@ from gpu_wcoj.zset.index import IndexedZSet
 MAX_TICK_ROWS = 1024
 """Given rows of a tick up to which it is a small one."""
 
-MAX_EXPECTED_WORK = 1 << 21
+MAX_EXPECTED_WORK = 1 << 23
 """Values to propose and search, as many a changed row as in the small ticks before, up to which a tick is a small one.
 
-A walk costs about 8 ns for each. On 4-cycles of R-MAT 17 with 10 changed rows, this is where joins that bind one
+A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 20 changed rows, this is where joins that bind one
 variable for all changed rows at a time are as fast. The only path of a clique is walked in place of all delta paths, so
 its work counts for as much less."""
 
