@@ -43,7 +43,7 @@ PARSERS ?=
 
 # The versions of PySpark that `make test-spark-versions` installs below .run, and what it runs on each.
 PYSPARK ?= 4.2.1 4.3.0
-SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py once.py)
+SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
