@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import zlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,8 @@ from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.join import settings as settings_of_joins
-from tests.helpers.kernel_kinds import KINDS, Kind, needed
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
+from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -31,6 +35,48 @@ os.environ.setdefault("GPU_WCOJ_FULL_TRACEBACK", "1")
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+PARAMETERS = ("backend", "kind", "pair")
+"""How parameters are called whose values are backends or kinds of kernels."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, all but one of those to draw from.
+
+    A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters;
+    the case's name chooses it, so that it is the same in every run. ``make test-long`` runs all, and so does a run that
+    names a test. What is left out is counted as deselected; tests/kernels/test_kinds.py says why a GPU is lacking.
+    """
+    left_out = set(_on_a_lacking_gpu(items))
+    if not IS_LONG and not any("::" in name for name in config.args):
+        left_out.update(_not_drawn(item for item in items if item not in left_out))
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    if os.environ.get("GPU_WCOJ_TESTS_ON") or lacking("cuda") is None:  # tests.gpu chooses the cases itself
+        return
+    for item in items:
+        values = getattr(getattr(item, "callspec", None), "params", {})
+        if any(str(values.get(name)) == "cuda" for name in PARAMETERS):
+            yield item
+
+
+def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    cases: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        names = {name for mark in item.iter_markers("drawn") for name in mark.args}
+        if names and isinstance(item, pytest.Function):
+            places = item.callspec.indices
+            assert names <= places.keys(), f"{item.nodeid} has no parameter of {sorted(names - places.keys())}"
+            fixed = sorted((name, place) for name, place in places.items() if name not in names)
+            cases[item.parent, item.originalname, tuple(fixed)].append(item)
+    for alternatives in cases.values():
+        chosen = min(alternatives, key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from (item for item in alternatives if item is not chosen)
 
 
 def pytest_collection_finish() -> None:

