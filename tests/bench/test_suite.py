@@ -118,6 +118,7 @@ def test_graphblas_counts_what_duckdb_does():
         assert by_graphblas(case.workload, case.stream.state) == by_duckdb(case.workload, case.stream.state, 60)
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", [name for name, one in WORKLOADS.items() if one.family not in ("hub", "arriving")])
 @pytest.mark.parametrize("kind", ["insert", "mixed", "delete"])
 def test_ticks_insert_what_is_absent_and_delete_what_is_there(name, kind):

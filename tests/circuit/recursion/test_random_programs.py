@@ -19,7 +19,7 @@ from tests.reference.random_programs import chance_text
 
 BLOCKS = 8
 PROGRAMS = 160 if IS_LONG else 32
-"""Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs five times as many."""
+"""Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs more."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
