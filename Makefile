@@ -96,7 +96,7 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
-	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' tests)
+	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e '@given' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py

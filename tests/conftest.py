@@ -32,7 +32,14 @@ os.environ.setdefault("GPU_WCOJ_COMPILE", "wait")
 os.environ.setdefault("GPU_WCOJ_FULL_TRACEBACK", "1")
 
 # A compiled kernel makes the first example slow, and a busy machine any of them: no deadline.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Ordinary runs draw other examples each time, and fewer.
+settings.register_profile(
+    "local",
+    deadline=None,
+    max_examples=100 if IS_LONG else 40,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
