@@ -63,7 +63,7 @@ def _opened(path: Path) -> None:
 
 
 def test_every_bit_of_a_manifest(copy: Path) -> None:
-    """Each byte of the newest one with a bit of it flipped; of its first and last 200, and at length of all, each bit."""
+    """Each byte of the newest one with a bit flipped; of its first and last 200, and at length of all, each bit."""
     from gpu_wcoj.checkpoint.manifest import Manifest
 
     name = newest(copy)
