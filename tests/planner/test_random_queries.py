@@ -6,6 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -57,7 +58,8 @@ def test_answers_are_those_of_duckdb(block, judge):
 
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_all_are_planned(block):
-    for query in queries(block):
+    """Ordinarily every fourth of them."""
+    for query in islice(queries(block), 0, None, 1 if IS_LONG else 4):
         sizes = {name: 10.0 ** (1 + number) for number, name in enumerate(query.inputs)}
         text = replace(query, is_textual=False).text
         draft = draft_program(text, PASSES, strategy=STRATEGIES[query.seed // N_BLOCKS % 3], sizes=sizes)
