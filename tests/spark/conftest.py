@@ -1,6 +1,6 @@
 """One session of Spark for all tests of a process, and what marks them.
 
-`make test` has twenty minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
+`make test` has twelve minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
 left to `make test-spark`.
 """
 
