@@ -55,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     the case's name chooses it, so that it is the same in every run. ``make test-long`` runs all, and so does a run that
     names a test. What is left out is counted as deselected; tests/kernels/test_kinds.py says why a GPU is lacking.
     """
+    if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
+        return
     left_out = set(_on_a_lacking_gpu(items))
     if not IS_LONG and not any("::" in name for name in config.args):
         left_out.update(_not_drawn(item for item in items if item not in left_out))
@@ -64,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    if os.environ.get("GPU_WCOJ_TESTS_ON") or lacking("cuda") is None:  # tests.gpu chooses the cases itself
+    if lacking("cuda") is None:
         return
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
@@ -77,9 +79,9 @@ def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
     for item in items:
         names = {name for mark in item.iter_markers("drawn") for name in mark.args}
         if names and isinstance(item, pytest.Function):
-            places = item.callspec.indices
-            assert names <= places.keys(), f"{item.nodeid} has no parameter of {sorted(names - places.keys())}"
-            fixed = sorted((name, place) for name, place in places.items() if name not in names)
+            values = item.callspec.params
+            assert names <= values.keys(), f"{item.nodeid} has no parameter of {sorted(names - values.keys())}"
+            fixed = sorted((name, id(value)) for name, value in values.items() if name not in names)
             cases[item.parent, item.originalname, tuple(fixed)].append(item)
     for alternatives in cases.values():
         chosen = min(alternatives, key=lambda item: zlib.crc32(item.nodeid.encode()))
