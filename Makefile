@@ -43,7 +43,7 @@ PARSERS ?=
 
 # The versions of PySpark that `make test-spark-versions` installs below .run, and what it runs on each.
 PYSPARK ?= 4.2.1 4.3.0
-SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py once.py)
+SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
@@ -96,7 +96,7 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
-	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' 'import IS_LONG' tests)
+	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e '@given' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py

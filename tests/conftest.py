@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import zlib
+from collections import defaultdict
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,8 @@ from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.join import settings as settings_of_joins
-from tests.helpers.kernel_kinds import KINDS, Kind, needed
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
+from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -28,9 +32,70 @@ os.environ.setdefault("GPU_WCOJ_COMPILE", "wait")
 os.environ.setdefault("GPU_WCOJ_FULL_TRACEBACK", "1")
 
 # A compiled kernel makes the first example slow, and a busy machine any of them: no deadline.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Ordinary runs draw other examples each time, and fewer.
+settings.register_profile(
+    "local",
+    deadline=None,
+    max_examples=100 if IS_LONG else 40,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+PARAMETERS = ("backend", "kind", "pair")
+"""How parameters are called whose values are backends or kinds of kernels."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, all but one of those to draw from.
+
+    A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters;
+    the case's name chooses it, so that it is the same in every run. ``make test-long`` runs all, and so does a run that
+    names a test. What is left out is counted as deselected; tests/kernels/test_kinds.py says why a GPU is lacking.
+    """
+    if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
+        return
+    left_out = set(_on_a_lacking_gpu(items))
+    if not IS_LONG and not any("::" in name for name in config.args):
+        left_out.update(_not_drawn(item for item in items if item not in left_out))
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    if lacking("cuda") is None:
+        return
+    for item in items:
+        values = getattr(getattr(item, "callspec", None), "params", {})
+        if any(str(values.get(name)) == "cuda" for name in PARAMETERS):
+            yield item
+
+
+def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    cases: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        names = {name for mark in item.iter_markers("drawn") for name in mark.args}
+        if names and isinstance(item, pytest.Function):
+            values = item.callspec.params
+            assert names <= values.keys(), f"{item.nodeid} has no parameter of {sorted(names - values.keys())}"
+            fixed = sorted((name, id(value)) for name, value in values.items() if name not in names)
+            cases[item.parent, item.originalname, tuple(fixed)].append(item)
+    for alternatives in cases.values():
+        chosen = min(alternatives, key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from (item for item in alternatives if item is not chosen)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests are made, and none is garbage: looking for some is a quarter of the time that it takes."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -118,6 +118,7 @@ def test_graphblas_counts_what_duckdb_does():
         assert by_graphblas(case.workload, case.stream.state) == by_duckdb(case.workload, case.stream.state, 60)
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", [name for name, one in WORKLOADS.items() if one.family not in ("hub", "arriving")])
 @pytest.mark.parametrize("kind", ["insert", "mixed", "delete"])
 def test_ticks_insert_what_is_absent_and_delete_what_is_there(name, kind):
@@ -151,6 +152,10 @@ def test_arriving_nodes_are_all_edges_once():
     assert len(np.unique(edges, axis=0)) == len(edges) == len(state_after(rows)["edge"])
 
 
+SHARING = pytest.mark.xdist_group("contenders")
+"""Keeps the tests of `runs` in the process that makes them."""
+
+
 @pytest.fixture(scope="module")
 def runs():
     """Contenders of all sorts at one case, with a judge."""
@@ -162,6 +167,7 @@ def runs():
     return case, {run.contender.rpartition(":")[2]: record_of(run, case, 1, None, None) for run in found}
 
 
+@SHARING
 def test_a_right_answer_is_timed(runs):
     case, records = runs
     record = records["Honest"]
@@ -177,6 +183,7 @@ def test_a_right_answer_is_timed(runs):
     )
 
 
+@SHARING
 def test_a_wrong_answer_is_reported_and_not_timed(runs):
     _, records = runs
     for name, message in (
@@ -190,6 +197,7 @@ def test_a_wrong_answer_is_reported_and_not_timed(runs):
         assert not record.round_cpu_seconds
 
 
+@SHARING
 def test_an_answer_that_changes_from_round_to_round_is_not_timed(runs):
     record = runs[1]["Inconstant"]
     assert not record.check.is_right
@@ -197,6 +205,7 @@ def test_an_answer_that_changes_from_round_to_round_is_not_timed(runs):
     assert record.seconds is None
 
 
+@SHARING
 def test_a_contender_may_have_its_own_clock(runs):
     record = runs[1]["OwnClock"]
     assert record.seconds.median == 1.5
@@ -204,6 +213,7 @@ def test_a_contender_may_have_its_own_clock(runs):
     assert record.first_only, "a second round would have taken longer than the budget"
 
 
+@SHARING
 def test_who_cannot_take_part_says_why(runs):
     assert runs[1]["absent"].stopped == "the library is not installed"
     assert runs[1]["unfit"].stopped == "it counts stars only"

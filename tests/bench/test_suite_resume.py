@@ -26,6 +26,7 @@ from gpu_wcoj.errors import UsageError
 from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("runs that end")  # one process makes what they share
 OPTIONS = ("--suite", "tiny", "--rivals", "none", "--strategy", "wcoj", "--rounds", "1")
 WORKLOADS = ("triangle", "path3")
 """In the order of the suite."""

@@ -13,7 +13,10 @@ from gpu_wcoj.query.sql import parse
 
 SCALE = 0.004
 
-pytestmark = pytest.mark.skipif(generator() is None, reason="tpchgen-cli is not installed")
+pytestmark = [
+    pytest.mark.skipif(generator() is None, reason="tpchgen-cli is not installed"),
+    pytest.mark.xdist_group("TPC-H"),  # one process makes the tables
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from gpu_wcoj import Program
 from gpu_wcoj.checkpoint import Checkpoint, CheckpointOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, CheckpointMismatchError, UsageError
 from tests.helpers.checkpoint_script import SET_TEXT, new_program, ticks
+from tests.helpers.long_tests import IS_LONG
 
 
 def make(path: Path, n: int = 9, seed: int = 0) -> Path:
@@ -62,13 +63,13 @@ def _opened(path: Path) -> None:
 
 
 def test_every_bit_of_a_manifest(copy: Path) -> None:
-    """Each bit of the newest one; reading it fails whatever bit it is."""
+    """Each byte of the newest one with a bit flipped; of its first and last 200, and at length of all, each bit."""
     from gpu_wcoj.checkpoint.manifest import Manifest
 
     name = newest(copy)
     data = (copy / name).read_bytes()
     for at in range(len(data)):
-        for bit in range(8):
+        for bit in range(8) if IS_LONG or min(at, len(data) - 1 - at) < 200 else [at % 8]:
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
             with pytest.raises(CheckpointError, match="x"):

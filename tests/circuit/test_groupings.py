@@ -100,6 +100,7 @@ def scripts(seed, bag, values=None):
     return translated(script, values or {})
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("keys", [0, 1, 2])
 @pytest.mark.parametrize("op", OPS)
@@ -115,6 +116,7 @@ def test_nulls(op, bag):
         check(op, seed % 3, scripts(seed, bag, {0: None}), bag=bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("op", ["count", "min", "max"])
 def test_texts(op, bag, kind):
@@ -123,6 +125,7 @@ def test_texts(op, bag, kind):
         check(op, seed % 3, scripts(seed, bag, texts), bag=bag, kind=pa.string(), backend=kind.backend(seed))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 def test_floats(op, bag, kind):

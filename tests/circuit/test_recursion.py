@@ -152,12 +152,11 @@ def test_every_tick_equals_recomputation(name, seed, backend):
     check(PROGRAMS[name], seed, 25, backend)
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("kind", ["numpy", "shim"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_other_kernels(name, kind):
     assert kind in KINDS
-    if name in list(PROGRAMS)[1::2] and not IS_LONG:
-        pytest.skip("every other program on other kernels; make test-long runs them all")
     if reason := lacking(kind):
         pytest.skip(reason)
     check(PROGRAMS[name], 7, 6, Kind(kind).backend(3), threads=1, route="device")
@@ -168,7 +167,7 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
     """Small ticks run on the replica and large ticks on the device."""
     if reason := lacking("shim"):
         pytest.skip(reason)
-    check(PROGRAMS[name], 5, 12, Kind("shim").backend(1), size=6, threads=1, route=5)
+    check(PROGRAMS[name], 5, 12 if IS_LONG else 6, Kind("shim").backend(1), size=6, threads=1, route=5)
 
 
 @pytest.mark.parametrize("name", ["linear", "non-linear", "points to"])

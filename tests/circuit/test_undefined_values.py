@@ -160,6 +160,7 @@ def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels
     check(text, options, way, RuntimeError("the kernel failed"), *kernels, **share)
 
 
+@pytest.mark.drawn("error")
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("full")], ids=["interrupt", "memory"])
 @pytest.mark.parametrize(
     "name", ["triangle", "4-cycle once", "projection", "projection, bag", "recursion", "recursion, best values"]

@@ -20,14 +20,14 @@ N_ROWS = 600_000
 
 
 def run(*arguments: object, around: str = "{}", **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command within a line of the shell."""
+    """The command within a line of the shell, on NumPy's kernels, with which a process begins at once."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = shlex.join(
         [sys.executable, "-m", "gpu_wcoj.cli.main", *(os.fsdecode(os.fspath(one)) for one in arguments)]
     )
     return subprocess.run(
         ["bash", "-c", os.fsencode(around.format(command))],
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, "GPU_WCOJ_COMPILE": "never", "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -114,7 +114,7 @@ def test_a_pipe_is_refused_for_what_is_read_from_files_only(tmp_path, form):
 
 
 def test_where_numba_is_told_to_compile_nothing_numpy_does_it(small):
-    done = run("run", *COPY, "--input", f"e={small}", "--json", NUMBA_DISABLE_JIT="1")
+    done = run("run", *COPY, "--input", f"e={small}", "--json", NUMBA_DISABLE_JIT="1", GPU_WCOJ_COMPILE="wait")
     assert done.returncode == 0
     assert "NUMBA_DISABLE_JIT is set): the NumPy kernels are used" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["total"] == {"h": 1000}

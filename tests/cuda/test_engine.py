@@ -48,6 +48,7 @@ def chunk_rows(seed: int) -> int | None:
     return (None, 3, 64, 7)[seed % 4]
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_triangles(block, bag):
@@ -56,6 +57,7 @@ def test_triangles(block, bag):
         check_scripts(TRIANGLE, [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_patterns(name, bag):
@@ -64,6 +66,7 @@ def test_patterns(name, bag):
         check_scripts(PATTERNS[name], [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed + 1))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(3))
 def test_programs_that_chance_writes(block, bag):
@@ -74,6 +77,7 @@ def test_programs_that_chance_writes(block, bag):
         check_scripts(text, [seed], bag=bag, values={0: None} if seed % 5 == 0 else None, keep=keep, **options)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "greater", "wildcards on both sides"])
 def test_nulls_turn_up(name, bag):
@@ -82,6 +86,7 @@ def test_nulls_turn_up(name, bag):
     )
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-cycle once", "greater"])
 def test_text_is_compared_by_rank(name, bag):
@@ -118,6 +123,7 @@ def run(text: str, script: Script, *, bag: bool, backend: Backend, **options: An
     return seen
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "heads of heads", "star of 3", "1 to 4"])
 def test_every_bit_is_that_of_the_cpu(name, bag):
@@ -129,6 +135,7 @@ def test_every_bit_is_that_of_the_cpu(name, bag):
         assert found == expected
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-clique", "star of 3"])
 def test_skewed_graphs_are_those_of_the_cpu(name, bag):

@@ -29,6 +29,7 @@ class TestMemory:
 
     EDGES = hub_edges(300)
 
+    @pytest.mark.drawn("bag")
     @BAGS
     @pytest.mark.parametrize("way", ["step", "step_counts", "step_pieces"])
     def test_every_limit(self, way, bag):
@@ -88,6 +89,7 @@ class TestMemory:
             return sorted(row for piece in pieces for row in piece)
         return program.step_counts(changes) if way == "step_counts" else program.step(changes)["h"].rows()
 
+    @pytest.mark.drawn("bag")
     @BAGS
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     def test_pieces_are_halved(self, monkeypatch, way, bag):

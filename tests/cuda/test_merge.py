@@ -107,6 +107,7 @@ def test_random_tries(seed):
     assert max(check(left, right, seed % 7)) <= 3 * arity
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("n", [TILE - 2, TILE - 1, TILE, TILE + 1, 2 * TILE - 1, 2 * TILE])
 def test_a_row_at_the_edge_of_a_tile(n, seed):
@@ -153,6 +154,7 @@ def test_hubs(seed):
     check(hub, trie_of([np.zeros(9, np.int64), np.arange(9) * 10], np.full(9, -1)), seed)
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("arity", [1, 2, 3, 4])
 @pytest.mark.parametrize("n", [0, 1, CHUNK, TILE, 2 * TILE + 1])

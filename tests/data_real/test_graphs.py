@@ -25,20 +25,17 @@ TRIANGLES = {
 }
 
 
+@pytest.mark.drawn("mode")
+@pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize("name", TRIANGLES)
-def test_triangles(shared_data: Path, run: Run, name: str):
-    ticks, total = run("-e", TRIANGLE, "--input", f"edge={shared_data / 'graphs' / name}")
-    assert ticks[0]["changes"] == {"triangle": {"inserted": TRIANGLES[name], "deleted": 0}}
+def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):
+    ticks, total = run("-e", TRIANGLE, "--input", f"edge={shared_data / 'graphs' / name}", *mode)
+    assert mode or ticks[0]["changes"] == {"triangle": {"inserted": TRIANGLES[name], "deleted": 0}}
     assert total["total"] == {"triangle": TRIANGLES[name]}
 
 
-@pytest.mark.parametrize("name", TRIANGLES)
-def test_triangles_counted(shared_data: Path, run: Run, name: str):
-    _, total = run("-e", TRIANGLE, "--input", f"edge={shared_data / 'graphs' / name}", "--count")
-    assert total["total"] == {"triangle": TRIANGLES[name]}
-
-
-@pytest.mark.parametrize("mode", [[], ["--count"]])
+@pytest.mark.drawn("mode")
+@pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize(
     ("name", "cliques"), [("wiki-Vote.txt.gz", 2_077_903), ("soc-Epinions1_und.txt.gz", 5_803_397)]
 )

@@ -24,7 +24,8 @@ Edge = tuple[str, str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [[], ["--count"]])
+@pytest.mark.drawn("mode")
+@pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 def test_mathoverflow_in_500_ticks(shared_data: Path, run: Run, tmp_path: Path, mode: list[str]):
     names = pa_csv.ReadOptions(column_names=["src", "dst", "time"])
     spaced = pa_csv.ParseOptions(delimiter=" ")

@@ -28,6 +28,7 @@ def routes(seed):
     return lambda number: chosen[number % 64]
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("route", ["device", "cpu", 5])
 @pytest.mark.parametrize("name", SOME)
@@ -38,6 +39,7 @@ def test_forced_routes_give_the_answers_of_recomputation(name, route, bag, pair)
         check_script(text, script, bag=bag, way=("step", "step_counts")[seed], **pair.options(route=route))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("keeps", [False, True], ids=["joined afresh", "kept"])
 @pytest.mark.parametrize("name", SOME)
@@ -50,6 +52,7 @@ def test_alternating_routes_give_the_answers_of_recomputation(name, keeps, bag, 
         check_script(text, script, bag=bag, way=("step", "step_pieces")[seed % 2], **options)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_nothing_but_ticks_between_alternating_routes(name, bag, pair, sides):

@@ -13,6 +13,7 @@ from gpu_wcoj.query.datalog import parse
 from tests.helpers.answers import named
 from tests.helpers.core_rules import arities, check_script, random_rules
 from tests.helpers.join_comparison import random_script
+from tests.helpers.long_tests import IS_LONG
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 TEXTS = (
@@ -39,6 +40,7 @@ class TestAtAnySize:
         monkeypatch.setattr(generic, "SORT_FROM", 2)
         monkeypatch.setattr(generic, "MIN_REDUCTION", 0)
 
+    @pytest.mark.drawn("bag")
     @BAGS
     @pytest.mark.parametrize("text", TEXTS)
     def test_scripts(self, text, bag, kind):
@@ -49,7 +51,7 @@ class TestAtAnySize:
 
     @BAGS
     def test_rules_that_chance_writes(self, bag, kind):
-        for seed in range(40 if not kind.on_device else 6):
+        for seed in range(6 if kind.on_device else 40 if IS_LONG else 16):
             chance = random.Random(seed)
             rules = random_rules(chance, n_negated=(0, 1, 2), n_computed=(0,))
             script = random_script(chance, arities(rules))

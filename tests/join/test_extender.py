@@ -330,6 +330,7 @@ def is_enough(seen, *names):
     return min(seen[name] for name in names) >= 3
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PREDICATES)
 def test_verbs_equal_the_fused_kernel_with_conditions(name, bag, kind, seen):
@@ -339,6 +340,7 @@ def test_verbs_equal_the_fused_kernel_with_conditions(name, bag, kind, seen):
         run_script(text, inputs, random_script(random.Random(f"{name} {seed}"), inputs), kind, bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_verbs_equal_the_fused_kernel_on_patterns(name, bag, seen):

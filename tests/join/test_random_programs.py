@@ -29,7 +29,7 @@ from tests.helpers.join_patterns import ARITIES, GRAPHS, PATTERNS
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import ZSet, plus
 
-TRIANGLE_SEEDS = 300 if IS_LONG else 60
+TRIANGLE_SEEDS = 300 if IS_LONG else 30
 TRIANGLE_BLOCKS = 6
 OTHER_SEEDS = 8 if IS_LONG else 3
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
@@ -43,12 +43,14 @@ def test_triangles(name, block, bag, backend):
     check_scripts(PATTERNS[name], range(block, TRIANGLE_SEEDS, TRIANGLE_BLOCKS), bag=bag, backend=backend.name)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag, backend):
     check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_where_every_range_has_ranks(name, bag):
@@ -59,18 +61,20 @@ def test_patterns_where_every_range_has_ranks(name, bag):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_programs_that_chance_writes(block, bag, backend):
-    for seed in range(block, 200 if IS_LONG else 120, 4):
+    for seed in range(block, 200 if IS_LONG else 60, 4):
         text = random_text(random.Random(seed))
         values = {0: None} if seed % 5 == 0 else None
         check_scripts(text, [seed], bag=bag, backend=backend.name, values=values, keep=parse(text).heads[: seed % 3])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_with_nulls(name, bag, backend):
     check_scripts(PATTERNS[name], range(3 if IS_LONG else 2), bag=bag, backend=backend.name, values={0: None})
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", {**GRAPHS, **ARITIES})
 def test_patterns_over_text(name, bag, backend):
@@ -79,6 +83,7 @@ def test_patterns_over_text(name, bag, backend):
     check_scripts(PATTERNS[name], seeds, bag=bag, backend=backend.name, values=texts, kind=pa.string())
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_from_the_empty_state(name, bag, backend):
@@ -154,6 +159,7 @@ def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
     assert all(other == found[0] for other in found)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_inserting_and_deleting_everything_leaves_nothing(name, bag, backend):

@@ -21,7 +21,7 @@ from tests.reference.nulls import evaluate
 INPUTS = {"q": 1, "r": 2, "s": 2}
 INTEGERS = (0, 1, 2, 5)
 TEXTS = ("", "a", "b", "c\x00")
-N_PROGRAMS = 2000 if IS_LONG else 40
+N_PROGRAMS = 2000 if IS_LONG else 24
 N_BLOCKS = 4
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 

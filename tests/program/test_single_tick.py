@@ -18,9 +18,10 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
 from tests.helpers.join_comparison import VALUES, random_text, table
 from tests.helpers.join_patterns import PATTERNS
+from tests.helpers.long_tests import IS_LONG
 
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-SEEDS = 6
+SEEDS = 6 if IS_LONG else 4
 
 OPS = ("count()", "sum({})", "min({})", "max({})", "mean({})")
 AGGREGATES = {
@@ -79,6 +80,7 @@ def some_changes(chance, inputs):
     return made
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag):
@@ -89,7 +91,7 @@ def test_patterns(name, bag):
 
 @BAGS
 def test_programs_that_chance_writes(bag):
-    for seed in range(150):
+    for seed in range(150 if IS_LONG else 60):
         chance = random.Random(seed)
         text = random_text(chance)
         check(text, some_changes(chance, arities(text)), bag, strategy=chance.choice(("auto", "wcoj", "binary")))
@@ -100,6 +102,7 @@ def aggregating(name, op):
     return re.sub(r"OP (\w)", lambda match: op.format(match[1]), AGGREGATES[name])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", AGGREGATES)

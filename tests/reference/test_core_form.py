@@ -18,7 +18,7 @@ from tests.reference.random_programs import INPUTS, chance_text
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("block", range(4))
 def test_what_chance_writes(block, bag):
-    for seed in range(block, 300 if IS_LONG else 32, 4):
+    for seed in range(block, 300 if IS_LONG else 16, 4):
         chance = random.Random(f"core {seed}")
         negative = seed % 3 > 0
         text = chance_text(chance, negative)

@@ -12,7 +12,10 @@ import pytest
 from tests.shim import available
 from tests.shim.plugin import ROOT, environment
 
-pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+pytestmark = [
+    pytest.mark.skipif(available() is not None, reason=str(available())),
+    pytest.mark.xdist_group("kernels with races"),  # one process compiles them
+]
 
 SHARED = "__shared__ int x[64]; x[threadIdx.x] = threadIdx.x; "
 LAST = """

@@ -10,7 +10,10 @@ import pytest
 from tests.shim import available, build
 from tests.shim.plugin import ROOT, environment
 
-pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+pytestmark = [
+    pytest.mark.skipif(available() is not None, reason=str(available())),
+    pytest.mark.xdist_group("sanitized kernels"),  # one process compiles them
+]
 
 SCRIPT = """
 import numpy as np

@@ -1,6 +1,6 @@
 """One session of Spark for all tests of a process, and what marks them.
 
-`make test` has twenty minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
+`make test` has twelve minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
 left to `make test-spark`.
 """
 
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LONG = (
-    "test_cells", "test_cells_adapt", "test_cells_alike", "test_cells_view", "test_cells_faults", "test_once_cells",
-    "test_view_kills",
-)  # fmt: skip
+    "cluster/test_adapt.py",
+    "cluster/test_answers.py",
+    "cluster/test_equal_to_local.py",
+    "cluster/test_faults.py",
+    "cluster/test_query.py",
+    "cluster/test_view.py",
+    "test_view_kills.py",
+)
 """Files of long tests."""
 QUICK = (
     "test_tables_of_triangles[hypercube-4]",
+    "test_streams_of_several_relations[replicated-4]",
     "test_what_cells_do_not_do",
     "test_sources_of_one_relation_that_do_not_go_together",
     "test_answers_of_cells[hypercube-4]",
@@ -34,6 +40,8 @@ QUICK = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Spark, keep it in one process of pytest-xdist, and let sockets of its gateway close late."""
+    for name in LONG:
+        assert (HERE / name).is_file(), f"LONG names {name}, which is gone"
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("spark")
@@ -41,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
             # From 4.2 on, PySpark says so where mapInArrow asks whether pandas is there.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
-            is_long = item.path.stem in LONG and item.name not in QUICK
+            is_long = item.path.relative_to(HERE).as_posix() in LONG and item.name not in QUICK
             if is_long and not {"TEST_SPARK", "SOAK_POINTS"} & os.environ.keys():
                 item.add_marker(pytest.mark.skip(reason="takes minutes; make test-spark runs it"))
 

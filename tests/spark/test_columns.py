@@ -19,6 +19,7 @@ def edges(spark):
     return spark.createDataFrame([(1, 2), (3, 4)], "src bigint, dst bigint")
 
 
+@pytest.mark.drawn("layout")
 @pytest.mark.parametrize("layout", ["one", "hypercube"])
 def test_an_answer_is_refused_before_it_is_worked_out(spark, edges, tmp_path, layout):
     with pytest.raises(
@@ -30,6 +31,7 @@ def test_an_answer_is_refused_before_it_is_worked_out(spark, edges, tmp_path, la
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.drawn("layout")
 @pytest.mark.parametrize("layout", ["one", "hypercube"])
 def test_what_spark_can_tell_apart_is_answered(spark, edges, layout):
     rows = gws.join(spark, AS_WEIGHT, {"edge": edges}, layout=layout).collect()
@@ -44,6 +46,7 @@ def test_what_spark_can_tell_apart_is_answered(spark, edges, layout):
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+@pytest.mark.drawn("layout")
 @pytest.mark.parametrize("layout", ["one", "hypercube"])
 def test_a_view_that_writes_is_refused_before_it_starts(spark, tmp_path, layout):
     write_stream(tmp_path / "in", [])
@@ -59,6 +62,7 @@ def test_a_view_that_writes_is_refused_before_it_starts(spark, tmp_path, layout)
 DECLARED = ".decl edge(src: int64, dst: int64)\nh(a, b) :- edge(a, b)."
 
 
+@pytest.mark.drawn("layout")
 @pytest.mark.parametrize("layout", ["one", "hypercube"])
 def test_columns_of_a_join_go_by_declared_names(spark, edges, layout):
     turned = edges.select("dst", "src")
@@ -76,6 +80,7 @@ def test_columns_of_a_join_go_by_declared_names(spark, edges, layout):
         gws.count(spark, DECLARED, {"edge": edges.toDF("src", "dts")}, layout=layout)
 
 
+@pytest.mark.drawn("layout")
 @pytest.mark.parametrize("layout", ["one", "hypercube"])
 def test_a_stream_goes_on_from_its_table_by_names(spark, edges, tmp_path, layout):
     spark.createDataFrame([(6, 5)], "dst bigint, src bigint").write.parquet(str(tmp_path / "in"))

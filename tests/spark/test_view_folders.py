@@ -31,6 +31,7 @@ def add(place, number):
     pq.write_table(pa.table({"a": [number], "b": [1], "weight": [1]}), place / "changes" / f"{number}.parquet")
 
 
+@pytest.mark.drawn("output")
 @pytest.mark.parametrize("options", LAYOUTS, ids=["one", "cells"])
 @pytest.mark.parametrize("output", [".", "checkpoint"])
 def test_files_of_others_stay(spark, tmp_path, options, output):

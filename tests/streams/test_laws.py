@@ -14,7 +14,7 @@ from tests.helpers.long_tests import IS_LONG
 from tests.helpers.stream_changes import SCHEMA, any_stream, relation_stream
 from tests.helpers.stream_operators import LINEAR, NON_LINEAR, Build, Query
 
-SEEDS = {"numba": range(6 if IS_LONG else 2), "numpy": range(2 if IS_LONG else 1), "shim": range(1), "cuda": range(2)}
+SEEDS = {"numba": range(6 if IS_LONG else 1), "numpy": range(2 if IS_LONG else 1), "shim": range(1), "cuda": range(2)}
 TICKS = 6
 
 

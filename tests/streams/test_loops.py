@@ -6,6 +6,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj import streams
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.stream_graphs import (
     closure,
     closure_afresh,
@@ -19,10 +20,11 @@ from tests.helpers.stream_graphs import (
 
 CLOSURES = {"joins": closure_by_joins, "multiway": closure_by_multiway, "afresh": closure_afresh}
 TRUSSES = {"from changes": truss_from_changes, "afresh": truss_afresh}
-SEEDS = {"numba": range(3), "numpy": range(1), "shim": range(1), "cuda": range(1)}
+SEEDS = {"numba": range(3 if IS_LONG else 1), "numpy": range(1), "shim": range(1), "cuda": range(1)}
 TICKS = {"numba": 16, "numpy": 9, "shim": 4, "cuda": 9}
 
 
+@pytest.mark.drawn("text")
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])
 @pytest.mark.parametrize("name", CLOSURES)
 def test_transitive_closure(kind, name, text):
@@ -35,6 +37,7 @@ def test_transitive_closure(kind, name, text):
             assert total.to_dict() == dict.fromkeys(closure(edges), 1)
 
 
+@pytest.mark.drawn("text")
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])
 @pytest.mark.parametrize("name", TRUSSES)
 def test_truss(kind, name, text):

@@ -68,6 +68,7 @@ def test_every_tick_brings_what_changes(backend):
     assert rows(program, "o") == [(0, 0), (1, 0), (2, 0), (3, 0)]
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_equal_recomputation_after_every_tick(name, bag, backend):

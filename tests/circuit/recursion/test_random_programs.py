@@ -18,8 +18,8 @@ from tests.reference.functions import UndefinedError
 from tests.reference.random_programs import chance_text
 
 BLOCKS = 8
-PROGRAMS = 160 if IS_LONG else 56
-"""Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs thrice as many."""
+PROGRAMS = 160 if IS_LONG else 32
+"""Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs more."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -90,7 +90,7 @@ def test_other_kernels(kind):
     reason = lacking(kind)
     if reason:
         pytest.skip(reason)
-    for seed in range(16 if IS_LONG else 8):
+    for seed in range(16 if IS_LONG else 4):
         text = chance_text(random.Random(f"{kind} {seed}"), negative=False)
         backend = Kind(kind).backend(seed)
         check_scripts(text, [seed], bag=seed % 4 == 0, positive=seed % 4 == 0, clingo=False, backend=backend)
@@ -100,7 +100,7 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice():
     reason = lacking("shim")
     if reason:
         pytest.skip(reason)
-    for seed in range(16):
+    for seed in range(16 if IS_LONG else 6):
         text = chance_text(random.Random(f"route {seed}"), negative=False)
         sides = {"backend": Kind("shim").backend(seed), "twin": cpu_backend(True), "route": (2, 5, 9)[seed % 3]}
         check_scripts(text, [seed], clingo=False, **sides)

@@ -66,6 +66,7 @@ def _portions(rows: list[tuple[str, Row]], size: int) -> list[list[tuple[str, Ro
     return [rows[begin : begin + size] for begin in range(0, len(rows), size)]
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ALL)
 def test_small_scripts(name, bag, backend):
@@ -158,6 +159,7 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
         assert bits(program, program.heads) == before
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", ALL)
 def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):

@@ -115,6 +115,7 @@ def check_scripts(
         assert bits(at_once, at_once.heads) == bits(walked, walked.heads)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TEXTS)

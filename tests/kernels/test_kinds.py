@@ -1,0 +1,13 @@
+"""The kinds of kernels that this machine has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.kernel_kinds import KINDS, needed
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_this_machine_has(name):
+    """A kind that is lacking is skipped with the reason; cases on a GPU that is lacking are not even collected."""
+    assert needed(name).backend().xp is not None

@@ -1,0 +1,39 @@
+"""Which cases of a test run: one of those to draw from in ordinary runs, all at length."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.conftest import PARAMETERS
+from tests.helpers.kernel_kinds import lacking
+from tests.helpers.long_tests import IS_LONG
+
+OPTIONS = range(5)
+pytestmark = pytest.mark.xdist_group("drawn cases")
+
+
+def cases_of(request: pytest.FixtureRequest, **fixed: str) -> list[pytest.Item]:
+    """The cases of a test that this run has collected, of those with these values of its parameters."""
+    collected = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    cases = [item for item in collected if item.originalname == request.node.originalname]
+    return [item for item in cases if fixed.items() <= item.callspec.params.items()]
+
+
+@pytest.mark.drawn("option")
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("case", ["a", "b", "c"])
+def test_each_case_runs_with_one_option_or_with_all(case, option, request):
+    if any("::" in name for name in request.config.args):
+        pytest.skip("a run that names a test runs all its cases")
+    everything = IS_LONG or "GPU_WCOJ_TESTS_ON" in os.environ
+    assert len(cases_of(request, case=case)) == (len(OPTIONS) if everything else 1)
+    assert len({item.callspec.params["case"] for item in cases_of(request)}) == 3
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_a_gpu_that_is_lacking_has_no_cases(backend, request):
+    assert "backend" in PARAMETERS
+    assert backend == "cpu" or lacking("cuda") is None
+    assert "cpu" in {item.callspec.params["backend"] for item in cases_of(request)}
