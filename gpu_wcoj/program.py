@@ -766,6 +766,7 @@ class Inspected(NotCopied):
         >>> from gpu_wcoj import Program
         >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
         backend cpu, set semantics
+        small ticks: up to 256 rows that look at up to 2,097,152 values are walked row by row
         <BLANKLINE>
         path   (derivations are counted: its rows are distinct)
           path(a, c) :- edge(a, b), edge(b, c).
@@ -821,6 +822,12 @@ class Inspected(NotCopied):
                 )
         lowered = self._lowered if catalog is None else None
         planned = self._planned(catalog) if lowered is None else lowered.plan
+        if analyze:
+            self.analyze = True
+        sides = None if lowered is None else self._ledger.present.sides
+        circuit = (
+            self._lowering.circuit(planned, self._lowering.execution()) if sides is None else sides.primary.circuit
+        )
         renderer = PlanView(
             self._outgoing.column_name,
             self.backend.description,
@@ -828,6 +835,7 @@ class Inspected(NotCopied):
             self._ledger.route_text(),
             None if lowered is None else lowered.chosen or None,
             self.last_tick if catalog is None else TickReport(),
+            self._ledger.small_ticks_text(circuit),
         )
         sizes_of = None
         if bounds and catalog is not None:
@@ -836,8 +844,6 @@ class Inspected(NotCopied):
             sides = self._ledger.settle()
             assert sides is not None
             sizes_of = sizes_of_state(sides.ahead.circuit)
-        if analyze:
-            self.analyze = True
         return render(renderer.explained_tree(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
