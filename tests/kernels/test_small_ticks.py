@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -90,6 +91,8 @@ class Trial:
     ----------
     largest
         Weights of bags have at most this magnitude.
+    sizes
+        Rows drawn for a batch or a memtable.
     """
 
     chance: random.Random
@@ -97,6 +100,7 @@ class Trial:
     bag: bool
     values: list[int]
     largest: int
+    sizes: tuple[int, ...] = (0, 1, 4, 12)
 
     def __post_init__(self) -> None:
         chance, weighted = self.chance, self.bag
@@ -109,7 +113,7 @@ class Trial:
             parts = []
             for _ in range(chance.randint(0, 3) + 1):
                 part = {}
-                for row in {self._row(width) for _ in range(chance.choice((0, 1, 4, 12)))}:
+                for row in {self._row(width) for _ in range(chance.choice(self.sizes))}:
                     part[row] = self._weight() if self.bag else (-1 if row in rows else 1)
                     rows[row] += part[row]
                     if rows[row] == 0:
@@ -141,7 +145,7 @@ class Trial:
             if chance.random() < 0.2:
                 continue
             operations: list[tuple[Row, int]] = []
-            for _ in range(chance.choice((1, 1, 2, 6, 15))):
+            for _ in range(chance.choice((1, 1, 2, 6, 15) if len(self.values) < 9 else (1, 1, 2))):
                 there = list(self.expected.before[name])
                 row = chance.choice(there) if there and chance.random() < 0.5 else self._row(width)
                 operations.append((row, self._weight() if self.bag else chance.choice((1, -1, -1, 0))))
@@ -276,6 +280,22 @@ def test_sums_that_leave_int64_are_taken_modulo_and_bounded_by_the_magnitude(mon
 def test_walks_where_every_range_has_ranks(bag, monkeypatch):
     with rank_bitmaps.everywhere():
         check_queries(list(TEXTS.values()), bag, 1, monkeypatch)
+
+
+@BAGS
+@pytest.mark.parametrize("has_ranks", [False, True], ids=["searched", "ranked"])
+@pytest.mark.parametrize("name", ["triangle of smaller ends", "clique of four", "diamond", "four-cycle, one column"])
+def test_walks_over_many_common_values(name, has_ranks, bag):
+    """Lists of common values are long enough to be marked by bits, and made late where few values ask for them."""
+    needed("numba")
+    query = planned(TEXTS[name], bag, "wcoj")
+    assert query is not None
+    for seed in range(2):
+        chance = random.Random(seed)
+        with rank_bitmaps.everywhere() if has_ranks else contextlib.nullcontext():
+            trial = Trial(chance, query, bag, [i << 40 * seed for i in range(9)], 8, (0, 30))
+            trial.tick()
+            check_walks(trial, query, Counter())
 
 
 def kept(bag: bool, seed: int) -> Trial:

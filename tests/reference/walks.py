@@ -136,15 +136,15 @@ def arranged(key: ArrangementKey, rows: Weights) -> dict[Row, int]:
     }
 
 
-def bind(use: AtomUse, row: Row, binding: Binding) -> Binding | None:
-    """Return a binding extended by a row of an atom; None if they do not agree."""
+def bind(use: AtomUse, row: Row) -> Binding | None:
+    """Return the variables of an atom that a row binds; None if it is no row of the atom."""
     if not passes_filter(use.key, row):
         return None
-    extended = dict(binding)
+    binding: Binding = {}
     for column, variable in zip(use.key.order, use.variables, strict=True):
-        if extended.setdefault(variable, row[column]) != row[column]:
+        if binding.setdefault(variable, row[column]) != row[column]:
             return None
-    return extended
+    return binding
 
 
 def bindings(relations: Relations, path: DeltaPath, change: Change) -> Iterator[tuple[Binding, int]]:
@@ -153,15 +153,16 @@ def bindings(relations: Relations, path: DeltaPath, change: Change) -> Iterator[
     if path.is_negated:
         is_there, was_there = change.before + change.weight > 0, change.before > 0
         seed_weight = was_there - is_there if relations.weighted else -change.weight
-    start = bind(path.seed, change.row, {})
+    start = bind(path.seed, change.row)
     found = [] if start is None or seed_weight == 0 else [(start, seed_weight)]
     for use in path.other_atoms:
-        rows = relations.seen(use.key.relation, change.stamp + path.sees_after(use))
+        rows = relations.seen(use.key.relation, change.stamp + path.sees_after(use)) if found else {}
+        atoms = [(atom, row_weight) for row, row_weight in rows.items() if (atom := bind(use, row)) is not None]
         found = [
-            (extended, weight * row_weight)
+            ({**binding, **atom}, weight * row_weight)
             for binding, weight in found
-            for row, row_weight in rows.items()
-            if (extended := bind(use, row, binding)) is not None
+            for atom, row_weight in atoms
+            if all(binding.get(name, value) == value for name, value in atom.items())
         ]
     yield from ((binding, weight) for binding, weight in found if _passes(relations, path, change, binding))
 
