@@ -25,9 +25,16 @@ OPERATORS = {
 """The kernel's number of each comparison."""
 
 
+MAX_STEP_ATOMS = 63
+"""Atoms that bind one variable together, at most: the kernel has room for them and a list of common values."""
+
+
 def find_obstacle(query: DeltaQuery) -> str | None:
     """Return what the kernel cannot do in a query; None if it can walk the query."""
     for path in query.paths:
+        for step in path.steps:
+            if len(step.atoms) > MAX_STEP_ATOMS:
+                return f"{step.variable} is bound by more than {MAX_STEP_ATOMS} atoms"
         steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
         for check in (*path.seed_conditions, *path.seed_checks, *steps):
             if isinstance(check, Calculation):

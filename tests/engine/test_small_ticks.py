@@ -449,3 +449,14 @@ def test_reports_name_every_head() -> None:
     program, large = _triangles(), _triangles()
     program.step({"edge": [(0, 3)]})
     assert set(program.last_tick.work) == set(large.last_tick.work)
+
+
+@pytest.mark.parametrize("n_atoms", [63, 64])
+def test_a_variable_in_more_atoms_than_the_kernel_has_room_for_is_bound_path_by_path(n_atoms: int) -> None:
+    names = [f"r{i}" for i in range(n_atoms)]
+    text = f"t(a, x) :- s(a), {', '.join(f'{name}(x)' for name in names)}."
+    program = gw.Program(text, backend="cpu")
+    program.load({"s": [(1,)], **{name: [(1,), (2,)] for name in names}})
+    assert program.step({"s": [(5,)]})["t"].rows() == [((5, 1), 1), ((5, 2), 1)]
+    reason = "head t: x is bound by more than 63 atoms" if n_atoms > 63 else ""
+    assert program.last_tick.path_by_path == reason
