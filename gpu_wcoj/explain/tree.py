@@ -445,7 +445,8 @@ class PlanTree:
     small_ticks
         Ticks that are walked row by row, or the reason for which none is.
     last_tick
-        Whether the last tick was walked, or the reason for which it ran path by path; empty if nothing was changed.
+        Whether the last tick was walked, or the reason for which it ran path by path; empty for the first tick and if
+        nothing was changed.
     """
 
     backend: str
