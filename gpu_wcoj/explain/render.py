@@ -740,7 +740,7 @@ class PlanView:
 
 
 def _way_of(report: TickReport) -> str:
-    """Return whether a tick was walked, and if not, why; empty for the first tick, and one without changes."""
+    """Return how a tick ran, for people; empty for the first tick and one without changes."""
     if report.plan is None or report.tick == 0:
         return ""
     return f"path by path, as {report.path_by_path}" if report.path_by_path else "walked row by row"
