@@ -209,6 +209,8 @@ class StateStore:
         sides = self.present.sides
         if sides is None:
             raise UnsuitableTickError("there were no rows before it")
+        if sides.twin is not None:
+            raise UnsuitableTickError("the rows are stored twice")
         circuit = sides.primary.circuit
         if reason := self._setting_against_walks(circuit):
             raise UnsuitableTickError(reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -148,7 +148,7 @@ def get_tuning() -> Tuning:
 
 
 @contextmanager
-def tune(**settings: Any) -> Iterator[Tuning]:
+def tune(**settings: Any) -> Generator[Tuning]:
     """Make programs with another tuning inside the context, in this thread.
 
     A program keeps the tuning with which it is made.
