@@ -117,7 +117,7 @@ class _HeadWalks:
 
     @property
     def work_done(self) -> float:
-        """Values that the last runs of its walks have proposed and searched; see `Tuning.max_expected_work`."""
+        """Values that the last runs of its walks have proposed and searched, a clique's fewer."""
         return sum(walk.work_done * walk.share_of_paths for walks in self.started for walk in walks)
 
     @property

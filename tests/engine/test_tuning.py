@@ -20,7 +20,7 @@ from tests.helpers.recursive_programs import CLOSURES, SETS
 
 WAYS: dict[str, dict[str, Any]] = {
     "never": {"max_tick_rows": -1, "walk_loops": False},
-    "always": {"max_tick_rows": 1024, "max_expected_work": 1 << 62, "max_walk_work": 1 << 62},
+    "always": {"max_tick_rows": 4096, "max_expected_work": 1 << 62, "max_walk_work": 1 << 62},
     "of two rows": {"max_tick_rows": 2, "max_memtable_rows": 4},
     "of little work": {"max_expected_work": 8, "max_walk_work": 16, "max_memtable_rows": 1, "walk_loops": False},
 }

@@ -14,7 +14,7 @@ from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
 
 PATH = "path(a, b, c) :- edge(a, b), edge(b, c)."
-WALKED = "small ticks: up to 256 rows that look at up to 2,097,152 values are walked row by row"
+WALKED = "small ticks: up to 1,024 rows that look at up to 2,097,152 values are walked row by row"
 NONE = "small ticks: none, all run path by path: "
 
 
@@ -95,10 +95,10 @@ def test_more_work_than_expected():
     [
         (
             {"c0": [5], "c1": [6]},
-            "the rows of relation edge are not a list, an int64 array or an Arrow table of integers",
+            "the rows of relation edge are not an Arrow table, int64 arrays or tuples of integers",
         ),
-        (np.array([[5, 6]], np.int32), "the rows of relation edge are not a list, an int64 array or"),
-        (pa.table({"c0": np.arange(300), "c1": np.arange(300)}), "it has more than 256 rows"),
+        (np.array([[5, 6]], np.int32), "the rows of relation edge are not an Arrow table, int64 arrays or"),
+        (pa.table({"c0": np.arange(1100), "c1": np.arange(1100)}), "it has more than 1,024 rows"),
     ],
 )
 def test_rows_that_are_not_read_at_once(change, reason):
@@ -124,9 +124,9 @@ def test_rows_of_text_and_rows_that_are_passed_on_in_pieces():
 
 def test_ticks_that_are_given_up():
     program = gw.Program("h(a, b) :- e(a, _), e(b, _). t(a) :- h(a, b), e(b, a). .output t", backend="cpu", bag=True)
-    program.load({"e": [(a, a) for a in range(40)]})
-    program.step({"e": [(a, a) for a in range(100, 115)]})
-    assert program.last_tick.path_by_path == "it derived more than 1,024 rows of a relation that others read"
+    program.load({"e": [(a, a) for a in range(200)]})
+    program.step({"e": [(a, a) for a in range(300, 315)]})
+    assert program.last_tick.path_by_path == "it derived more than 4,096 rows of a relation that others read"
     assert lines(program)[1] == f"last tick: path by path, as {program.last_tick.path_by_path}"
     program = gw.Program("t(a) :- e(a, b), e(b, a).", backend="cpu", bag=True)
     program.load({"e": [(1, 2)]})
