@@ -16,9 +16,16 @@ from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
-from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
-from gpu_wcoj.engine.ingest import Incoming, SmallRows, named_after, narrow_columns, read_change, read_small_change
+from gpu_wcoj.engine.ingest import (
+    Incoming,
+    SmallRows,
+    count_rows,
+    named_after,
+    narrow_columns,
+    read_change,
+    read_small_change,
+)
 from gpu_wcoj.engine.options import (
     ProgramOptions,
     check_inputs,
@@ -29,6 +36,7 @@ from gpu_wcoj.engine.options import (
     validate_flag,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
+from gpu_wcoj.engine.small_ticks import too_many_rows
 from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -43,7 +51,7 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
-from gpu_wcoj.join.settings import ITERATIONS, Execution, Share
+from gpu_wcoj.join.settings import ITERATIONS, Execution, Share, get_tuning
 from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.locks import NotCopied
@@ -341,16 +349,17 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
-        if sink is None and type(changes) is dict:
-            try:
-                counts = self._run_small_tick(changes, collect, emit_remaining, start)
-            except BaseException as error:
-                raised = explain_memory_error(error, self.ledger.backend)
-                if raised is error:
-                    raise
-                raise raised from error
-            if counts is not None:
-                return counts
+        try:
+            if sink is not None:
+                raise UnsuitableTickError("its rows were passed on in pieces")
+            return self._run_small_tick(changes, collect, emit_remaining, start)
+        except UnsuitableTickError as error:
+            path_by_path = str(error)
+        except BaseException as error:
+            raised = explain_memory_error(error, self.ledger.backend)
+            if raised is error:
+                raise
+            raise raised from error
         check_inputs(changes, tuple(self.input_of), self.heads)
         was = self.ledger.state
         tick = was.report.tick + 1
@@ -394,7 +403,7 @@ class TickRunner:
             report = TickReport(
                 tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
                 circuit.backend.name, circuit.backend.kernels.name, sides.backlog_rows, lowered.plan, circuit.profile,
-                circuit.recounted, circuit.declined,
+                circuit.recounted, circuit.declined, path_by_path,
             )  # fmt: skip
             n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
             self.ledger.commit(
@@ -424,42 +433,43 @@ class TickRunner:
         collect: frozenset[str] | None,
         emit_remaining: EmitRows | None,
         start: float,
-    ) -> dict[str, ChangeCount] | None:
-        """Run a tick of few rows by walking each rule; return None if it is a large one.
+    ) -> dict[str, ChangeCount]:
+        """Run a tick of few rows by walking each rule. After an error, nothing has changed.
 
-        Nothing has changed in that case, and after an error.
+        Raises
+        ------
+        UnsuitableTickError
+            If it is not a small tick, with the reason.
         """
         ledger = self.ledger
-        before = ledger.present
-        if before.sides is None or ledger.router is not None:
-            return None
-        lowered = before.sides.primary.lowered
+        small, before = ledger.open_small_ticks(), ledger.present
+        if type(changes) is not dict:
+            raise UnsuitableTickError("its changes are not a dict")
+        assert before.sides is not None
+        lowered, max_rows = before.sides.primary.lowered, small.tuning.max_tick_rows
         incoming: dict[str, SmallRows] = {}
         n_rows = 0
         for name, data in changes.items():
-            if name not in self.input_of or name in self.narrow:
-                return None
-            relation = self.input_of[name]
+            relation = self.input_of.get(name)
+            if relation is None or name in self.narrow or relation not in lowered.plain_relations:
+                raise UnsuitableTickError(f"relation {name} has columns of other types than int64, or with nulls")
             names = self.declared.get(name) or before.names.get(relation)
-            if names is None or relation not in lowered.plain_relations:
-                return None
-            rows = read_small_change(data, names, small_ticks.MAX_TICK_ROWS)
+            if names is None:
+                raise UnsuitableTickError(f"the columns of relation {name} had no names before it")
+            rows = read_small_change(data, names, max_rows)
             if rows is None:
-                return None
+                is_large = count_rows(data) > max_rows
+                form = f"the rows of relation {name} are not an Arrow table, int64 arrays or tuples of integers"
+                raise UnsuitableTickError(too_many_rows(max_rows) if is_large else form)
             n_rows += rows.n_rows
             incoming[relation] = rows
-        if (recent := ledger.begin_small_tick(n_rows)) is None:
-            return None
-        small, before = ledger.small, ledger.present
-        assert small is not None
+        recent = ledger.begin_small_tick(small, n_rows)
+        before = ledger.present
         tick = before.report.tick + 1
         if n_rows == 0:
             ledger.replace_state(replace(before, report=TickReport(tick, time.perf_counter() - start)))
             return {}
-        try:
-            counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
-        except UnsuitableTickError:
-            return None
+        counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
         report = TickReport(
@@ -756,6 +766,7 @@ class Inspected(NotCopied):
         >>> from gpu_wcoj import Program
         >>> print(Program("path(a, c) :- edge(a, b), edge(b, c).").explain())
         backend cpu, set semantics
+        small ticks: up to 1,024 rows that look at up to 8,388,608 values are walked row by row
         <BLANKLINE>
         path   (derivations are counted: its rows are distinct)
           path(a, c) :- edge(a, b), edge(b, c).
@@ -811,6 +822,12 @@ class Inspected(NotCopied):
                 )
         lowered = self._lowered if catalog is None else None
         planned = self._planned(catalog) if lowered is None else lowered.plan
+        if analyze:
+            self.analyze = True
+        sides = None if lowered is None else self._ledger.present.sides
+        circuit = (
+            self._lowering.circuit(planned, self._lowering.execution()) if sides is None else sides.primary.circuit
+        )
         renderer = PlanView(
             self._outgoing.column_name,
             self.backend.description,
@@ -818,6 +835,7 @@ class Inspected(NotCopied):
             self._ledger.route_text(),
             None if lowered is None else lowered.chosen or None,
             self.last_tick if catalog is None else TickReport(),
+            self._ledger.small_ticks_text(circuit),
         )
         sizes_of = None
         if bounds and catalog is not None:
@@ -826,8 +844,6 @@ class Inspected(NotCopied):
             sides = self._ledger.settle()
             assert sides is not None
             sizes_of = sizes_of_state(sides.ahead.circuit)
-        if analyze:
-            self.analyze = True
         return render(renderer.explained_tree(planned, self.last_tick if analyze else None, sizes_of), form)
 
     def _as_datalog(self, asks_for_more: bool) -> str:
@@ -1023,6 +1039,7 @@ class Program(Inspected):
         chosen_backend = select_backend(options.backend, options.gpu_memory)
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
+        self._tuning = get_tuning()
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
@@ -1276,7 +1293,7 @@ class Program(Inspected):
             self.backend, self.bag, self.options.chunk_rows, self.threads, ranks, share,
             dictionary=self.dictionaries[0], iterations=self.options.iterations or ITERATIONS,
             recounts=self.options.strategy == "auto", measures=self._measures,
-            single_tick=self.options.single_tick and self.backend.device is None,
+            single_tick=self.options.single_tick and self.backend.device is None, tuning=self._tuning,
         )  # fmt: skip
 
     def _family(self, relation: str, column: int) -> str | None:

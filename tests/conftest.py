@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpu_wcoj.backend import Backend, select_backend
-from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.errors import BackendUnavailableError
-from gpu_wcoj.join import settings as settings_of_joins
+from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
 from tests.helpers.long_tests import IS_LONG
 
@@ -113,10 +112,10 @@ def graph(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def large_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+def large_ticks() -> Iterator[None]:
     """No tick is a small one, and no loop runs row at a time: all run path by path, over batches."""
-    monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", -1)
-    monkeypatch.setattr(settings_of_joins, "WALKS", False)
+    with tune(max_tick_rows=-1, walk_loops=False):
+        yield
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -236,6 +236,22 @@ def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -
     return SmallRows(n_rows, places if len(given) > arity else [*places, 0, 0], data)
 
 
+def count_rows(data: Any) -> int:
+    """Return the number of rows of a list, an array or a table of Arrow; 0 for other data.
+
+    Examples
+    --------
+    >>> count_rows([(1, 2), (3, 4)]), count_rows({"a": [1], "b": [2]})
+    (2, 0)
+    """
+    if type(data) is list:
+        return len(data)
+    if type(data) is np.ndarray:
+        return len(data) if data.ndim else 0
+    is_table = type(data).__module__ == "pyarrow.lib" and type(data).__name__ in ("RecordBatch", "Table")
+    return int(data.num_rows) if is_table else 0
+
+
 def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:
     """Copy a list of tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
     rows = []

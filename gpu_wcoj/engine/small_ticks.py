@@ -4,6 +4,11 @@ A tick of a few rows spends its time in objects rather than in rows: a batch per
 Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
 batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
 
+A tick chooses as follows. A program with an obstacle never walks (`find_obstacles`). Else a tick walks if it passes few
+rows that are read at once, and few values are expected to be looked at (`SmallTicks.check`); the thresholds are those
+of `gpu_wcoj.join.settings.Tuning`. A tick that turns out larger while it runs is given up, and runs path by path. The
+reason is the text of `UnsuitableTickError`, which the tick's report keeps and `explain` shows.
+
 The memtables are part of the state: `Recent` tells which of two records of every arrangement is valid. A tick merges
 its rows into spare memory and writes the other records, so that a tick that fails leaves nothing behind.
 """
@@ -19,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from cpu_fallback import walk_records as record
+from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.circuit import Circuit
-from gpu_wcoj.circuit.head import ChangeCount, Head
+from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PositiveHead
 from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import OPERATORS, UnsuitableTickError, Walk, WalkRecords, address_of, find_obstacle, matrix
@@ -28,21 +34,8 @@ from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.zset.index import IndexedZSet
 
-MAX_TICK_ROWS = 1024
-"""Given rows of a tick up to which it is a small one."""
-
-MAX_EXPECTED_WORK = 1 << 23
-"""Values to propose and search, as many a changed row as in the small ticks before, up to which a tick is a small one.
-
-A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 20 changed rows, this is where joins that bind one
-variable for all changed rows at a time are as fast. The only path of a clique is walked in place of all delta paths, so
-its work counts for as much less."""
-
 FORGOTTEN = 7 / 8
 """Share of the expected work per row that is left after each tick that it has made a large one."""
-
-MAX_MEMTABLE_ROWS = 512
-"""Rows of a memtable from which all of them become batches."""
 
 TICK_CAPACITY = 4096
 """Changed rows of a relation in a small tick at most; a tick that derives more runs as a large one."""
@@ -124,7 +117,7 @@ class _HeadWalks:
 
     @property
     def work_done(self) -> float:
-        """Values that the last runs of its walks have proposed and searched; see `MAX_EXPECTED_WORK`."""
+        """Values that the last runs of its walks have proposed and searched, a clique's fewer."""
         return sum(walk.work_done * walk.share_of_paths for walks in self.started for walk in walks)
 
     @property
@@ -146,12 +139,14 @@ class SmallTicks:
     ----------
     obstacles
         Per head that cannot take part, the reason. With one of them, no tick of the program is small.
+    tuning
+        The thresholds; those of the circuit.
     work_per_row
         Values proposed and searched per changed row, a moving average over the small ticks.
     """
 
     def __init__(self, circuit: Circuit) -> None:
-        self.circuit, self.outputs = circuit, frozenset(circuit.outputs)
+        self.circuit, self.outputs, self.tuning = circuit, frozenset(circuit.outputs), circuit.execution.tuning
         self.kernels = circuit.backend.kernels
         assert self.kernels.walker is not None
         self.walker = self.kernels.walker
@@ -164,14 +159,15 @@ class SmallTicks:
         self._spines: list[Any] = []
         self._is_built = False
 
-    def admits(self, n_rows: int) -> bool:
-        """Return whether a tick of as many given rows is a small one."""
-        if self.obstacles or n_rows > MAX_TICK_ROWS:
-            return False
-        if n_rows * self.work_per_row <= MAX_EXPECTED_WORK:
-            return True
-        self.work_per_row *= FORGOTTEN
-        return False
+    def check(self, n_rows: int) -> None:
+        """Raise `UnsuitableTickError` unless a tick of as many passed rows is a small one."""
+        if n_rows > self.tuning.max_tick_rows:
+            raise UnsuitableTickError(too_many_rows(self.tuning.max_tick_rows))
+        if n_rows * self.work_per_row > self.tuning.max_expected_work:
+            self.work_per_row *= FORGOTTEN
+            raise UnsuitableTickError(
+                f"it was expected to look at more than {self.tuning.max_expected_work:,} values, by the ticks before it"
+            )
 
     # The records of the state.
 
@@ -186,7 +182,7 @@ class SmallTicks:
         n, weighted = len(self.arrangements), circuit.execution.weighted
         self._tables = np.zeros((2, n, record.ARRANGEMENT), np.int64)
         depth = max(max(len(key.order), index.width) for index, key, _ in self.arrangements)
-        capacity = MAX_MEMTABLE_ROWS + TICK_CAPACITY
+        capacity = max(0, self.tuning.max_memtable_rows) + TICK_CAPACITY
         columns = np.zeros((n, depth), np.int64)
         filters: list[tuple[int, int, int, int]] = []
         spans = [0]
@@ -292,7 +288,7 @@ class SmallTicks:
         for join in head.joins:
             arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
             records = WalkRecords(join.query, arrangements, lists_rows)
-            walks.append(Walk(self.walker, records, self.circuit.execution.weighted))
+            walks.append(Walk(self.walker, records, self.circuit.execution.weighted, self.tuning.max_walk_work))
         return walks
 
     def _follow_spines(self) -> bool:
@@ -329,13 +325,19 @@ class SmallTicks:
 
     # Ticks.
 
-    def begin(self, recent: Recent | None) -> Recent | None:
-        """Get ready for a tick; return the present memtables, None if the tick cannot be small."""
+    def begin(self, recent: Recent | None) -> Recent:
+        """Get ready for a tick; return the present memtables.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If an arrangement has too many batches.
+        """
         if not self._is_built:
             self._build()
         if recent is None:
             if not self._follow_spines():
-                return None
+                raise UnsuitableTickError(f"an arrangement has more than {MAX_BATCHES} batches")
             self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
             if self.circuit.execution.weighted:
                 self._weight_bounds = [
@@ -369,6 +371,8 @@ class SmallTicks:
         for name, rows in changes.items():
             relation = self.inputs[name]
             self.places[relation][:] = rows.places
+            if rows.n_rows > TICK_CAPACITY:
+                raise UnsuitableTickError(too_many_rows(TICK_CAPACITY))
             n = self._receive(relation, rows.n_rows, mode)
             if n:
                 changed.add(name)
@@ -413,7 +417,7 @@ class SmallTicks:
         self._relation_records[relation, record.R_SIZE] = n
         n_changed = int(self.walker.receive_rows(self._context, relation, mode, TICK_CAPACITY))
         if n_changed < 0:
-            raise UnsuitableTickError
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
         if n_changed and self.circuit.execution.weighted:
             self._weight_bounds[relation] += int(np.abs(self.changed[relation][1][0, :n_changed]).max())
         return n_changed
@@ -479,7 +483,7 @@ class SmallTicks:
             pieces.extend(walk.run(self))
             magnitude += float(walk.magnitude[0])
         if magnitude >= record.LARGEST_WEIGHT:
-            raise UnsuitableTickError
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
         if not pieces:
             return np.empty((walks.head.width + 1, 0), np.int64), 0, magnitude
         found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
@@ -497,18 +501,18 @@ class SmallTicks:
             for relation in atoms:
                 bound *= max(1, self._weight_bounds[relation])
             if bound >= record.LARGEST_WEIGHT:
-                raise UnsuitableTickError
+                raise UnsuitableTickError(_LARGE_WEIGHTS)
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
-            raise UnsuitableTickError
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
         if walks.head.relation is None:
             bounds[walks.position] += int(magnitude)
 
     def _keep_rows(self, relation: int, columns: Sequence[Int64Array], weights: Int64Array, mode: int) -> None:
         n = len(weights)
         if n > TICK_CAPACITY:
-            raise UnsuitableTickError
+            raise UnsuitableTickError(f"it derived more than {TICK_CAPACITY:,} rows of a relation that others read")
         rows = self.rows[relation]
         for column, values in enumerate(columns):
             rows[:n, column] = values
@@ -541,7 +545,7 @@ class SmallTicks:
         """Write the memtables after the tick, beside the present ones, and return them."""
         side = 1 - before.side
         n_rows = self.walker.merge_memtables(self._context, self._addresses[side])
-        return Recent(side, *totals, n_rows > MAX_MEMTABLE_ROWS)
+        return Recent(side, *totals, n_rows > self.tuning.max_memtable_rows)
 
     def as_pending(self, recent: Recent) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations."""
@@ -558,14 +562,27 @@ class SmallTicks:
             walks.head.pending_total, walks.head.pending_bound = total, bound
 
 
+def too_many_rows(n_rows: int) -> str:
+    """Return the reason against a walk of more rows than a threshold."""
+    return f"it has more than {n_rows:,} rows"
+
+
+_LARGE_WEIGHTS = "a weight might have left int64"
+
+
 def find_obstacles(circuit: Circuit) -> dict[str, str]:
-    """Return per head the reason why it cannot take part in small ticks; empty if all can."""
+    """Return per head the reason why it cannot take part in small ticks; empty if all can.
+
+    An empty name stands for the program.
+    """
     obstacles: dict[str, str] = {}
-    if circuit.demands or circuit.execution.share is not None:
-        obstacles[""] = "ticks are shared or made of several parts"
+    if circuit.execution.share is not None:
+        obstacles[""] = "the work on each tick is shared between programs"
+    elif circuit.demands:
+        obstacles[""] = "rows are derived on demand"
     for name, head in circuit.heads.items():
         if type(head) is not Head:
-            obstacles[name] = f"{type(head).__name__} has no walk"
+            obstacles[name] = _obstacle_of(head)
             continue
         for join in head.joins:
             if (reason := find_obstacle(join.query)) is not None:
@@ -576,6 +593,32 @@ def find_obstacles(circuit: Circuit) -> dict[str, str]:
             if set(key.order) | fixed != set(range(index.width)):
                 obstacles[index.name] = f"{key} has fewer columns than the relation"
     return obstacles
+
+
+def _obstacle_of(head: object) -> str:
+    """Return what keeps a head that is not just a union of rules from being walked."""
+    if isinstance(head, GroupingHead):
+        return "it aggregates"
+    if isinstance(head, AuxiliaryHead):
+        return "its rows are kept in place of a join"
+    return "a recursion reads its rows as a set" if isinstance(head, PositiveHead) else "it is recursive"
+
+
+SHOWN_OBSTACLES = 3
+"""Heads with an obstacle that are named to people, in entries."""
+
+
+def describe_obstacles(obstacles: Mapping[str, str]) -> str:
+    """Return the obstacles as text for people; empty if there are none.
+
+    Examples
+    --------
+    >>> describe_obstacles({"": "rows are derived on demand", "q": "it aggregates"})
+    'rows are derived on demand; head q: it aggregates'
+    """
+    named = [f"head {name}: {reason}" if name else reason for name, reason in obstacles.items()]
+    n_more = len(named) - SHOWN_OBSTACLES
+    return "; ".join([*named[:SHOWN_OBSTACLES], *([f"and {n_more} more"] if n_more > 0 else [])])
 
 
 def _filters(key: ArrangementKey) -> list[tuple[int, int, int, int]]:

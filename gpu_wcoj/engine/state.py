@@ -7,14 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
-from gpu_wcoj.circuit.circuit import CircuitState, TickProfile, rows_to_build
+from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
-from gpu_wcoj.engine.small_ticks import Recent, SmallTicks, Totals
+from gpu_wcoj.engine.small_ticks import Recent, SmallTicks, Totals, describe_obstacles, find_obstacles
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
+from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.locks import StateLock
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.cost import foreseen
@@ -53,6 +54,9 @@ class TickReport:
         Costs of heads whose change was computed by full recomputation, which was cheaper.
     declined
         Reasons of heads whose change was computed incrementally although full recomputation was considered.
+    path_by_path
+        The reason for which the tick ran path by path, for people; empty if it was walked row by row, before the first
+        tick, and after a tick without changes.
     """
 
     tick: int = -1
@@ -67,6 +71,7 @@ class TickReport:
     measured: TickProfile | None = field(default=None, compare=False, repr=False)
     recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
     declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
+    path_by_path: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,29 +170,75 @@ class StateStore:
     def state(self, state: State) -> None:
         self.present = state
 
-    def begin_small_tick(self, n_rows: int) -> Recent | None:
-        """Get ready for a small tick of `n_rows`; return the memtables, None if it is no small one.
+    def _setting_against_walks(self, circuit: Circuit) -> str:
+        """Return the setting that keeps all ticks from being walked, for people; empty if none.
 
-        Memtables that the tick before has filled become batches first: if memory is too small for that, this tick
-        fails, and not the one that is committed.
+        The shape of the rules may keep them, too; see `gpu_wcoj.engine.small_ticks.find_obstacles`.
+        """
+        execution, backend = circuit.execution, circuit.backend
+        if self.router is not None:
+            return "ticks are routed between two backends"
+        if backend.device is not None:
+            return f"the rows are on the device of backend {backend.name}"
+        if backend.kernels.walker is None:
+            return "the compiled kernels are not in use yet" if backend.is_interim else "the NumPy kernels have no walk"
+        if execution.single_tick or execution.tuning.max_tick_rows < 0:
+            return "the program answers once" if execution.single_tick else "walks of ticks are turned off"
+        if execution.measures:
+            return "ticks are measured, for explain(analyze=True)"
+        return ""
+
+    def small_ticks_text(self, circuit: Circuit) -> str:
+        """Describe which ticks of a circuit are walked, for people."""
+        if reason := self._setting_against_walks(circuit) or describe_obstacles(find_obstacles(circuit)):
+            return f"none, all run path by path: {reason}"
+        tuning = circuit.execution.tuning
+        return (
+            f"up to {tuning.max_tick_rows:,} rows that look at up to {tuning.max_expected_work:,} values are walked "
+            "row by row"
+        )
+
+    def open_small_ticks(self) -> SmallTicks:
+        """Return the small ticks of the present circuit.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If none of its ticks is walked.
         """
         sides = self.present.sides
-        if sides is None or sides.twin is not None or self.router is not None or self.feedback.is_due:
-            return None
+        if sides is None:
+            raise UnsuitableTickError("there were no rows before it")
+        if sides.twin is not None:
+            raise UnsuitableTickError("the rows are stored twice")
         circuit = sides.primary.circuit
-        if circuit.execution.measures:
-            return None
+        if reason := self._setting_against_walks(circuit):
+            raise UnsuitableTickError(reason)
         if self.small is None or self.small.circuit is not circuit:
-            if circuit.backend.device is not None or circuit.backend.kernels.walker is None:
-                return None
             self.small = SmallTicks(circuit)
-        if not self.small.admits(n_rows):
-            return None
+        if self.small.obstacles:
+            raise UnsuitableTickError(describe_obstacles(self.small.obstacles))
+        return self.small
+
+    def begin_small_tick(self, small: SmallTicks, n_rows: int) -> Recent:
+        """Get ready for a small tick of `n_rows`; return the memtables.
+
+        Memtables that the tick before has filled become batches first: if memory is too small for that, this tick
+        fails, and not the one that is committed. `small` is the result of `open_small_ticks`.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If the tick is not a small one.
+        """
+        if self.feedback.is_due:
+            raise UnsuitableTickError("the plan was checked before it")
+        small.check(n_rows)
         if self.present.recent is not None and self.present.recent.is_full:
             self._empty_memtables()
         if self.installed is not self.present:
             self.settle()
-        return self.small.begin(self.present.recent)
+        return small.begin(self.present.recent)
 
     def commit_small_tick(self, before: State, recent: Recent, report: TickReport, totals: Totals) -> None:
         """Commit a small tick that began with the state `before` and its memtables."""

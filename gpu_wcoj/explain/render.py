@@ -38,6 +38,10 @@ def headlines(tree: PlanTree) -> list[str]:
         lines.append(f"route: {tree.route}")
     if tree.chosen is not None:
         lines.append(f"plan: {tree.chosen}")
+    if tree.small_ticks:
+        lines.append(f"small ticks: {tree.small_ticks}")
+    if tree.last_tick:
+        lines.append(f"last tick: {tree.last_tick}")
     if tree.tick is not None:
         lines.append(tick_phrase(tree.tick))
         if tree.tick.backend:
@@ -689,6 +693,8 @@ class PlanView:
         Reason for which the plan was replaced, if it was.
     ticked
         The last tick, if the plan is that of its program.
+    small_ticks
+        Ticks that are walked row by row, for people.
     """
 
     name_of: ColumnName
@@ -697,6 +703,7 @@ class PlanView:
     route: str | None
     chosen: str | None = None
     ticked: TickReport = field(default_factory=TickReport)
+    small_ticks: str = ""
 
     def tree(self, plan: Plan) -> PlanTree:
         """Return the tree of a plan."""
@@ -705,7 +712,13 @@ class PlanView:
         recounted, declined = self.ticked.recounted, self.ticked.declined
         sentences = {name: afresh_sentences(phases, declined.get(name, ())) for name, phases in recounted.items()}
         heads = tuple(replace(head, recounted=sentences.get(head.name, ())) for head in tree.heads)
-        return replace(tree, chosen=self.chosen, heads=heads)
+        return replace(
+            tree,
+            chosen=self.chosen,
+            heads=heads,
+            small_ticks=self.small_ticks,
+            last_tick=_way_of(self.ticked),
+        )
 
     def explained_tree(
         self, plan: Plan, analyzed: TickReport | None = None, sizes_of: SizesOf | None = None
@@ -724,6 +737,13 @@ class PlanView:
         if sizes_of is not None:
             tree = with_bounds(tree, by, sizes_of)
         return tree if analyzed is None else with_counts(tree, analyzed, _of_tick(analyzed, plan))
+
+
+def _way_of(report: TickReport) -> str:
+    """Return how a tick ran, for people; empty for the first tick and one without changes."""
+    if report.plan is None or report.tick == 0:
+        return ""
+    return f"path by path, as {report.path_by_path}" if report.path_by_path else "walked row by row"
 
 
 def _of_tick(report: TickReport, plan: Plan) -> list[str]:

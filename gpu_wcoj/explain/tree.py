@@ -442,6 +442,11 @@ class PlanTree:
         The requested strategy.
     candidates
         Number of orders of delta paths that the planner compared.
+    small_ticks
+        Ticks that are walked row by row, or the reason for which none is.
+    last_tick
+        Whether the last tick was walked, or the reason for which it ran path by path; empty for the first tick and if
+        nothing was changed.
     """
 
     backend: str
@@ -453,6 +458,8 @@ class PlanTree:
     chosen: str | None = None
     strategy: Literal["auto", "wcoj", "binary"] = "auto"
     candidates: int = 0
+    small_ticks: str = ""
+    last_tick: str = ""
 
     def paths(self) -> Iterator[PathTree]:
         """Yield all delta paths, including those that compute derivations."""

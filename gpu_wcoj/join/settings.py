@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from queue import Full, Queue
 from threading import Event
 from typing import Any, TypeVar
@@ -106,8 +108,69 @@ ITERATIONS = 100_000
 """Iterations of a loop in a tick at most, unless the user sets a limit."""
 
 
-WALKS = True
-"""Whether loops may run row at a time; see `gpu_wcoj.circuit.recursion.walks`."""
+@dataclass(frozen=True)
+class Tuning:
+    """Switches and thresholds of the walks: how ticks and loops choose between walks and paths.
+
+    Answers are the same with all values. Tests and benchmarks set them by `tune`.
+
+    Attributes
+    ----------
+    max_tick_rows
+        Passed rows up to which a tick may walk; -1 if no tick may.
+    max_expected_work
+        Values to propose and search up to which a tick may walk; as many per changed row are expected as in the walked
+        ticks before. A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 20 changed rows, this is where
+        joins that bind one variable for all changed rows at a time are as fast. The only path of a clique is walked in
+        place of all delta paths, so its work counts for as much less.
+    max_walk_work
+        Values proposed and searched at which the walk of a rule is given up, and the tick runs path by path. Joins that
+        bind one variable for all changed rows at a time group them where values repeat, so they need fewer.
+    max_memtable_rows
+        Rows of a memtable from which all of them become batches.
+    walk_loops
+        Whether loops may run row at a time; see `gpu_wcoj.circuit.recursion.walks`.
+    """
+
+    max_tick_rows: int = 1024
+    max_expected_work: int = 1 << 23
+    max_walk_work: int = 1 << 24
+    max_memtable_rows: int = 512
+    walk_loops: bool = True
+
+
+_TUNING: ContextVar[Tuning] = ContextVar("tuning", default=Tuning())  # noqa: B039  # a tuning is immutable
+
+
+def get_tuning() -> Tuning:
+    """Return the tuning of programs that are made here."""
+    return _TUNING.get()
+
+
+@contextmanager
+def tune(**settings: Any) -> Generator[Tuning]:
+    """Make programs with another tuning inside the context, in this thread.
+
+    A program keeps the tuning with which it is made.
+
+    Parameters
+    ----------
+    **settings
+        Fields of `Tuning`; the others stay as they are.
+
+    Examples
+    --------
+    >>> with tune(max_tick_rows=-1) as tuning:
+    ...     tuning.max_tick_rows, get_tuning().walk_loops
+    (-1, True)
+    >>> get_tuning().max_tick_rows
+    1024
+    """
+    token = _TUNING.set(replace(_TUNING.get(), **settings))
+    try:
+        yield _TUNING.get()
+    finally:
+        _TUNING.reset(token)
 
 
 @dataclass(eq=False)
@@ -134,8 +197,8 @@ class Execution:
         Whether a head's change may be counted as the difference of two full recomputations.
     measures
         Whether joins measure what the kernels do not count; see `gpu_wcoj.join.prefixes`.
-    walks
-        Whether loops run row at a time where that is cheaper; by default `WALKS`.
+    tuning
+        Switches and thresholds of the walks.
     single_tick
         Whether the circuit takes one tick from the empty state and is then dropped. Rows are then indexed only where
         they are looked up, and groups are added up without sorting; see `UnsortedArrangement`.
@@ -156,7 +219,7 @@ class Execution:
     dictionary: Dictionary | None = None
     recounts: bool = True
     measures: bool = False
-    walks: bool = field(default_factory=lambda: WALKS)
+    tuning: Tuning = field(default_factory=get_tuning)
     single_tick: bool = False
     may_repeat: bool = field(default=False, init=False)
     piece_rows: int = field(init=False)

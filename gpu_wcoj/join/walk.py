@@ -25,9 +25,16 @@ OPERATORS = {
 """The kernel's number of each comparison."""
 
 
+MAX_STEP_ATOMS = 63
+"""Atoms that bind one variable together, at most: the kernel has room for them and a list of common values."""
+
+
 def find_obstacle(query: DeltaQuery) -> str | None:
     """Return what the kernel cannot do in a query; None if it can walk the query."""
     for path in query.paths:
+        for step in path.steps:
+            if len(step.atoms) > MAX_STEP_ATOMS:
+                return f"{step.variable} is bound by more than {MAX_STEP_ATOMS} atoms"
         steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
         for check in (*path.seed_conditions, *path.seed_checks, *steps):
             if isinstance(check, Calculation):
@@ -498,13 +505,12 @@ OUT_ROWS = 4096
 BUDGET_CANDIDATES = 1 << 20
 """Candidates after which a call returns, so that an interrupt is noticed within about a second."""
 
-MAX_WALK_WORK = 1 << 24
-"""Values proposed and searched at which a walk is given up. Joins that bind one variable for all changed rows at a time
-group them where values repeat, so they need fewer."""
-
 
 class UnsuitableTickError(Exception):
-    """A tick turns out not to be small; it runs as any other."""
+    """A tick is not walked, or its walk is given up: it runs path by path.
+
+    The text is the reason for people, as the rest of a sentence that begins with "as".
+    """
 
 
 class WalkState(Protocol):
@@ -539,6 +545,8 @@ class Walk:
         The query.
     weighted
         True in bag semantics.
+    max_work
+        Values proposed and searched at which the walk is given up; see `gpu_wcoj.join.settings.Tuning`.
 
     Attributes
     ----------
@@ -546,8 +554,8 @@ class Walk:
         The walked paths per delta path of the query, less than 1 for cliques.
     """
 
-    def __init__(self, walker: WalkKernels, records: WalkRecords, weighted: bool) -> None:
-        self.walker, self.records = walker, records
+    def __init__(self, walker: WalkKernels, records: WalkRecords, weighted: bool, max_work: int) -> None:
+        self.walker, self.records, self.max_work = walker, records, max_work
         self.context = np.zeros(record.CONTEXT, np.int64)
         self.work = np.zeros((len(records.nodes), N_WORK), np.int64)
         self.total_work = np.zeros_like(self.work)
@@ -648,8 +656,8 @@ class Walk:
             self._memory[buffer] = self._new_buffer(buffer, 2 * needed)
         else:
             context[record.BUDGET] = BUDGET_CANDIDATES
-            if self.work_done * self.share_of_paths > MAX_WALK_WORK:
-                raise UnsuitableTickError
+            if self.work_done * self.share_of_paths > self.max_work:
+                raise UnsuitableTickError(f"the walk of a rule looked at more than {self.max_work:,} values")
 
     @property
     def work_done(self) -> int:

@@ -658,90 +658,126 @@ class Kernels(Protocol):
 class WalkKernels(Protocol):
     """The operations of small ticks: walks of delta paths over memtables and batches.
 
-    Contexts are int64 arrays that describe a query and a state; see `cpu_fallback.walk_records`.
+    A context is an int64 array of shape (CONTEXT,) with the addresses of a query, a state and memory to work in;
+    `cpu_fallback.walk_records` has its fields, and the reference is `tests/reference/walks.py`. A relation has one or
+    more arrangements: its rows that pass a filter, in one order of the columns. The rows of an arrangement have three
+    sources: *batches*, which are tries; a *memtable*, sorted distinct rows with weights that are not 0; and the
+    *changed rows* of this tick, sorted and distinct. The weight of a row is the sum over its sources; a row of weight 0
+    is not there. In a set, each sum over batches and memtable is 0 or 1.
+
+    A changed row has a weight that is not 0, the weight of the row before the tick, and a *stamp*, its place in the
+    order in which the changed rows of all relations apply, one after the other. In a set, stamps of deleted rows count
+    from 0 and those of inserted rows from `FIRST_INSERT`, so that all deletions are first; in a bag, all count from
+    `FIRST_INSERT`. The functions do not write to batches, and keep nothing that they allocate.
     """
 
     def walk(self, context: Int64Array) -> int:
         """Walk the delta paths of a query from all changed rows, until the caller is needed.
 
+        For each path, and each changed row of its first atom's arrangement: the row, of weight w and stamp t, binds the
+        atom's variables. The other atoms see the batches, the memtables, and changed rows with stamps below t; atoms
+        with `ATOM_AFTER`, also the one with stamp t. The walk finds each binding of the other variables for which every
+        positive atom sees its row, every comparison holds, and no negated atom sees its row with a positive weight. The
+        binding's weight is the product of the weights of its rows. If the first atom is negated, w is replaced: in a
+        set by -w; in a bag by 1, -1 or 0, as the row stops being there (with a positive weight), begins to, or neither.
+
+        Paths with `P_EMITS` list rows: the head's columns, and the sum of the weights of bindings that agree on the
+        variables that the head keeps. Rows may repeat, in any order; weights of 0 are left out. The other paths add up
+        the weights of their bindings: in a set, by the sign of the changed row's own weight, deleted rows at ``[0]`` of
+        the totals and inserted rows at ``[1]``; in a bag, all at ``[0]``. Element ``[2]`` is a float64: the magnitude,
+        at least the sum of the magnitudes of all bindings' weights, but for rounding.
+
         Parameters
         ----------
         context
-            int64, shape (CONTEXT,), which describes the query, the state and memory to work in; see
-            `cpu_fallback.walk_records`. It holds where the next call goes on.
+            Of the query. `ACTION` is `BEGIN` for a new walk, which sets totals and result to 0 and adds the work of the
+            one before to `TOTAL_WORK`. `BUDGET` is 0 or more, and each buffer has room for one value or more. No
+            product of the weights of one binding leaves int64.
 
         Returns
         -------
-        `DONE`; `FULL`, if the result has to be taken; `GROW`, if a buffer has to grow; or `PAUSED`, if the budget of
-        candidates is used up
+        `DONE`; `FULL`, if the result has `OUT_CAPACITY` rows, which the caller takes, setting `OUT_SIZE` to 0; `GROW`,
+        if the buffer `RESULT` has to have room for `NEEDED` values, its contents being out of date then; or `PAUSED`,
+        if the budget of candidates is used up, which the caller renews. After all but `DONE` another call goes on. The
+        sum of all results does not depend on where calls end.
 
         Notes
         -----
-        The result is the sum over paths and changed rows of the weights of all bindings, per sign of the changed row,
-        or the rows of the head with the sums of the bindings that agree on them, which may repeat. A changed row sees
-        the batches, the memtables, and those changed rows of the tick that have a smaller stamp; an atom before the
-        path's own in the delta rule sees the row itself, too. Products and sums are taken modulo 2^64; the context's
-        magnitude is a bound of all of them.
-
-        A step costs the smallest of its atoms' ranges times a logarithm. Steps of a path that share no atom and no
-        condition are summed apart and multiplied. Ranges that several values of a step have in common are intersected
-        once, into a list of ascending values.
+        Sums are taken modulo 2^64: the result is exact if the magnitude is within int64. A step costs the smallest of
+        its atoms' ranges times a logarithm. Steps of a path that share no atom and no condition are summed apart and
+        multiplied. Ranges that several values of a step have in common are intersected once, into a list of ascending
+        values. `WORK` counts; a step that is begun again after `GROW` counts twice.
         """
         ...
 
     def begin_small_tick(self, context: Int64Array) -> None:
-        """Drop the changed rows of all arrangements, and begin with the first stamps."""
+        """Drop the changed rows of all arrangements; begin with the first stamps. O(arrangements)."""
         ...
 
     def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
-        """Make a relation's given rows its changed rows, in the order of each of its arrangements.
+        """Make a relation's passed rows its changed rows, in the order of each of its arrangements.
+
+        It is called at most once a tick and relation. Rows of weight 0, also in total, are ignored.
 
         Parameters
         ----------
         mode
-            `AS_SET`: operations, of which the last on a row wins; rows that are there are not inserted again, and rows
-            that are not there not deleted. `AS_BAG`: weights are added. `AS_IS`: distinct rows that do change.
+            `AS_SET`: operations of which the last on a row wins. A positive weight inserts the row if it is not there,
+            with weight 1; a negative one deletes it if it is there, with weight -1. `AS_BAG`: the weights of equal rows
+            are added. `AS_IS`: distinct rows that change by their weights; their weights before count as 0.
         capacity
-            Rows that a relation may change.
+            Rows that a relation may be passed, 1 or more; all of its arrays have that length.
 
         Returns
         -------
-        The number of changed rows; -1 if it is above `capacity` or a weight may leave int64
+        The number of changed rows, `R_N_CHANGED`. -1 if more than `capacity` rows are passed, or, for `AS_BAG`, if a
+        passed weight has a magnitude of `LARGEST_WEIGHT` // `capacity` or more, or a changed row's weight before the
+        tick one of `LARGEST_WEIGHT` or more; the tick is given up then.
 
         Notes
         -----
-        O(n log n) for n rows and each arrangement, and one search a row. In set semantics deleted rows have smaller
-        stamps than inserted ones.
+        The changed rows of the relation are sorted; for `AS_SET` and `AS_IS`, deleted rows are first. Stamps follow
+        that order. Each arrangement has those of them that pass its filter, sorted by its own order. O(n log n) for n
+        rows and each arrangement, and one search a row.
         """
         ...
 
     def derive_presence(self, context: Int64Array, source: int, target: int) -> int:
-        """Give a relation the rows whose number of derivations becomes positive, or 0.
+        """Pass to a relation the rows whose number of derivations becomes positive, or no longer is.
 
-        Returns their number; `receive_rows` is to be called for them.
+        The changed rows of relation `source` are numbers of derivations that change. In their order, a row whose weight
+        is above 0 after the tick and was not before is passed to `target` with weight 1, one that was and is no longer
+        with weight -1. Returns their number; `receive_rows` is to be called for them, with `AS_IS`. O(n).
         """
         ...
 
     def merge_memtables(self, context: Int64Array, target: int) -> int:
         """Merge the changed rows into new memtables; the present ones stay as they are.
 
-        O(rows of the memtables of changed arrangements).
+        The weights of equal rows are added, and rows of weight 0 dropped. A memtable with changed rows is merged into
+        the spare memory of its arrangement, which has room for all of them; in the new record, it and the present
+        memory have changed places. No arrangement has changed rows in its new record.
 
         Parameters
         ----------
         target
-            Address of the arrangements' records after the tick.
+            Address of the arrangements' records after the tick, as many as there are arrangements.
 
         Returns
         -------
-        The rows of the largest memtable
+        The rows of the largest new memtable
+
+        Notes
+        -----
+        O(rows of the memtables of changed arrangements).
         """
         ...
 
     def consolidate_rows(self, context: Int64Array, spare_rows: int, order: int, spare: int) -> int:
-        """Sort the result of `walk`, add the weights of equal rows, drop those of weight 0.
+        """Sort the rows that `walk` has listed, and add the weights of equal ones modulo 2^64.
 
-        In set semantics rows of negative weight come first; the context's `RESULT` is their number. The other
-        arguments are addresses of memory as large as the result, and of two int64 a row. O(n log n).
+        Rows of weight 0 are dropped. In a set, rows of negative weight come first, and `RESULT` is their number; in a
+        bag, it is 0. The other arguments are addresses of memory as large as the result, and of two arrays of one int64
+        a row. Returns the number of rows that are left, at the beginning of the result. O(n log n).
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import gpu_wcoj as gw
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.small_ticks import WalkWork
+from gpu_wcoj.join.settings import Tuning, tune
+from gpu_wcoj.join.walk import UnsuitableTickError
 
 ORDERED = "e(a, b) :- edge(a, b), a < b.\n"
 SYMMETRIC = "s(a, b) :- edge(a, b).\ns(b, a) :- edge(a, b).\n"
@@ -44,9 +47,11 @@ Rows = list[tuple[tuple[int, ...], int]]
 class Twins:
     """A program whose small ticks walk, and one whose ticks never do, that must stay equal."""
 
-    def __init__(self, text: str, bag: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rng, self.bag, self.patch = rng, bag, monkeypatch
-        self.walking, self.plain = (gw.Program(text, backend="cpu", bag=bag) for _ in range(2))
+    def __init__(self, text: str, bag: bool, rng: np.random.Generator) -> None:
+        self.rng, self.bag = rng, bag
+        self.walking = gw.Program(text, backend="cpu", bag=bag)
+        with tune(max_tick_rows=-1):
+            self.plain = gw.Program(text, backend="cpu", bag=bag)
         self.text = text
         self.n_values = int(rng.choice([6, 25]))
         self.scale = int(rng.choice([1, 2**40]))
@@ -88,8 +93,7 @@ class Twins:
         changes = self.change()
         how = str(self.rng.choice(["step", "step_counts", "load"]))
         results = []
-        for program, limit in ((self.walking, 256), (self.plain, -1)):
-            self.patch.setattr(small_ticks, "MAX_TICK_ROWS", limit)
+        for program in (self.walking, self.plain):
             try:
                 results.append((getattr(program, how)(changes), None))
             except gw.errors.GpuWcojError as error:
@@ -118,11 +122,11 @@ class Twins:
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool) -> None:
     for seed in range(3):
         rng = np.random.default_rng([seed, len(name), bag])
-        monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 8 if seed == 1 else 512)
-        twins = Twins(PROGRAMS[name], bag, rng, monkeypatch)
+        with tune(max_memtable_rows=8 if seed == 1 else 512):
+            twins = Twins(PROGRAMS[name], bag, rng)
         for _ in range(12):
             twins.tick()
             if seed == 2 or rng.random() < 0.2:
@@ -168,9 +172,9 @@ def test_ticks_stay_in_the_memtables_until_something_reads_the_state() -> None:
     assert [sum(rows) for rows in program.state_rows.values()] == [80, 80, 80]
 
 
-def test_full_memtables_become_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 4)
-    program = _triangles()
+def test_full_memtables_become_batches() -> None:
+    with tune(max_memtable_rows=4):
+        program = _triangles()
     rows = []
     for i in range(8):
         program.step_counts({"edge": [(i, i + 3)]})
@@ -276,17 +280,17 @@ def test_a_walk_that_turns_out_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     from gpu_wcoj.join import walk
 
     monkeypatch.setattr(walk, "BUDGET_CANDIDATES", 1)
-    monkeypatch.setattr(walk, "MAX_WALK_WORK", 8)
-    program, expected = (gw.Program("t(a, d) :- edge(a, b), edge(b, c), edge(c, d).", backend="cpu") for _ in range(2))
+    text = "t(a, d) :- edge(a, b), edge(b, c), edge(c, d)."
+    expected = gw.Program(text, backend="cpu")
+    with tune(max_walk_work=8):
+        program = gw.Program(text, backend="cpu")
     rows = [(a, b) for a in range(12) for b in range(12)]
     for ticked in (program, expected):
         ticked.load({"edge": rows})
-    monkeypatch.setattr(walk, "MAX_WALK_WORK", 1 << 40)
-    monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", 256)
     wanted = expected.step({"edge": [(20, 3), (3, 21)]})["t"].rows()
-    monkeypatch.setattr(walk, "MAX_WALK_WORK", 8)
     assert program.step({"edge": [(20, 3), (3, 21)]})["t"].rows() == wanted
     assert program._ledger.present.recent is None
+    assert program.last_tick.path_by_path == "the walk of a rule looked at more than 8 values"
 
 
 def test_a_tick_of_one_edge_makes_a_bounded_number_of_calls() -> None:
@@ -342,8 +346,9 @@ def test_measured_ticks_are_no_small_ones() -> None:
 
 
 def test_a_tick_that_is_committed_does_not_fail_as_its_memtables_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 1)
-    program, expected = _triangles(), _triangles()
+    with tune(max_memtable_rows=1):
+        program = _triangles()
+    expected = _triangles()
     expected.step({"edge": [(0, 3), (1, 4)]})
 
     def fail(*_arguments: object) -> None:
@@ -362,30 +367,31 @@ def test_work_that_made_ticks_large_ones_is_forgotten() -> None:
     program.step({"edge": [(0, 3)]})
     small = program._ledger.small
     assert small is not None
-    small.work_per_row = 4.0 * small_ticks.MAX_EXPECTED_WORK
-    admitted = [small.admits(1) for _ in range(16)]
-    assert not admitted[0]
-    assert admitted[-1]
+    small.work_per_row = 4.0 * Tuning().max_expected_work
+    with pytest.raises(UnsuitableTickError, match="expected to look at more than 8,388,608 values"):
+        small.check(1)
+    for _ in range(16):
+        with suppress(UnsuitableTickError):
+            small.check(1)
+    small.check(1)
 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", ["clique4", "clique5", "diamond", "cycle4", "house"])
-def test_counts_over_long_ranges_equal_those_of_large_ticks(
-    name: str, bag: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_over_long_ranges_equal_those_of_large_ticks(name: str, bag: bool) -> None:
     rng = np.random.default_rng(len(name))
     ends = (rng.random((4000 if name in ("clique5", "house") else 12000, 2)) ** 3 * 500).astype(np.int64)
-    program, large = (gw.Program(PROGRAMS[name], backend="cpu", bag=bag) for _ in range(2))
+    program = gw.Program(PROGRAMS[name], backend="cpu", bag=bag)
+    with tune(max_tick_rows=-1):
+        large = gw.Program(PROGRAMS[name], backend="cpu", bag=bag)
     for each in (program, large):
         each.load({"edge": ends})
     for _ in range(12):
         rows = np.concatenate([(rng.random((6, 2)) ** 3 * 500).astype(np.int64), ends[rng.integers(0, len(ends), 3)]])
         weights = np.where(np.arange(9) < 6, 1, -1)
         change = {"edge": pa.table({"c0": rows[:, 0], "c1": rows[:, 1], "weight": weights})}
-        monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", 256)
         counts = program.step_counts(change)
         assert bag or any(isinstance(work, WalkWork) for work in program.last_tick.work.values())
-        monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", -1)
         assert counts == large.step_counts(change)
 
 
@@ -443,3 +449,14 @@ def test_reports_name_every_head() -> None:
     program, large = _triangles(), _triangles()
     program.step({"edge": [(0, 3)]})
     assert set(program.last_tick.work) == set(large.last_tick.work)
+
+
+@pytest.mark.parametrize("n_atoms", [63, 64])
+def test_a_variable_in_more_atoms_than_the_kernel_has_room_for_is_bound_path_by_path(n_atoms: int) -> None:
+    names = [f"r{i}" for i in range(n_atoms)]
+    text = f"t(a, x) :- s(a), {', '.join(f'{name}(x)' for name in names)}."
+    program = gw.Program(text, backend="cpu")
+    program.load({"s": [(1,)], **{name: [(1,), (2,)] for name in names}})
+    assert program.step({"s": [(5,)]})["t"].rows() == [((5, 1), 1), ((5, 2), 1)]
+    reason = "head t: x is bound by more than 63 atoms" if n_atoms > 63 else ""
+    assert program.last_tick.path_by_path == reason

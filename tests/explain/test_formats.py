@@ -187,6 +187,7 @@ def test_json_of_any_tree():
 
 GOLDEN_TEXT = """\
 backend cpu, set semantics
+small ticks: none, all run path by path: head reach: it is recursive
 
 reach   (recursive: its rows are kept with their ranks; iterations with few rows run row at a time)
   reach(a, b) :- edge(a, b).
@@ -209,7 +210,8 @@ arrangements
 
 GOLDEN_MERMAID = """\
 flowchart LR
-  about["backend cpu, bag semantics"]
+  about["backend cpu, bag semantics<br/>small ticks: up to 1,024 rows that look at up to 8,388,608 values are walked \
+row by row"]
   subgraph h0 ["h"]
     subgraph h0_r0 ["h(x) :- r(x), s(x), x #60; 5."]
       h0_r0_p0_0(["delta path 1<br/>change of r(x)<br/>where x #60; 5<br/>check s(x) before, by s[0]"])

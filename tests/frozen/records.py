@@ -29,13 +29,13 @@ def record(case: Case, is_random: bool = False) -> Record:
     try:
         program, apply = _started(case)
         if not is_random:
-            sections["plan"] = program.explain()
+            sections["plan"] = _plan(program)
         if case.sizes:
             sections["plan by sizes"] = _by_sizes(case, program)
         for number, tick in enumerate(case.ticks(), 1):
             sections[f"tick {number}"] = _tried(lambda tick=tick: "\n".join(apply(tick)))
             sections[f"work {number}"] = _work(program)
-        sections["plan after"] = program.explain()
+        sections["plan after"] = _plan(program)
         sections["answers"] = "\n".join(_relations(program))
         sections["state"] = "\n".join(f"{name} {sum(rows)}" for name, rows in program.state_rows.items())
     except gw.GpuWcojError as error:
@@ -69,6 +69,12 @@ def _started(case: Case) -> tuple[gw.Program, Any]:
     return view.program, lambda tick: _lines(
         view.program.step(changes({name: change for name, change in tick.items() if name in schema}))
     )
+
+
+def _plan(program: gw.Program, **options: Any) -> str:
+    """The plan as text, without the lines about ticks: how a tick runs is no part of the plan."""
+    lines = program.explain(**options).splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("small ticks: ", "last tick: ")))
 
 
 def _tried(run: Any) -> str:
@@ -113,7 +119,7 @@ def _by_sizes(case: Case, program: gw.Program) -> str:
             for name, rows in case.sizes.items()
         }
         (Path(folder) / "statistics.json").write_text(json.dumps({"format": 1, "relations": relations}))
-        return program.explain(statistics=folder)
+        return _plan(program, statistics=folder)
 
 
 def as_text(case: Case, sections: Record) -> str:

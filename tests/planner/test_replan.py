@@ -9,9 +9,9 @@ import pytest
 
 from gpu_wcoj import Program
 from gpu_wcoj.circuit import circuit as adopting
-from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine import state as replanning_module
 from gpu_wcoj.errors import UsageError
+from gpu_wcoj.join.settings import tune
 from gpu_wcoj.planner import replan
 from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
 
@@ -30,9 +30,8 @@ def test_a_stream_whose_skew_changes():
 @pytest.mark.parametrize("max_rows", [-1, 256], ids=["over batches", "in memtables"])
 def test_small_ticks_are_noticed_too(max_rows, eager, monkeypatch):
     monkeypatch.setattr(replan, "SMALL_TICKS", 16)
-    monkeypatch.setattr(small_ticks, "MAX_TICK_ROWS", max_rows)
-    monkeypatch.setattr(small_ticks, "MAX_MEMTABLE_ROWS", 16)
-    program, fixed = Program(RULE, threads=1), Program(RULE, replan=None, threads=1)
+    with tune(max_tick_rows=max_rows, max_memtable_rows=16):
+        program, fixed = Program(RULE, threads=1), Program(RULE, replan=None, threads=1)
     work, wasted = run_both(program, fixed, stream(60, 2, n=2000, changes=4))
     assert was_replanned(program)
     assert 2 * sum(work[-8:]) < sum(wasted[-8:])

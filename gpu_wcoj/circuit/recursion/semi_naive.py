@@ -737,7 +737,7 @@ class SemiNaiveRun:
 
 def walkable_rows(plan: LoopPlan, execution: Execution) -> int:
     """Return `Kernels.walked_rows`, or 0 if the loop or the execution does not allow it."""
-    walks = execution.walks and not (execution.measures or plan.reason_against_walks)
+    walks = execution.tuning.walk_loops and not (execution.measures or plan.reason_against_walks)
     return execution.backend.kernels.walked_rows if walks else 0
 
 

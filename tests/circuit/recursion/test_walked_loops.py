@@ -15,7 +15,7 @@ from gpu_wcoj.circuit.recursion import loop, semi_naive
 from gpu_wcoj.circuit.recursion.loop import IncrementalRun
 from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
 from gpu_wcoj.errors import CalculationError, IterationLimitError
-from gpu_wcoj.join import settings
+from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
 from tests.helpers.recursion_comparison import bits, stored
 
@@ -78,10 +78,10 @@ def script(name: str, seed: int, n_ticks: int = 12) -> Iterator[Changes]:
         yield {relation: rows for relation, rows in changes.items() if rows}
 
 
-def program(name: str, walks: bool, monkeypatch: pytest.MonkeyPatch, **options) -> gw.Program:
+def program(name: str, walks: bool, **options) -> gw.Program:
     """A program whose loops run row at a time or never do."""
-    monkeypatch.setattr(settings, "WALKS", walks)
-    made = gw.Program(TEXTS[name][0], **options)
+    with tune(walk_loops=walks):
+        made = gw.Program(TEXTS[name][0], **options)
     made.step({relation: [((0,) * width, 1), ((0,) * width, -1)][:1] for relation, width in TEXTS[name][1].items()})
     made.step({relation: [((0,) * width, -1)] for relation, width in TEXTS[name][1].items()})
     return made
@@ -92,8 +92,8 @@ def check_scripts(
 ) -> None:
     """Compare changes, ranks and bits with the vectorised way, and at the end with the state loaded at once."""
     for seed in range(seeds):
-        walked = program(name, True, monkeypatch, bag=bag, backend=backend)
-        vectorised = program(name, False, monkeypatch, bag=bag, backend=backend)
+        walked = program(name, True, bag=bag, backend=backend)
+        vectorised = program(name, False, bag=bag, backend=backend)
         there: dict[str, dict[tuple[int, ...], int]] = {relation: {} for relation in TEXTS[name][1]}
         for changes in script(name, seed):
             with monkeypatch.context() as patch:
@@ -109,7 +109,7 @@ def check_scripts(
             for relation, rows in changes.items():
                 for row, weight in rows:
                     there[relation][row] = there[relation].get(row, 0) + weight
-        at_once = program(name, True, monkeypatch, bag=bag, backend=backend)
+        at_once = program(name, True, bag=bag, backend=backend)
         at_once.step({relation: [(row, 1) for row, n in rows.items() if n] for relation, rows in there.items()})
         assert stored(at_once) == stored(walked)
         assert bits(at_once, at_once.heads) == bits(walked, walked.heads)
@@ -150,9 +150,9 @@ def counted_calls(monkeypatch: pytest.MonkeyPatch, kind: type, method: str) -> l
 @pytest.mark.parametrize("walks", [True, False])
 def test_a_chain_takes_no_vectorised_iterations(walks, monkeypatch):
     needed("numba")
-    monkeypatch.setattr(settings, "WALKS", walks)
     calls = counted_calls(monkeypatch, SemiNaiveRun, "_absorb")
-    made = gw.Program(REACH, backend="cpu")
+    with tune(walk_loops=walks):
+        made = gw.Program(REACH, backend="cpu")
     made.step({"s": [(0,)], "e": chain(300)})
     assert made.count("r") == 301
     assert len(calls) == (0 if walks else 301)
@@ -162,9 +162,9 @@ def test_a_chain_takes_no_vectorised_iterations(walks, monkeypatch):
 @pytest.mark.parametrize("text", [REACH, CLOSURE], ids=["reach", "closure"])
 def test_a_deletion_in_a_chain_takes_no_vectorised_iterations(text, walks, monkeypatch):
     needed("numba")
-    monkeypatch.setattr(settings, "WALKS", walks)
     monkeypatch.setattr(loop, "GIVE_UP", 1e-9)
-    made = gw.Program(text, backend="cpu")
+    with tune(walk_loops=walks):
+        made = gw.Program(text, backend="cpu")
     inputs: Mapping[str, list[tuple[int, ...]]] = {"s": [(0,)], "e": chain(100)}
     made.step({relation: inputs[relation] for relation in made.inputs})
     (head,) = made.heads
@@ -232,27 +232,26 @@ def test_an_interrupt_between_calls_leaves_the_state(method, monkeypatch):
     assert made.count("t") == (61 * 62 // 2 if method == "maintenance" else 60 * 61 // 2)
 
 
-def test_the_limit_of_iterations_is_the_same(monkeypatch):
+def test_the_limit_of_iterations_is_the_same():
     needed("numba")
     for walks in (True, False):
-        monkeypatch.setattr(settings, "WALKS", walks)
-        exact = gw.Program(REACH, iterations=41, backend="cpu")
+        with tune(walk_loops=walks):
+            exact = gw.Program(REACH, iterations=41, backend="cpu")
+            short = gw.Program(REACH, iterations=40, backend="cpu")
         assert len(exact.step({"s": [(0,)], "e": chain(40)})["r"]) == 41
         assert len(exact.step({"e": [(edge[0] + 40, edge[1] + 40) for edge in chain(41)]})["r"]) == 41
         with pytest.raises(IterationLimitError, match="41"):
             exact.step({"e": [(edge[0] + 81, edge[1] + 81) for edge in chain(42)]})
         assert exact.count("r") == 82
-        short = gw.Program(REACH, iterations=40, backend="cpu")
         with pytest.raises(IterationLimitError, match="40"):
             short.step({"s": [(0,)], "e": chain(40)})
         assert short.count("r") == 0
 
 
 @pytest.mark.parametrize("walks", [True, False])
-def test_results_that_leave_the_integers(walks, monkeypatch):
+def test_results_that_leave_the_integers(walks):
     """They are errors if a binding needs them, and not if another condition drops it."""
     needed("numba")
-    monkeypatch.setattr(settings, "WALKS", walks)
     top = 2**63 - 1
     for text, value in (
         ("n(x) :- s(x). n(x + 1) :- n(x), x > 5.", top),
@@ -262,11 +261,13 @@ def test_results_that_leave_the_integers(walks, monkeypatch):
         ("n(x) :- s(x). n(0 - 2 - x) :- n(x).", top),
         ("n(x) :- s(x). n(abs(x)) :- n(x).", -top - 1),
     ):
-        made = gw.Program(text, backend="cpu")
+        with tune(walk_loops=walks):
+            made = gw.Program(text, backend="cpu")
         with pytest.raises(CalculationError):
             made.step({"s": [(value,)]})
         assert made.count("n") == 0
-    made = gw.Program("n(x) :- s(x). n(x + 1) :- n(x), x > 5, t(x + 1).", backend="cpu")
+    with tune(walk_loops=walks):
+        made = gw.Program("n(x) :- s(x). n(x + 1) :- n(x), x > 5, t(x + 1).", backend="cpu")
     made.step({"s": [(top,), (6,)], "t": [(7,)]})
     assert made.relation("n").to_dict() == {(6,): 1, (7,): 1, (top,): 1}
 
