@@ -100,7 +100,6 @@ from cpu_fallback.walk_records import (
     F_LEFT,
     F_OP,
     F_RIGHT,
-    FEWEST_SUMMED,
     FILTER,
     FILTER_SPANS,
     FILTERS,
@@ -134,6 +133,7 @@ from cpu_fallback.walk_records import (
     MAX_DEPTH,
     MAX_INT64,
     MIN_INT64,
+    MIN_SUMMED,
     N_ARRANGEMENTS,
     N_BUFFER,
     N_COUNTS,
@@ -1100,14 +1100,14 @@ def enter_node(context, node, factors, work):
 
 @cached_njit
 def list_is_ready(context, node, factors):
-    """Decide whether a step's values are summed at once, and make the list that their ranges are counted in.
+    """Decide whether a step's values are summed at once, and make the list for them.
 
     Returns False if a buffer is too small.
     """
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
     own = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
     own[B_SUMMED] = -1
-    if own[B_SIZE] < FEWEST_SUMMED or not own[B_PLAIN]:
+    if own[B_SIZE] < MIN_SUMMED or not own[B_PLAIN]:
         return True
     child = pointer64(context[CHILDREN])[entry[N_FIRST_CHILD]]
     base = pointer64(context[NODES])[child * NODE_FIELDS + N_LIST]
@@ -1172,7 +1172,7 @@ def segment_load(slots, slot, i):
 
 @cached_njit
 def sum_values(context, node, scratch, sums, magnitudes):
-    """Add, over the next values of a step, the common values of their ranges and a list with bits.
+    """Count the common values of a list with bits and the range of each value of a step.
 
     `scratch` has room for 256 numbers.
     """
@@ -1683,7 +1683,7 @@ def derive_presence(fields, source, target):
 
 @cached_njit
 def find_row(rows, depth, low, high, run, row):
-    """Return the first of sorted rows that does not precede a row of a run, and whether they are equal."""
+    """Return the first row that does not precede a row of a run, and whether they are equal."""
     is_there = False
     while low < high:
         middle = (low + high) >> 1

@@ -98,7 +98,7 @@ USES_A_LIST = 16
 """Values of an atom per use from which they are copied into a list, whose values are then marked by bits."""
 FIRST_INSERT = 1 << 40
 """Stamp of a tick's first inserted row of a set; deleted rows have smaller ones."""
-FEWEST_SUMMED = 4
+MIN_SUMMED = 4
 """Values of a step from which they are summed at once."""
 SUMMED_A_CALL = 1024
 """Values of a step that are summed before an interrupt is looked for."""

@@ -253,7 +253,7 @@ def count_rows(data: Any) -> int:
 
 
 def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:
-    """Copy a list of tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
+    """Copy tuples of integers, each perhaps with a weight, into a matrix; None for other rows."""
     rows = []
     for row in data:
         weight = 1

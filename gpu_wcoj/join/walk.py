@@ -267,7 +267,7 @@ class WalkRecords:
         return ranks
 
     def sum_at_once(self, node: int) -> None:
-        """Note a step whose only child counts the common values of one range below it and a list above it."""
+        """Mark a step whose only child counts the common values of a list and one range below it."""
         entry = self.nodes[node]
         children = self.children[entry[record.N_FIRST_CHILD] : entry[record.N_END_CHILD]]
         if entry[record.N_MODE] != record.SUM or entry[record.N_LOOKUP] or len(children) != 1:
