@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.read import as_arrow
 from gpu_wcoj.arrow.table import as_table, columns_by_name, is_of_spark
@@ -539,4 +538,4 @@ def distinct_values(values: Any, what: str) -> pa.Table:
         if table.num_columns != 1:
             raise SchemaError.mismatch(what, "have the wrong number of columns", table.num_columns, 1)
         array = table.column(0)
-    return pa.table({"id": pc.unique(array.drop_null())})
+    return pa.table({"id": array.drop_null().unique()})

@@ -14,7 +14,7 @@ import pyarrow as pa
 from gpu_wcoj.arrow.write import SUPPORTED, storage_of, to_pyarrow, type_of
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of
-from gpu_wcoj.data.rows import checked_values
+from gpu_wcoj.data.rows import checked_values, is_masked_array
 from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
 
@@ -89,7 +89,7 @@ def encode_numpy(
     >>> encode_numpy(np.array([True, False])).type
     DataType(name='bool')
     """
-    if values.ndim == 1 and values.dtype == np.int64 and not isinstance(values, np.ma.MaskedArray):
+    if values.ndim == 1 and values.dtype == np.int64 and not is_masked_array(values):
         return as_kind(Column(INT64, np.array(values, np.int64)), kind, what)
     return encode(as_arrow(values, what), kind, string=string, binary=binary, what=what)
 
@@ -149,7 +149,7 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
         )
     if values.dtype.kind in "OTSU":  # PyArrow would infer types, and end text at its first NUL
         return as_arrow(values.tolist(), what)
-    mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+    mask = np.ma.getmaskarray(values) if is_masked_array(values) else None
     native = np.array(values, values.dtype.newbyteorder("="), subok=False)
     if values.dtype.kind in "mM":
         _check_unit(native, mask, what)

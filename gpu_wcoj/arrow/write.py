@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from gpu_wcoj.data.column import Column, Int64Array, floats_of
 from gpu_wcoj.data.schema import DataType
@@ -275,6 +274,7 @@ def to_pandas(table: pa.Table) -> Any:
     (np.int64(9007199254740993), {'n': 9007199254740993}, {'n': None})
     """
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import pyarrow.compute as pc  # loading it takes a fifth of a small program's time
 
     frame = _exported(table, "pandas", pa.Table.to_pandas)
     for name, column in zip(table.column_names, table.columns, strict=True):

@@ -6,6 +6,7 @@ Nothing is mixed, cut or rounded.
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -24,6 +25,18 @@ Values = npt.NDArray[Any] | list[Any]
 _ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
 _NUMPY: tuple[type[Any], ...] = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
+
+
+def is_masked_array(values: object) -> bool:
+    """Return whether values are a masked array, without loading ``numpy.ma`` if nothing else has.
+
+    Examples
+    --------
+    >>> is_masked_array(np.zeros(2)), is_masked_array(np.ma.zeros(2))
+    (False, True)
+    """
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(values, masked.MaskedArray)
 
 
 def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row], list[Any] | None]:
@@ -219,7 +232,7 @@ def as_weights(values: Column | npt.NDArray[np.generic] | Iterable[object], what
             return as_weights(values.tolist(), what)
         if values.dtype.kind not in "iu":
             raise WeightError(_message(what, f"an array of type '{values.dtype}'"))
-        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        if is_masked_array(values) and np.ma.is_masked(values):
             raise WeightError(_message(what, f"null (row {int(np.ma.getmaskarray(values).argmax())})"))
         if values.dtype.itemsize == 8 and values.dtype.kind == "u" and bool((values > np.uint64(2**63 - 1)).any()):
             raise WeightError(_message(what, f"{values.max()} (row {int(values.argmax())})"))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of, on_host, read_only
-from gpu_wcoj.data.rows import Row, as_weights, columns_of, split_weights
+from gpu_wcoj.data.rows import Row, as_weights, columns_of, is_masked_array, split_weights
 from gpu_wcoj.data.schema import INT64, DataType, check_names
 from gpu_wcoj.errors import (
     ArityError,
@@ -673,7 +673,7 @@ def filter_rows(zset: ZSet, condition: BoolArray | Callable[..., Any]) -> ZSet:
         from gpu_wcoj.arrow import to_numpy
 
         condition = condition(*map(to_numpy, zset.columns))
-    mask = np.ma.filled(condition, False) if isinstance(condition, np.ma.MaskedArray) else np.asarray(condition)
+    mask = np.ma.filled(condition, False) if is_masked_array(condition) else np.asarray(condition)
     if mask.shape != zset.weights.shape or mask.dtype != bool:
         raise UsageError.mismatch(
             "the filter",
@@ -1226,7 +1226,7 @@ def adopted(values: Any, backend: Backend, what: str) -> Any:
     """Return the values as an array of the backend; device memory is shared, host memory copied."""
     try:
         if isinstance(values, np.ndarray):
-            if isinstance(values, np.ma.MaskedArray):
+            if is_masked_array(values):
                 raise UnsupportedTypeError(f"{what} is a masked array.\n  Fill it, or drop the masked rows, first.")
             copies = None if backend.device is not None else True
             return backend.asarray(np.array(values, values.dtype.newbyteorder("="), copy=copies, subok=False))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.rows import as_weights, weight_among
+from gpu_wcoj.data.rows import as_weights, is_masked_array, weight_among
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
@@ -203,7 +203,7 @@ class Filter(Operator):
 
     def _mask(self, rows: ZSet) -> BoolArray:
         made = self.condition(*input_arrays(rows, self.columns))
-        mask = np.ma.filled(made, False) if isinstance(made, np.ma.MaskedArray) else np.asarray(made)
+        mask = np.ma.filled(made, False) if is_masked_array(made) else np.asarray(made)
         if mask.shape != (len(rows),) or mask.dtype != bool:
             raise UsageError.mismatch(
                 "the filter",
