@@ -29,7 +29,6 @@ LONG = (
 """Files of long tests."""
 QUICK = (
     "test_tables_of_triangles[hypercube-4]",
-    "test_streams_of_several_relations[replicated-4]",
     "test_what_cells_do_not_do",
     "test_sources_of_one_relation_that_do_not_go_together",
     "test_answers_of_cells[hypercube-4]",
