@@ -97,8 +97,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_finish() -> None:
-    """Thousands of tests are there from now on: no later collection of garbage looks through them again."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Name tests by their group of pytest-xdist, and look through them for garbage for the last time.
+
+    Of pytest 9 on, an item keeps its name elsewhere than where pytest-xdist 3.8 writes the group to, so that tests of
+    one group would run in any process: each would start a Spark of its own.
+    """
+    if session.config.getoption("loadgroup", False):
+        for item in session.items:
+            named = vars(item).get("_nodeid")
+            if named is not None and named != item.nodeid:
+                item._id = type(item._id).parse(named)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Which cases of a test run: one of those to draw from in ordinary runs, all at length."""
+"""Which cases of a test run, and in which process: one of those to draw from in ordinary runs, all at length."""
 
 from __future__ import annotations
 
@@ -37,3 +37,9 @@ def test_a_gpu_that_is_lacking_has_no_cases(backend, request):
     assert "backend" in PARAMETERS
     assert backend == "cpu" or lacking("cuda") is None
     assert "cpu" in {item.callspec.params["backend"] for item in cases_of(request)}
+
+
+def test_a_group_keeps_its_tests_in_one_process(request):
+    """pytest-xdist goes by the names that its processes tell it."""
+    is_grouped = request.config.getoption("loadgroup", False)
+    assert request.node.nodeid.endswith("@drawn cases") == bool(is_grouped)
