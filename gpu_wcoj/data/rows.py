@@ -28,7 +28,7 @@ _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
 def is_masked_array(values: object) -> bool:
-    """Return whether values are a masked array, without loading ``numpy.ma`` if nothing else has.
+    """Return whether values are a masked array, without loading ``numpy.ma`` for that.
 
     Examples
     --------
