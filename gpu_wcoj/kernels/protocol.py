@@ -717,7 +717,8 @@ class WalkKernels(Protocol):
     def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
         """Make a relation's passed rows its changed rows, in the order of each of its arrangements.
 
-        It is called at most once a tick and relation. Rows of weight 0, also in total, are ignored.
+        It is called at most once a tick and relation. Rows of weight 0, also in total, are ignored. If the relation's
+        record has an address in `R_PLACES`, its rows and weights are copied from there first.
 
         Parameters
         ----------

@@ -160,9 +160,21 @@ class WalkedState:
         """Pass rows to a relation; return what the kernel returns."""
         row = self.relations[self.names.index(name)]
         n, width = len(operations), int(row[record.R_WIDTH])
-        if n <= self.capacity:
-            from_address(int(row[record.R_ROWS]), n * width)[:] = matrix_of([r for r, _ in operations], width).ravel()
-            from_address(int(row[record.R_WEIGHTS]), n)[:] = [weight for _, weight in operations]
+        columns = matrix_of([r for r, _ in operations], width)
+        weights = np.array([weight for _, weight in operations], np.int64)
+        row[record.R_PLACES] = 0
+        if n % 2 == 1:  # an odd number of rows is passed column by column, with a stride
+            given = np.zeros((width + 1, 2 * n + 1), np.int64)
+            given[:width, 1::2], given[width, 1::2] = columns.T, weights
+            start, stride = address_of(given) + 8, given.strides[0]
+            all_are_one = bool((weights == 1).all())
+            places = [part for column in range(width) for part in (start + column * stride, 16)]
+            places += (0, 0) if all_are_one else (start + width * stride, 16)
+            self._given = given, np.array(places, np.int64)
+            row[record.R_PLACES] = address_of(self._given[1])
+        elif n <= self.capacity:
+            from_address(int(row[record.R_ROWS]), n * width)[:] = columns.ravel()
+            from_address(int(row[record.R_WEIGHTS]), n)[:] = weights
         row[record.R_SIZE] = n
         return int(self.walker.receive_rows(self.context, self.names.index(name), MODES[mode], self.capacity))
 
