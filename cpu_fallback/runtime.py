@@ -28,7 +28,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags
 from numba.core.compiler_machinery import PassManager
-from numba.core.runtime import rtsys
+from numba.core.runtime import rtsys  # type: ignore[attr-defined]
 from numba.core.typed_passes import (
     IRLegalization,
     NativeLowering,
@@ -128,8 +128,8 @@ class KernelCache(FunctionCache):
         try:
             # numba's `load_overload` first loads all that it can compile, and SciPy, which takes most of the time
             rtsys.initialize(target_context)
-            with self._guard_against_spurious_io_errors():
-                return self._load_overload(sig, target_context)
+            with self._guard_against_spurious_io_errors():  # type: ignore[attr-defined]
+                return self._load_overload(sig, target_context)  # type: ignore[attr-defined]
         except Exception as error:  # a damaged file may raise any exception
             self._report(error)
             with contextlib.suppress(OSError):

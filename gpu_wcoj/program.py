@@ -467,7 +467,7 @@ class TickRunner:
         before = ledger.present
         tick = before.report.tick + 1
         if n_rows == 0:
-            ledger.replace_state(replace(before, report=TickReport(tick, time.perf_counter() - start)))
+            ledger.commit_small_tick(before, recent, TickReport(tick, time.perf_counter() - start), None)
             return {}
         counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
         if emit_remaining is not None:

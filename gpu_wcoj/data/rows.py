@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ _NUMPY: tuple[type[Any], ...] = (np.integer, np.float32, np.float64, np.bool_, n
 _NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
 
 
-def is_masked_array(values: object) -> bool:
+def is_masked_array(values: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     """Return whether values are a masked array, without loading ``numpy.ma`` for that.
 
     Examples

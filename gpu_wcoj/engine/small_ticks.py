@@ -353,10 +353,10 @@ class SmallTicks:
 
     def evaluate(
         self, recent: Recent, changes: Mapping[str, SmallRows], collect: frozenset[str] | None
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Totals]:
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Totals | None]:
         """Compute a tick's changes as `Circuit.evaluate` does; nothing is committed.
 
-        The last result is for `merge`.
+        The last result is for `merge`; None if no row has changed anything.
 
         Raises
         ------
@@ -411,7 +411,8 @@ class SmallTicks:
             totals[walks.position] = None if total is None else total + count.net
         if n_changed:
             self.work_per_row += (done / n_changed - self.work_per_row) / 4
-        return counts, rows_by_head, ignored, work, (tuple(totals), tuple(bounds))
+        after = (tuple(totals), tuple(bounds)) if n_changed else None
+        return counts, rows_by_head, ignored, work, after
 
     def _receive(self, relation: int, n: int, mode: int) -> int:
         self._relation_records[relation, record.R_SIZE] = n

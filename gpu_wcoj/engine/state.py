@@ -240,12 +240,15 @@ class StateStore:
             self.settle()
         return small.begin(self.present.recent)
 
-    def commit_small_tick(self, before: State, recent: Recent, report: TickReport, totals: Totals) -> None:
-        """Commit a small tick that began with the state `before` and its memtables."""
+    def commit_small_tick(self, before: State, recent: Recent, report: TickReport, totals: Totals | None) -> None:
+        """Commit a small tick that began with the state `before` and its memtables.
+
+        Without `totals`, it has changed nothing.
+        """
         assert self.small is not None
         present = self.present
         assert present is before, "the memtables were emptied during the tick"
-        after = self.small.merge(recent, totals)
+        after = present.recent if totals is None else self.small.merge(recent, totals)
         self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
 
     def _empty_memtables(self) -> None:

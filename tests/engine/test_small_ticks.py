@@ -328,6 +328,17 @@ def test_the_size_of_the_state_is_read_without_emptying_the_memtables() -> None:
     assert program.last_tick.tick == 2
 
 
+def test_a_tick_that_changes_nothing_keeps_the_memtables() -> None:
+    program = _triangles()
+    program.step({"edge": [(0, 3)]})
+    recent = program._ledger.present.recent
+    assert program.step_counts({"edge": [(0, 3), ((7, 70), -1)]})["t"].net == 0
+    assert program.last_tick.ignored == {"edge": 2}
+    assert program._ledger.present.recent is recent
+    assert program.step({"edge": [((0, 3), -1), (0, 3)]})["t"].rows() == []
+    assert program.count("edge") == 61
+
+
 def test_changes_that_are_no_mapping_are_refused() -> None:
     program = _triangles()
     program.step({"edge": [(0, 3)]})
