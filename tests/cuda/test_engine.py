@@ -22,7 +22,10 @@ from tests.helpers.kernel_cases import marked_alike
 from tests.helpers.long_tests import IS_LONG
 from tests.shim import available, shim_backend
 
-pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
+pytestmark = [
+    pytest.mark.skipif(available() is not None, reason=str(available())),
+    pytest.mark.usefixtures("large_ticks"),  # on a device all ticks run path by path, and counted work is compared
+]
 
 # `make test-long` runs more seeds and sequences; those here are spread over all sizes of pieces.
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
