@@ -58,6 +58,7 @@ def done(text, rows, strategy, monkeypatch, *, bushy, changed="f", n=400):
     return found, sum(int(one[PROPOSALS]) for steps in work for one in steps.values()), n_branches
 
 
+@pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize(("text", "rows"), [(SNOWFLAKE, rows_of()), (STAR, pairs_of())], ids=["snowflake", "star"])
 @pytest.mark.parametrize("strategy", ["auto", "binary"])
 def test_several_times_less_is_proposed(text, rows, strategy, monkeypatch):
@@ -84,6 +85,7 @@ def test_none_is_chosen_where_nothing_is_gained(name, strategy, monkeypatch):
     assert len(found) > 0 or name == "triangle"
 
 
+@pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("chunk_rows", [64, 1000, None])
 def test_pieces_are_within_bounds_and_rows_the_same(chunk_rows, monkeypatch):
     """Also the rows of branches that do not fit a piece."""

@@ -106,6 +106,7 @@ class TestHighDegree:
         assert totals[1][PROBES] <= 2.1 * totals[0][PROBES]
 
 
+@pytest.mark.usefixtures("large_ticks")
 class TestGrowingState:
     @pytest.mark.parametrize("name", ["triangle", "4-clique", "4-cycle", "diamond once"])
     def test_a_fixed_change_probes_as_before_while_the_state_grows_away_from_it(self, name):

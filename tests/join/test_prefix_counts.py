@@ -28,6 +28,7 @@ def both_ways(edges):
     return {"e": edges, "s": edges | {(b, a) for a, b in edges}}
 
 
+@pytest.mark.usefixtures("large_ticks")
 class TestSumOfMinima:
     """Proposals and marks of a level against the sum over prefixes of the smallest count."""
 

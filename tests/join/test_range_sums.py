@@ -46,6 +46,7 @@ def work_of(program):
     return sum(int(work[PROPOSALS] + work[PROBES]) for steps in counted for work in steps.values())
 
 
+@pytest.mark.usefixtures("large_ticks")
 @BODIES
 def test_a_change_looks_at_fewer_values(text, monkeypatch):
     state, *changes = ticks(150)
@@ -139,6 +140,7 @@ def added(monkeypatch):
     return found
 
 
+@pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
 def test_codes_far_from_zero(shift, monkeypatch, added):
     monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
@@ -155,6 +157,7 @@ def test_codes_far_from_zero(shift, monkeypatch, added):
     assert None not in added
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
     monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
     monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)

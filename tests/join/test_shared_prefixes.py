@@ -125,6 +125,7 @@ def test_shared_steps_are_counted_once(monkeypatch):
     assert all(alone[place] > 0 for place in spared)
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_counts_begin_together_where_they_go_row_by_row(taken):
     text = RULES["triangle"] + RULES["diamond"] + " far(a, c) :- e(a, b), e(b, c), e(a, d), e(d, c)."
     program, rows = gw.Program(text, replan=None), gw.Program(text, replan=None)

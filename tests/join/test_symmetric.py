@@ -110,6 +110,7 @@ def test_the_work_of_one_path_stands_for_all(name: str, times: int, monkeypatch:
     assert done[1] > 0.8 * times * done[0] > 0
 
 
+@pytest.mark.usefixtures("large_ticks")
 def test_changes_that_are_large_beside_the_state_go_their_own_ways():
     """There, changes joined with each other would cost as much as all."""
     chance = np.random.default_rng(7)
