@@ -37,6 +37,10 @@ from gpu_wcoj.zset.index import IndexedZSet
 FORGOTTEN = 7 / 8
 """Share of the expected work per row that is left after each tick that it has made a large one."""
 
+GIVEN_UP = 16
+"""Expected work of a tick that is given up, in units of the largest work that is admitted. Some 20 ticks like it run
+path by path before another one is tried, so what is lost is a few percent."""
+
 TICK_CAPACITY = 4096
 """Changed rows of a relation in a small tick at most; a tick that derives more runs as a large one."""
 
@@ -396,7 +400,8 @@ class SmallTicks:
             try:
                 count, phases = self._evaluate_head(walks, lists, bounds)
             except UnsuitableTickError:
-                self.work_per_row = max(self.work_per_row, walks.work_done / n_changed)
+                wasted = max(walks.work_done, GIVEN_UP * self.tuning.max_expected_work)
+                self.work_per_row = max(self.work_per_row, wasted / n_changed)
                 raise
             counts[name] = count
             if lists:
@@ -479,9 +484,13 @@ class SmallTicks:
             if listed is not None and magnitude < record.LARGEST_WEIGHT:
                 return *listed, magnitude
         pieces: list[Int64Array] = []
-        magnitude = 0.0
+        magnitude, n_rows = 0.0, 0
         for walk in walks.listing:
-            pieces.extend(walk.run(self))
+            for piece in walk.run(self):
+                pieces.append(piece)
+                n_rows += piece.shape[1]
+                if walks.has_state and n_rows > 4 * TICK_CAPACITY:
+                    raise UnsuitableTickError(_TOO_MANY_DERIVED)
             magnitude += float(walk.magnitude[0])
         if magnitude >= record.LARGEST_WEIGHT:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
@@ -513,7 +522,7 @@ class SmallTicks:
     def _keep_rows(self, relation: int, columns: Sequence[Int64Array], weights: Int64Array, mode: int) -> None:
         n = len(weights)
         if n > TICK_CAPACITY:
-            raise UnsuitableTickError(f"it derived more than {TICK_CAPACITY:,} rows of a relation that others read")
+            raise UnsuitableTickError(_TOO_MANY_DERIVED)
         rows = self.rows[relation]
         for column, values in enumerate(columns):
             rows[:n, column] = values
@@ -568,6 +577,7 @@ def too_many_rows(n_rows: int) -> str:
     return f"it has more than {n_rows:,} rows"
 
 
+_TOO_MANY_DERIVED = f"it derived more than {TICK_CAPACITY:,} rows of a relation that others read"
 _LARGE_WEIGHTS = "a weight might have left int64"
 
 

@@ -442,6 +442,20 @@ def test_matrices_in_either_order_are_copied(order: str) -> None:
     assert program.step({"e": rows})["h"].to_dict() == {(1, 2): 1, (5, 6): 1}
 
 
+def test_ticks_that_derive_too_many_rows_are_not_tried_again_at_once() -> None:
+    program = gw.Program("h(a, c) :- e(a, b), f(b, c).\ng(a) :- h(a, c), e(c, a).\n.output g", backend="cpu")
+    program.load({"e": [(1, 0)], "f": [(0, value) for value in range(40_000)]})
+    reasons = []
+    for value in range(2, 40):
+        assert program.step_counts({"e": [(value, 0)]})["g"].net >= 0
+        reasons.append(program.last_tick.path_by_path)
+    derived = [reason for reason in reasons if "derived more than" in reason]
+    expected = [reason for reason in reasons if "expected to look at" in reason]
+    assert 1 <= len(derived) <= 3, reasons
+    assert len(derived) + len(expected) == len(reasons)
+    assert program.count("h") == 39 * 40_000
+
+
 def test_large_changes_are_not_read_as_small_ones() -> None:
     class Unread(list[Any]):
         def __iter__(self) -> Any:

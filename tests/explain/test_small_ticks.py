@@ -14,7 +14,7 @@ from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
 
 PATH = "path(a, b, c) :- edge(a, b), edge(b, c)."
-WALKED = "small ticks: up to 1,024 rows that look at up to 8,388,608 values are walked row by row"
+WALKED = "small ticks: up to 512 rows that look at up to 8,388,608 values are walked row by row"
 NONE = "small ticks: none, all run path by path: "
 
 
@@ -98,7 +98,7 @@ def test_more_work_than_expected():
             "the rows of relation edge are not an Arrow table, int64 arrays or tuples of integers",
         ),
         (np.array([[5, 6]], np.int32), "the rows of relation edge are not an Arrow table, int64 arrays or"),
-        (pa.table({"c0": np.arange(1100), "c1": np.arange(1100)}), "it has more than 1,024 rows"),
+        (pa.table({"c0": np.arange(1100), "c1": np.arange(1100)}), "it has more than 512 rows"),
     ],
 )
 def test_rows_that_are_not_read_at_once(change, reason):
