@@ -300,6 +300,7 @@ class SmallTicks:
         spines = [arrangement.spine for _, _, arrangement in self.arrangements]
         if len(spines) == len(self._spines) and all(map(is_, spines, self._spines)):
             return True
+        self._spines = []  # until all is set: an interrupt may come at any line
         fields: list[Any] = []
         most = 0
         for place, (_, _, arrangement) in enumerate(self.arrangements):
@@ -313,18 +314,19 @@ class SmallTicks:
             fields.extend(level.support[0] for level in levels)
         if most > MAX_BATCHES:
             return False
-        self._spines = spines
         self._tables[1] = self._tables[0]
         self.slots = np.array(fields, np.int64) if fields else np.zeros((1, 1), np.int64)
         self._place(record.SLOTS, self.slots)
         if most + 2 > self.stride:
-            self.stride = most + 4
+            stride = most + 4
             atoms = self._atoms.copy()
-            atoms[:, record.ATOM_CURSORS] *= self.stride
+            atoms[:, record.ATOM_CURSORS] *= stride
             self._place(record.ATOMS, atoms)
-            self._place(record.CURSORS, np.zeros((self._cursor_rows * self.stride, 3), np.int64))
-            self._context[record.STRIDE] = self.stride
+            self._place(record.CURSORS, np.zeros((self._cursor_rows * stride, 3), np.int64))
+            self._context[record.STRIDE] = stride
+            self.stride = stride
         self.version += 1
+        self._spines = spines
         return True
 
     # Ticks.
