@@ -40,7 +40,7 @@ from cpu_fallback.ranges import (
     range_of,
     weight_at,
 )
-from cpu_fallback.runtime import cached_njit, pointer32, pointer64, pointer_float, prefetch, unsigned64
+from cpu_fallback.runtime import cached_njit, load, pointer32, pointer64, pointer_float, prefetch, unsigned64
 from cpu_fallback.tries import N_WORK, PROBES, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from cpu_fallback.walk_records import (
     A_BATCHES,
@@ -635,31 +635,33 @@ def set_marks(buffers):
 
 
 @cached_njit
-def count_marked(buffers, segment, minimum, maximum, low, high):
-    """Return how many values of a segment from `minimum` to `maximum` are in a list with bits."""
-    bits, base = unsigned64(buffers[B_BITS]), buffers[B_BASE]
-    if high - low > 16:
-        low = segment_bound(segment, low, high, minimum)
+def count_bits(bits, base, address, width, low, high):
+    """Return how many values of a range have their bit set."""
     hits = np.int64(0)
-    if segment[S_WIDTH] == 4:
-        data = pointer32(segment[S_ADDRESS])
-        while low < high and data[low] < minimum:
-            low += 1
-        while low < high and data[high - 1] > maximum:
-            high -= 1
+    if width == 4:
+        narrow = pointer32(address)
         for i in range(low, high):
-            distance = np.int64(data[i]) - base
+            distance = np.int64(narrow[i]) - base
             hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
         return hits
-    wide = pointer64(segment[S_ADDRESS])
-    while low < high and wide[low] < minimum:
-        low += 1
-    while low < high and wide[high - 1] > maximum:
-        high -= 1
+    wide = pointer64(address)
     for i in range(low, high):
         distance = wide[i] - base
         hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
     return hits
+
+
+@cached_njit
+def count_marked(buffers, segment, minimum, maximum, low, high):
+    """Return how many values of a segment from `minimum` to `maximum` are in a list with bits."""
+    address, width = segment[S_ADDRESS], segment[S_WIDTH]
+    if high - low > 16:
+        low = segment_bound(segment, low, high, minimum)
+    while low < high and load(address, width, low) < minimum:
+        low += 1
+    while low < high and load(address, width, high - 1) > maximum:
+        high -= 1
+    return count_bits(unsigned64(buffers[B_BITS]), buffers[B_BASE], address, width, low, high)
 
 
 @cached_njit
@@ -1099,7 +1101,7 @@ def enter_node(context, node, factors, work):
 
 
 @cached_njit
-def list_is_ready(context, node, factors):
+def prepare_sum(context, node, factors):
     """Decide whether a step's values are summed at once, and make the list for them.
 
     Returns False if a buffer is too small.
@@ -1135,39 +1137,14 @@ def list_is_ready(context, node, factors):
 
 
 @cached_njit
-def count_bits(bits, base, address, width, low, high):
-    """Return how many values of a range have their bit set."""
-    hits = np.int64(0)
-    if width == 4:
-        narrow = pointer32(address)
-        for i in range(low, high):
-            distance = np.int64(narrow[i]) - base
-            hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
-        return hits
-    wide = pointer64(address)
-    for i in range(low, high):
-        distance = wide[i] - base
-        hits += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
-    return hits
-
-
-@cached_njit
-def narrow(slots, slot, low, high, lower, upper):
-    """Return the part of a range between inclusive bounds."""
-    if low < high and segment_load(slots, slot, low) < lower:
+def clip_within(slots, slot, low, high, lower, upper):
+    """Return `clip_range` of a range whose ends mostly lie within the bounds."""
+    address, width = slots[slot * N_FIELDS + VALUES], slots[slot * N_FIELDS + WIDTH]
+    if low < high and load(address, width, low) < lower:
         low = gallop(slots, slot, low, high, lower)
-    if low < high and segment_load(slots, slot, high - 1) > upper:
+    if low < high and load(address, width, high - 1) > upper:
         high = lower_bound(slots, slot, low, high, upper + 1)
     return low, high
-
-
-@cached_njit
-def segment_load(slots, slot, i):
-    """Return a value of a level."""
-    address = slots[slot * N_FIELDS + VALUES]
-    if slots[slot * N_FIELDS + WIDTH] == 4:
-        return np.int64(pointer32(address)[i])
-    return pointer64(address)[i]
 
 
 @cached_njit
@@ -1240,7 +1217,7 @@ def sum_values(context, node, scratch, sums, magnitudes):
                     variables[entry[N_VARIABLE]] = values[position + i]
                     lower, upper, _ = node_bounds(context, first_condition, end_condition)
                     lower, upper = max(lower, least), min(upper, greatest)
-                low, high = narrow(slots, slot - depth, low, high, lower, upper)
+                low, high = clip_within(slots, slot - depth, low, high, lower, upper)
                 if low >= high:
                     continue
                 count = high - low
@@ -1432,7 +1409,7 @@ def walk(fields):
                     return PAUSED
                 if current[N_SUMMED] > 0:
                     own = pointer64(context[BUFFERS] + 8 * BUFFER * current[N_BUFFER])
-                    if own[B_SUMMED] == 0 and not list_is_ready(context, node, factor):
+                    if own[B_SUMMED] == 0 and not prepare_sum(context, node, factor):
                         context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
                         sum_work(context)
                         return GROW
