@@ -169,7 +169,7 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
     if type(data) is np.ndarray:
         if data.ndim != 2 or len(data) > max_rows or data.dtype != np.int64 or data.shape[1] != arity:
             return None
-        return _find_matrix(data, False) if data.flags.aligned and _name_positions(names) else None
+        return _find_matrix(data, False) if data.flags.aligned and _is_positional(names) else None
     if type(data) is dict:
         return _find_columns(data, names, max_rows)
     if type(data).__module__ != "pyarrow.lib" or type(data).__name__ not in ("RecordBatch", "Table"):
@@ -191,6 +191,7 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
     if len(given_names) > arity and (given_names[arity:] != ("weight",) or "weight" in names):
         return None
     places: list[int] = []
+    held = [data]
     if n_rows == 0:
         return SmallRows(0, [0] * (2 * arity + 2), data)
     columns = data.columns
@@ -198,14 +199,13 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
         if column.null_count:
             return None
         if type(column).__name__ == "ChunkedArray":
-            if column.num_chunks != 1:
-                return None
-            column = column.chunk(0)
+            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            held.append(column)
         places.append(column.buffers()[1].address + 8 * column.offset)
         places.append(8)
     if len(columns) == arity:
         places += (0, 0)
-    return SmallRows(n_rows, places, data)
+    return SmallRows(n_rows, places, held)
 
 
 def _find_matrix(rows: Int64Array, is_weighted: bool) -> SmallRows:
@@ -237,13 +237,15 @@ def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -
 
 
 def count_rows(data: Any) -> int:
-    """Return the number of rows of a list, an array or a table of Arrow; 0 for other data.
+    """Return the number of rows of a list, an array, columns by name or an Arrow table, else 0.
 
     Examples
     --------
-    >>> count_rows([(1, 2), (3, 4)]), count_rows({"a": [1], "b": [2]})
-    (2, 0)
+    >>> count_rows([(1, 2), (3, 4)]), count_rows({"a": [1], "b": [2]}), count_rows(None)
+    (2, 1, 0)
     """
+    if type(data) is dict:
+        return max(map(count_rows, data.values()), default=0)
     if type(data) is list:
         return len(data)
     if type(data) is np.ndarray:
@@ -350,8 +352,8 @@ def are_numbered(names: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _name_positions(names: tuple[str, ...]) -> bool:
-    """Return `are_numbered`, computed once for the names of a relation."""
+def _is_positional(names: tuple[str, ...]) -> bool:
+    """Return `are_numbered`, which is computed once for the names of a relation."""
     return are_numbered(names)
 
 
