@@ -159,6 +159,7 @@ class SmallTicks:
         self.stride = 0
         self.slots = np.zeros((1, 1), np.int64)
         self.work_per_row = 0.0
+        self._given_up_for = ""
         self._weight_bounds: list[int] = []
         self._spines: list[Any] = []
         self._is_built = False
@@ -169,9 +170,12 @@ class SmallTicks:
             raise UnsuitableTickError(too_many_rows(self.tuning.max_tick_rows))
         if n_rows * self.work_per_row > self.tuning.max_expected_work:
             self.work_per_row *= FORGOTTEN
+            if self._given_up_for:
+                raise UnsuitableTickError(f"a tick before it was given up, as {self._given_up_for}")
             raise UnsuitableTickError(
                 f"it was expected to look at more than {self.tuning.max_expected_work:,} values, by the ticks before it"
             )
+        self._given_up_for = ""
 
     # The records of the state.
 
@@ -401,7 +405,8 @@ class SmallTicks:
                 continue
             try:
                 count, phases = self._evaluate_head(walks, lists, bounds)
-            except UnsuitableTickError:
+            except UnsuitableTickError as error:
+                self._given_up_for = str(error)
                 wasted = max(walks.work_done, GIVEN_UP * self.tuning.max_expected_work)
                 self.work_per_row = max(self.work_per_row, wasted / n_changed)
                 raise
