@@ -21,6 +21,8 @@ from gpu_wcoj.engine.ingest import (
     Incoming,
     SmallRows,
     count_rows,
+    empty_rows,
+    find_stored,
     named_after,
     narrow_columns,
     read_change,
@@ -41,6 +43,7 @@ from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, 
 from gpu_wcoj.errors import (
     AggregateOverflowError,
     AuxiliaryError,
+    GpuWcojError,
     NegativeWeightError,
     SchemaError,
     UnknownRelationError,
@@ -349,13 +352,18 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
+        sizes = [len(dictionary) for dictionary in self.dictionaries]
+        report = self.ledger.present.report
+        read: dict[str, Incoming] = {}
         try:
             if sink is not None:
                 raise UnsuitableTickError("its rows were passed on in pieces")
-            return self._run_small_tick(changes, collect, emit_remaining, start)
+            return self._run_small_tick(changes, collect, emit_remaining, start, read)
         except UnsuitableTickError as error:
             path_by_path = str(error)
         except BaseException as error:
+            if self.ledger.present.report is report:
+                self.forget(sizes)
             raised = explain_memory_error(error, self.ledger.backend)
             if raised is error:
                 raise
@@ -365,9 +373,8 @@ class TickRunner:
         tick = was.report.tick + 1
         if tick == 0:
             check_required(self.rules, self.required, changes, _UNNAMED)
-        sizes = [len(dictionary) for dictionary in self.dictionaries]
         try:
-            incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
+            incoming = {self.input_of[name]: read.get(name) or self._read(name, data) for name, data in changes.items()}
             if tick == 0 and self.lowering.rules.facts:
                 incoming.update(self.lowering.facts(incoming, was.types))
             self.ledger.change_kernels(incoming)
@@ -433,8 +440,11 @@ class TickRunner:
         collect: frozenset[str] | None,
         emit_remaining: EmitRows | None,
         start: float,
+        read: dict[str, Incoming],
     ) -> dict[str, ChangeCount]:
         """Run a tick of few rows by walking each rule. After an error, nothing has changed.
+
+        Rows that had to be read are kept in `read`, by input, for a tick that runs path by path.
 
         Raises
         ------
@@ -446,21 +456,19 @@ class TickRunner:
         if type(changes) is not dict:
             raise UnsuitableTickError("its changes are not a dict")
         assert before.sides is not None
-        lowered, max_rows = before.sides.primary.lowered, small.tuning.max_tick_rows
+        lowered, max_rows = before.sides.primary.lowered, small.max_rows
+        if not changes.keys() <= self.input_of.keys():
+            raise UnsuitableTickError("it names a relation that takes no rows")
         incoming: dict[str, SmallRows] = {}
         n_rows = 0
         for name, data in changes.items():
-            relation = self.input_of.get(name)
-            if relation is None or name in self.narrow or relation not in lowered.plain_relations:
-                raise UnsuitableTickError(f"relation {name} has columns of other types than int64, or with nulls")
+            relation = self.input_of[name]
             names = self.declared.get(name) or before.names.get(relation)
-            if names is None:
-                raise UnsuitableTickError(f"the columns of relation {name} had no names before it")
-            rows = read_small_change(data, names, max_rows)
+            rows = None
+            if names is not None and relation in lowered.plain_relations and name not in self.narrow:
+                rows = read_small_change(data, names, max_rows)
             if rows is None:
-                is_large = count_rows(data) > max_rows
-                form = f"the rows of relation {name} are not an Arrow table, int64 arrays or tuples of integers"
-                raise UnsuitableTickError(too_many_rows(max_rows) if is_large else form)
+                rows = self._read_few_rows(name, data, lowered, max_rows, read)
             n_rows += rows.n_rows
             incoming[relation] = rows
         recent = ledger.begin_small_tick(small, n_rows)
@@ -478,6 +486,38 @@ class TickRunner:
         )  # fmt: skip
         ledger.commit_small_tick(before, recent, report, totals)
         return counts
+
+    def _read_few_rows(
+        self, name: str, data: Any, lowered: CompiledProgram, max_rows: int, read: dict[str, Incoming]
+    ) -> SmallRows:
+        """Read rows of any form and of any types as stored columns, and add them to `read`.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If there are too many rows, or they cannot be rows of the program as it is compiled now.
+        """
+        n_rows = count_rows(data)
+        if n_rows is None:
+            raise UnsuitableTickError(f"the number of rows of relation {name} was not known before it")
+        if n_rows > max_rows:
+            raise UnsuitableTickError(too_many_rows(max_rows))
+        try:
+            rows = self._read(name, data)
+        except GpuWcojError as error:  # raised again by the tick that runs path by path
+            raise UnsuitableTickError(f"the rows of relation {name} could not be read") from error
+        read[name], relation = rows, self.input_of[name]
+        if len(rows) == 0:
+            return empty_rows(lowered.shapes[relation].width)
+        names = self.ledger.present.names.get(relation)
+        if name not in self.declared and named_after(rows.names, names) != names:
+            raise UnsuitableTickError(f"the columns of relation {name} had other names before it")
+        if not self.lowering.serves(lowered, {relation: rows}):
+            raise UnsuitableTickError(f"the columns of relation {name} had other types before it, or no nulls")
+        change = stored_columns(relation, rows.fetched(), lowered)
+        if not (change.is_ordered or change.is_distinct):
+            raise UnsuitableTickError(f"the rows of relation {name} may repeat")
+        return find_stored(change.columns, change.weights)
 
     def answer(self, changes: Mapping[str, Any], threads: int, collect: frozenset[str], emit_rows: EmitRows) -> None:
         """Evaluate the first tick and pass its rows on; the state stays empty.

@@ -193,7 +193,7 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
     places: list[int] = []
     held = [data]
     if n_rows == 0:
-        return SmallRows(0, [0] * (2 * arity + 2), data)
+        return empty_rows(arity)
     columns = data.columns
     for column in columns:
         if column.null_count:
@@ -236,22 +236,44 @@ def _find_columns(data: dict[Any, Any], names: tuple[str, ...], max_rows: int) -
     return SmallRows(n_rows, places if len(given) > arity else [*places, 0, 0], data)
 
 
-def count_rows(data: Any) -> int:
-    """Return the number of rows of a list, an array, columns by name or an Arrow table, else 0.
+def find_stored(columns: Sequence[Int64Array], weights: Int64Array | None) -> SmallRows:
+    """Describe rows that have been read, as stored columns."""
+    held = [np.ascontiguousarray(column, np.int64) for column in columns]
+    places = [part for column in held for part in (column.ctypes.data, 8)]
+    if weights is None:
+        return SmallRows(len(held[0]), [*places, 0, 0], held)
+    held.append(np.ascontiguousarray(weights, np.int64))
+    return SmallRows(len(held[0]), [*places, held[-1].ctypes.data, 8], held)
+
+
+def empty_rows(width: int) -> SmallRows:
+    """Describe a change without rows.
 
     Examples
     --------
-    >>> count_rows([(1, 2), (3, 4)]), count_rows({"a": [1], "b": [2]}), count_rows(None)
-    (2, 1, 0)
+    >>> empty_rows(2)
+    SmallRows(n_rows=0, places=[0, 0, 0, 0, 0, 0], holder=None)
     """
-    if type(data) is dict:
-        return max(map(count_rows, data.values()), default=0)
-    if type(data) is list:
+    return SmallRows(0, [0] * (2 * width + 2), None)
+
+
+def count_rows(data: Any) -> int | None:
+    """Return the number of rows of a change without reading them; None if it has to be read for that.
+
+    Examples
+    --------
+    >>> count_rows([(1, 2), (3, 4)]), count_rows({"a": [1], "b": [2]}), count_rows(iter([]))
+    (2, 1, None)
+    """
+    if isinstance(data, dict):
+        sizes = [count_rows(column) for column in data.values()]
+        return None if None in sizes else max((size for size in sizes if size is not None), default=0)
+    if type(data).__module__ == "pyarrow.lib" and type(data).__name__ in ("RecordBatch", "Table"):
+        return int(data.num_rows)
+    try:
         return len(data)
-    if type(data) is np.ndarray:
-        return len(data) if data.ndim else 0
-    is_table = type(data).__module__ == "pyarrow.lib" and type(data).__name__ in ("RecordBatch", "Table")
-    return int(data.num_rows) if is_table else 0
+    except TypeError:
+        return None
 
 
 def _find_tuples(data: list[Any], arity: int) -> SmallRows | None:

@@ -13,7 +13,14 @@ from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.replicas import Forecast, Journal, Replica, Replicas, Router, Work
-from gpu_wcoj.engine.small_ticks import Recent, SmallTicks, Totals, describe_obstacles, find_obstacles
+from gpu_wcoj.engine.small_ticks import (
+    Recent,
+    SmallTicks,
+    Totals,
+    describe_obstacles,
+    find_obstacles,
+    max_walked_rows,
+)
 from gpu_wcoj.errors import AuxiliaryError, GpuWcojError, MemoryBudgetError
 from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.locks import StateLock
@@ -192,11 +199,8 @@ class StateStore:
         """Describe which ticks of a circuit are walked, for people."""
         if reason := self._setting_against_walks(circuit) or describe_obstacles(find_obstacles(circuit)):
             return f"none, all run path by path: {reason}"
-        tuning = circuit.execution.tuning
-        return (
-            f"up to {tuning.max_tick_rows:,} rows that look at up to {tuning.max_expected_work:,} values are walked "
-            "row by row"
-        )
+        n_rows, n_values = max_walked_rows(circuit), circuit.execution.tuning.max_expected_work
+        return f"up to {n_rows:,} rows that look at up to {n_values:,} values are walked row by row"
 
     def open_small_ticks(self) -> SmallTicks:
         """Return the small ticks of the present circuit.

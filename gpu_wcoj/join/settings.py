@@ -118,7 +118,8 @@ class Tuning:
     ----------
     max_tick_rows
         Passed rows up to which a tick may walk; -1 if no tick may. From some 700 rows on, joins with few matches a row
-        are as fast path by path.
+        are as fast path by path. Cliques walk more rows, and programs with aggregates fewer; see
+        `gpu_wcoj.engine.small_ticks.max_walked_rows`.
     max_expected_work
         Values to propose and search up to which a tick may walk; as many per changed row are expected as in the walked
         ticks before. A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 20 changed rows, this is where

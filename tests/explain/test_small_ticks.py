@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -31,7 +33,6 @@ def _compiled() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("t(a, n) :- edge(a, _), n = count : { edge(a, x) }.", "head agg#1: it aggregates"),
         ("t(a, b) :- edge(a, b). t(a, c) :- t(a, b), edge(b, c).", "head t: it is recursive"),
         ("t(a, c) :- edge(a, b), c = b + 1.", "head t: c is calculated"),
         ('t(a) :- name(a, b), b > "m".', "head t: text is compared in b > "),
@@ -91,28 +92,72 @@ def test_more_work_than_expected():
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("text", "n_rows"),
     [
-        (
-            {"c0": [5], "c1": [6]},
-            "the rows of relation edge are not an Arrow table, int64 arrays or tuples of integers",
-        ),
-        (np.array([[5, 6]], np.int32), "the rows of relation edge are not an Arrow table, int64 arrays or"),
-        (pa.table({"c0": np.arange(1100), "c1": np.arange(1100)}), "it has more than 512 rows"),
+        ("t(a, b, c) :- e(a, b), e(b, c), e(a, c). e(a, b) :- edge(a, b), a < b. .output t", 2048),
+        ("t(a, count()) :- edge(a, b), edge(b, c).", 128),
     ],
 )
-def test_rows_that_are_not_read_at_once(change, reason):
+def test_rules_that_walk_for_more_or_fewer_rows(text, n_rows):
+    program = gw.Program(text, backend="cpu")
+    assert lines(program) == [WALKED.replace("512", f"{n_rows:,}")]
+    program.load({"edge": [(0, 1)]})
+    rows = np.arange(2 * n_rows).reshape(-1, 2)
+    program.step({"edge": rows})
+    assert program.last_tick.path_by_path == ""
+    program.step({"edge": np.arange(2 * n_rows + 2).reshape(-1, 2)})
+    assert program.last_tick.path_by_path == f"it has more than {n_rows:,} rows"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"c0": [5], "c1": [6]},
+        gw.ZSet.from_rows([(5, 6)]),
+        pd.DataFrame({"c0": [5], "c1": [6]}),
+        pl.DataFrame({"c0": [5], "c1": [6]}),
+    ],
+    ids=["lists", "zset", "pandas", "polars"],
+)
+def test_rows_of_all_forms_walk(change):
+    program = gw.Program(PATH, backend="cpu")
+    program.load({"edge": [(1, 2)]})
+    program.step({"edge": change})
+    assert program.last_tick.path_by_path == ""
+    assert program.relation("edge").to_dict() == {(1, 2): 1, (5, 6): 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (pa.table({"c0": np.arange(1100), "c1": np.arange(1100)}), "it has more than 512 rows"),
+        (((i, i) for i in range(3)), "the number of rows of relation edge was not known before it"),
+        (np.array([[5, 6]], np.int32), "the columns of relation edge had other types before it, or no nulls"),
+        ([(1, None)], "the columns of relation edge had other types before it, or no nulls"),
+        (pa.table({"from": [3], "to": [4]}), "the columns of relation edge had other names before it"),
+    ],
+    ids=["many", "generator", "int32", "null", "names"],
+)
+def test_rows_that_are_not_walked(change, reason):
     program = gw.Program(PATH, backend="cpu")
     program.load({"edge": [(1, 2)]})
     program.step({"edge": change})
     assert program.last_tick.path_by_path.startswith(reason)
 
 
-def test_rows_of_text_and_rows_that_are_passed_on_in_pieces():
-    program = gw.Program(PATH, backend="cpu")
-    program.load({"edge": [("a", "b")]})
-    program.step({"edge": [("b", "c")]})
-    assert program.last_tick.path_by_path == "relation edge has columns of other types than int64, or with nulls"
+def test_rows_that_are_refused_leave_no_text_behind():
+    program = gw.Program("t(a) :- name(a, b), other(b, a).", backend="cpu")
+    program.load({"name": [("a", "b")], "other": [("b", "a")]})
+    sizes = [len(dictionary) for dictionary in program.dictionaries]
+    with pytest.raises(gw.errors.GpuWcojError):
+        program.step({"name": [("new", "text")], "other": [("x", 3)]})
+    assert [len(dictionary) for dictionary in program.dictionaries] == sizes
+    program.step({"name": [("new", "text")], "other": [("text", "new")]})
+    assert program.last_tick.path_by_path == ""
+    assert program.relation("t").to_dict() == {("a",): 1, ("new",): 1}
+
+
+def test_rows_that_are_passed_on_in_pieces():
     program = gw.Program(PATH, backend="cpu")
     program.load({"edge": [(1, 2)]})
     program.step_pieces({"edge": [(2, 3)]}, lambda name, piece: None)
