@@ -48,11 +48,13 @@ PARAMETERS = ("backend", "kind", "pair")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, all but one of those to draw from.
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, all but some of those to draw from.
 
-    A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters;
-    the case's name chooses it, so that it is the same in every run. ``make test-long`` runs all, and so does a run that
-    names a test. What is left out is counted as deselected; tests/kernels/test_kinds.py says why a GPU is lacking.
+    A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters.
+    With ``drawn("graph", "variant", each=True)`` it runs so many cases that every graph and every variant is in one of
+    them, instead of every graph with every variant. Names of cases choose them, so that they are the same in every run.
+    ``make test-long`` runs all, and so does a run that names a test. What is left out is counted as deselected;
+    tests/kernels/test_kinds.py says why a GPU is lacking.
     """
     if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
         return
@@ -74,17 +76,31 @@ def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    cases: defaultdict[Hashable, list[pytest.Item]] = defaultdict(list)
+    cases: defaultdict[Hashable, list[pytest.Function]] = defaultdict(list)
     for item in items:
-        names = {name for mark in item.iter_markers("drawn") for name in mark.args}
-        if names and isinstance(item, pytest.Function):
+        marks = list(item.iter_markers("drawn"))
+        if marks and isinstance(item, pytest.Function):
+            names = {name for mark in marks for name in mark.args}
             values = item.callspec.params
             assert names <= values.keys(), f"{item.nodeid} has no parameter of {sorted(names - values.keys())}"
             fixed = sorted((name, id(value)) for name, value in values.items() if name not in names)
-            cases[item.parent, item.originalname, tuple(fixed)].append(item)
-    for alternatives in cases.values():
-        chosen = min(alternatives, key=lambda item: zlib.crc32(item.nodeid.encode()))
-        yield from (item for item in alternatives if item is not chosen)
+            each = frozenset(names) if any(mark.kwargs.get("each") for mark in marks) else frozenset()
+            cases[item.parent, item.originalname, each, tuple(fixed)].append(item)
+    for (*_, each, _), alternatives in cases.items():
+        alternatives.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        chosen = _one_of_each_value(alternatives, each) if each else alternatives[:1]
+        yield from (item for item in alternatives if item not in chosen)
+
+
+def _one_of_each_value(alternatives: list[pytest.Function], names: Iterable[str]) -> list[pytest.Function]:
+    """Return cases that hold every value of every named parameter; the next one is always one that adds the most."""
+    values = {item: {(name, id(item.callspec.params[name])) for name in names} for item in alternatives}
+    missing = set().union(*values.values())
+    chosen = []
+    while missing:
+        chosen.append(max(alternatives, key=lambda item: len(values[item] & missing)))
+        missing -= values[chosen[-1]]
+    return chosen
 
 
 @pytest.hookimpl(wrapper=True)

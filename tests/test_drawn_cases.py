@@ -32,6 +32,20 @@ def test_each_case_runs_with_one_option_or_with_all(case, option, request):
     assert len({item.callspec.params["case"] for item in cases_of(request)}) == 3
 
 
+@pytest.mark.drawn("graph", "option", each=True)
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("graph", ["star", "path", "ring"])
+@pytest.mark.parametrize("case", ["a", "b"])
+def test_each_case_runs_with_each_graph_and_each_option_or_with_all_pairs(case, graph, option, request):
+    if any("::" in name for name in request.config.args):
+        pytest.skip("a run that names a test runs all its cases")
+    everything = IS_LONG or "GPU_WCOJ_TESTS_ON" in os.environ
+    cases = [item.callspec.params for item in cases_of(request, case=case)]
+    assert len(cases) == (3 * len(OPTIONS) if everything else len(OPTIONS))
+    assert {values["option"] for values in cases} == {*OPTIONS}
+    assert {values["graph"] for values in cases} == {"star", "path", "ring"}
+
+
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
 def test_a_gpu_that_is_lacking_has_no_cases(backend, request):
     assert "backend" in PARAMETERS
