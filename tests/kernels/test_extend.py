@@ -163,6 +163,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.drawn("name", "variant", each=True)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", HUBS)
 def test_hubs(kind, backend, name, variant):
@@ -174,6 +175,7 @@ def test_hubs(kind, backend, name, variant):
         assert question.work[MARKS] > 0
 
 
+@pytest.mark.drawn("name", "variant", each=True)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", SHORT_HUBS)
 def test_what_is_short_is_sought(kind, backend, name, variant):
@@ -201,6 +203,7 @@ def test_short_ranges_of_single_prefixes_are_sought(kind, backend, width):
         assert question.work[MARKS] == (0 if width == 15 else 10 * width)
 
 
+@pytest.mark.drawn("name", "variant", each=True)
 @pytest.mark.parametrize("variant", ["plain", "own goes on in batches"])
 @pytest.mark.parametrize("name", LONG_HUBS)
 def test_long_hubs(kind, backend, name, variant):
@@ -225,6 +228,7 @@ def test_hubs_within_bounds(kind, backend, name):
     check(case, backend, (3 if kind.compiled else 50, HUGE))
 
 
+@pytest.mark.drawn("bounded", "variant", each=True)
 @pytest.mark.parametrize("bounded", ["no", "upper", "lower", "both"])
 @pytest.mark.parametrize("variant", ["ends", "goes on", "two batches", "weights", "excluded"])
 def test_a_few_lists_that_thousands_of_prefixes_seek_in(backend, variant, bounded):

@@ -69,6 +69,7 @@ class TestEverywhere:
     def test_extending_is_what_the_reference_says(self, everywhere, seed):
         check(random_case(seed), everywhere)
 
+    @pytest.mark.drawn("name", "variant", each=True)
     @pytest.mark.parametrize("variant", VARIANTS)
     @pytest.mark.parametrize("name", [*HUBS, "several blocks"])
     def test_hubs(self, everywhere, name, variant):
