@@ -317,8 +317,9 @@ def test_the_command_says_what_a_folder_lacks(tmp_path):
 def test_a_partial_document_is_said_to_be_partial(document, tmp_path):
     done = {"one": 1.0, "two": 2.0}
     partial = replace(
-        document, suite="full", planned=("one", "two", "three, <rmat>"), done=done, ended="SIGTERM ended it"
-    )
+        document, suite="full", records=(), comparisons=(), planned=("one", "two", "three, <rmat>"), done=done,
+        ended="SIGTERM ended it",
+    )  # fmt: skip
     partial.write(tmp_path / "suite-full.json")
     replace(partial, suite="quick", planned=("one", "two"), ended=None).write(tmp_path / "suite-quick.json")
     tell(tmp_path)
