@@ -48,7 +48,7 @@ PARAMETERS = ("backend", "kind", "pair")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, all but some of those to draw from.
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, most of those to draw from.
 
     A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters.
     With ``drawn("graph", "variant", each=True)`` it runs so many cases that every graph and every variant is in one of

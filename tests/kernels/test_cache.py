@@ -52,14 +52,15 @@ def search(folder: Path, **variables: object) -> tuple[list[str], str]:
     return done.stdout.splitlines(), done.stderr
 
 
-def test_another_copy_of_the_package_compiles_nothing(tmp_path):
-    one, other = copy_package(tmp_path / "one"), copy_package(tmp_path / "other")
-    cache = tmp_path / "cache"
-    assert search(one, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "compiled"], "")
-    kept = sorted(cache.rglob("*"))
-    shutil.rmtree(one)
-    assert search(other, NUMBA_CACHE_DIR=cache) == (["[[3, -1]]", "loaded"], "")
-    assert sorted(cache.rglob("*")) == kept
+one_process = pytest.mark.xdist_group("compiled copy")
+"""For tests that ask for the fixture `compiled`."""
+
+
+@one_process
+def test_another_copy_of_the_package_compiles_nothing(compiled, tmp_path):
+    place, kept = copy_package(tmp_path), sorted(compiled.rglob("*"))
+    assert search(place, NUMBA_CACHE_DIR=compiled) == (["[[3, -1]]", "loaded"], "")
+    assert sorted(compiled.rglob("*")) == kept
 
 
 SIDE_BY_SIDE = """
@@ -137,9 +138,9 @@ def doubled(n):
     return n * 2
 
 
-def test_an_edited_function_is_compiled_into_its_callers_in_other_files(tmp_path):
-    place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
-    assert search(place, NUMBA_CACHE_DIR=cache)[0] == ["[[3, -1]]", "compiled"]
+@one_process
+def test_an_edited_function_is_compiled_into_its_callers_in_other_files(compiled, tmp_path):
+    place, cache = copy_package(tmp_path / "place"), shutil.copytree(compiled, tmp_path / "cache")
     ranges = place / "cpu_fallback" / "ranges.py"
     before = ranges.read_text()
     assert before.count("return -1\n") == 2
@@ -169,22 +170,23 @@ def test_a_package_that_cannot_be_written_to_uses_the_folder_of_the_user(tmp_pat
 def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path):
     place, file = copy_package(tmp_path / "place"), tmp_path / "file"
     file.touch()
-    for _ in range(2):
-        lines, logged = search(place, NUMBA_CACHE_DIR=file / "cache")
-        assert lines == ["[[3, -1]]", "compiled"]
-        assert len(logged.splitlines()) == 1
-        assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
+    lines, logged = search(place, NUMBA_CACHE_DIR=file / "cache")
+    assert lines == ["[[3, -1]]", "compiled"]
+    assert len(logged.splitlines()) == 1
+    assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
 
 
+@one_process
 @pytest.mark.parametrize(
     ("ending", "content"),
     [("nbc", b""), ("nbi", pickle.dumps(numba.__version__) + b"cnone\nnone\n.")],
     ids=["code", "index"],
 )
-def test_a_damaged_file_is_reported_and_compiled_anew(tmp_path, ending, content):
-    place, cache = copy_package(tmp_path / "place"), tmp_path / "cache"
-    search(place, NUMBA_CACHE_DIR=cache)
-    for path in cache.rglob(f"lookup.locate-*.{ending}"):
+def test_a_damaged_file_is_reported_and_compiled_anew(compiled, tmp_path, ending, content):
+    place, cache = copy_package(tmp_path / "place"), shutil.copytree(compiled, tmp_path / "cache")
+    damaged = list(cache.rglob(f"lookup.locate-*.{ending}"))
+    assert damaged
+    for path in damaged:
         path.write_bytes(content)
     lines, logged = search(place, NUMBA_CACHE_DIR=cache)
     assert lines == ["[[3, -1]]", "compiled"]

@@ -13,7 +13,7 @@ import pytest
 
 from cpu_fallback import compilation, exercise
 from gpu_wcoj.cli.main import main
-from tests.kernels.test_cache import copy_package, search
+from tests.kernels.test_cache import copy_package, one_process, search
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,11 +96,9 @@ def test_a_compilation_that_fails_is_reported_and_not_taken_for_complete(package
     assert reports == ["the process that compiles the kernels ended with status 1"]
 
 
-def test_a_copied_folder_serves_at_another_place_and_read_only(tmp_path):
-    place, cache, copy = copy_package(tmp_path / "place"), tmp_path / "cache", tmp_path / "other" / "cache"
-    search(place, NUMBA_CACHE_DIR=cache)
-    shutil.copytree(cache, copy)
-    shutil.rmtree(cache)
+@one_process
+def test_a_copied_folder_serves_at_another_place_and_read_only(compiled, tmp_path):
+    place, copy = copy_package(tmp_path / "place"), shutil.copytree(compiled, tmp_path / "other" / "cache")
     files = sorted(copy.rglob("*"))
     for path in [*files, copy]:
         path.chmod(0o555 if path.is_dir() else 0o444)
