@@ -24,7 +24,7 @@ from tests.reference.program_text import (
     aggregates,
     atoms,
     names,
-    names_in,
+    names_inside,
     parts,
 )
 
@@ -187,9 +187,8 @@ def satisfied(
     never_null: set[Name] | None = None,
 ) -> Iterator[tuple[Binding, int]]:
     """(binding, weight) for every way to satisfy a body, given what is bound already."""
-    apart = list(_apart(body))
-    steps = _ordered(apart, set(binding))
-    joined = _joined(apart) | set(binding) | (never_null or set())
+    steps, joined = _planned(body, frozenset(binding))
+    joined = joined | set(binding) | (never_null or set())
     indexes: dict[int, dict[Row, list[tuple[Row, int]]]] = {}
 
     def follow(number: int, binding: Binding, weight: int) -> Iterator[tuple[Binding, int]]:
@@ -228,6 +227,21 @@ def satisfied(
     yield from follow(0, binding, 1)
 
 
+Steps = list[tuple[Literal, list[int]]]
+_PLANS: dict[tuple[int, frozenset[Name]], tuple[Sequence[Literal], Steps, set[Name]]] = {}
+"""By a body's identity and what is bound: the body, which keeps its identity its own, and what `_planned` returns."""
+
+
+def _planned(body: Sequence[Literal], bound: frozenset[Name]) -> tuple[Steps, set[Name]]:
+    """The steps of a body and the names that its atoms join, remembered, as they are the same at every tick."""
+    if (id(body), bound) not in _PLANS:
+        if len(_PLANS) == 1000:
+            _PLANS.clear()
+        apart = list(_apart(body))
+        _PLANS[id(body), bound] = body, _ordered(apart, set(bound)), _joined(apart)
+    return _PLANS[id(body), bound][1:]
+
+
 def _apart(body: Sequence[Literal]) -> Iterator[Literal]:
     """The body with what is calculated in positive atoms as equalities, so that an atom may bind what it calculates."""
     for number, literal in enumerate(body):
@@ -245,9 +259,9 @@ def _apart(body: Sequence[Literal]) -> Iterator[Literal]:
         yield Atom(literal.relation, tuple(row))
 
 
-def _ordered(body: Sequence[Literal], bound: set[Name]) -> list[tuple[Literal, list[int]]]:
+def _ordered(body: Sequence[Literal], bound: set[Name]) -> Steps:
     """The literals in an order in which each can be looked at, and of atoms the columns that are known by then."""
-    order: list[tuple[Literal, list[int]]] = []
+    order: Steps = []
     waiting = list(body)
     while waiting:
         literal = next((one for one in waiting if _ready(one, bound, body)), None)
@@ -268,8 +282,7 @@ def _ready(literal: Literal, bound: set[Name], body: Sequence[Literal]) -> bool:
             return True
         return {name for term in literal.terms for name in names(term) if not name.name.startswith("_")} <= bound
     outside = {name for one in body for part in parts(one) for name in names(part)}
-    inside = (names_in(one.body) | (set() if one.value is None else names(one.value)) for one in aggregates(literal))
-    needed = {name for own in inside for name in own & outside}
+    needed = {name for one in aggregates(literal) for name in names_inside(one) & outside}
     sides = [names(literal.left) - bound, names(literal.right) - bound]
     if not needed <= bound:
         return False
@@ -290,8 +303,7 @@ def _tested(test: Test, binding: Binding, known: Facts, bag: bool) -> Iterator[B
     """`binding`, with what an equality binds, if the comparison holds."""
     answers: dict[int, object] = {}
     for one in aggregates(test):
-        inside = names_in(one.body) | (set() if one.value is None else names(one.value))
-        shared = {name: own for name, own in binding.items() if name in inside}
+        shared = {name: own for name, own in binding.items() if name in names_inside(one)}
         atoms = [literal for literal in one.body if isinstance(literal, Atom) and literal.positive]
         held = {term for atom in atoms for term in atom.terms if isinstance(term, Name)}
         lost = next((own for name, own in shared.items() if isinstance(own, UndefinedError) and name not in held), None)
@@ -344,7 +356,7 @@ def _joined(body: Sequence[Literal]) -> set[Name]:
         for term in parts(literal):
             places += names(term) if not isinstance(literal, Test) else [*names(term)] * 2
         for one in aggregates(literal):
-            places += names_in(one.body) | (set() if one.value is None else names(one.value))
+            places += names_inside(one)
     return {name for name in places if places.count(name) > 1}
 
 

@@ -6,9 +6,11 @@ Terms are values of Python: a `Name` is a variable, a `Call` is calculated, anyt
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
@@ -115,10 +117,31 @@ def parts(literal: Literal) -> tuple[Term, ...]:
     return literal.terms if isinstance(literal, Atom) else (literal.left, literal.right)
 
 
-def aggregates(literal: Literal) -> Iterator[Aggregate]:
+def remembered(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Remember what a function returns of a part of a program, which never changes, by the part's identity."""
+    known: dict[int, tuple[object, Any]] = {}
+
+    @functools.wraps(function)
+    def remembering(part: object) -> Any:
+        if id(part) not in known:
+            if len(known) == 10_000:
+                known.clear()
+            known[id(part)] = part, function(part)  # with the part, so that no other one gets its identity
+        return known[id(part)][1]
+
+    return remembering
+
+
+@remembered
+def aggregates(literal: Literal) -> tuple[Aggregate, ...]:
     """The aggregates that stand in a literal, at any depth of its terms."""
-    for term in parts(literal):
-        yield from (part for part in every_part(term) if isinstance(part, Aggregate))
+    return tuple(part for term in parts(literal) for part in every_part(term) if isinstance(part, Aggregate))
+
+
+@remembered
+def names_inside(aggregate: Aggregate) -> set[Name]:
+    """Every variable of what an aggregate runs over."""
+    return names_in(aggregate.body) | (set() if aggregate.value is None else names(aggregate.value))
 
 
 def every_part(term: Term) -> Iterator[Term]:
@@ -141,7 +164,7 @@ def names_in(body: Iterable[Literal]) -> set[Name]:
         for term in parts(literal):
             found |= names(term)
         for inner in aggregates(literal):
-            found |= names_in(inner.body) | (names(inner.value) if inner.value is not None else set())
+            found |= names_inside(inner)
     return found
 
 
