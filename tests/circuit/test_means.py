@@ -7,6 +7,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.errors import NegativeWeightError
 from tests.helpers.kernel_kinds import KINDS, needed
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.recursion_comparison import SIGNED, check_scripts
 
 PROGRAMS = {
@@ -25,10 +26,11 @@ def backend(request):
     return needed(request.param).backend()
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_random_scripts(name, bag, backend):
-    seeds = range(8 if backend.device is None else 2)
+    seeds = range(8 if IS_LONG else 4 if backend.device is None else 2)
     check_scripts(PROGRAMS[name], seeds, bag=bag, positive=bag, values=SIGNED, backend=backend)
 
 

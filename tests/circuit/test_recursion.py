@@ -149,7 +149,7 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
 @pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tick_equals_recomputation(name, seed, backend):
-    check(PROGRAMS[name], seed, 25, backend)
+    check(PROGRAMS[name], seed, 25 if IS_LONG else 12, backend)
 
 
 @pytest.mark.drawn("kind")
@@ -159,7 +159,7 @@ def test_other_kernels(name, kind):
     assert kind in KINDS
     if reason := lacking(kind):
         pytest.skip(reason)
-    check(PROGRAMS[name], 7, 6, Kind(kind).backend(3), threads=1, route="device")
+    check(PROGRAMS[name], 7, 6 if IS_LONG else 4, Kind(kind).backend(3), threads=1, route="device")
 
 
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])

@@ -17,8 +17,8 @@ from tests.reference.changes import ZSet
 from tests.reference.functions import UndefinedError
 from tests.reference.random_programs import chance_text
 
-BLOCKS = 8
-PROGRAMS = 160 if IS_LONG else 32
+BLOCKS = 4
+PROGRAMS = 160 if IS_LONG else 16
 """Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs more."""
 
 

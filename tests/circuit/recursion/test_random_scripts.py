@@ -17,8 +17,8 @@ from tests.helpers.recursive_programs import ALL, LAYERED, SETS
 from tests.reference.changes import Row, ZSet, plus
 from tests.reference.program_text import Literal, aggregates, written
 
-SEEDS = 12 if IS_LONG else 4
-OTHER_SEEDS = 4 if IS_LONG else 2
+SEEDS = 12 if IS_LONG else 2
+OTHER_SEEDS = 4 if IS_LONG else 1
 SOME = (
     "closure, both",
     "odd walks, three at once",

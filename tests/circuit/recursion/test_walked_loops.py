@@ -17,6 +17,7 @@ from gpu_wcoj.circuit.recursion.semi_naive import SemiNaiveRun
 from gpu_wcoj.errors import CalculationError, IterationLimitError
 from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.recursion_comparison import bits, stored
 
 Changes = dict[str, list[tuple[tuple[int, ...], int]]]
@@ -121,13 +122,13 @@ def check_scripts(
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_tick_equals_the_vectorised_way_and_recomputation(name, bag, way, monkeypatch):
     needed("numba")
-    check_scripts(name, bag, WAYS[way], monkeypatch, 2, "cpu")
+    check_scripts(name, bag, WAYS[way], monkeypatch, 2 if IS_LONG else 1, "cpu")
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_same_without_numba(name, monkeypatch):
     for way in ({}, {(VectorisedKernels, "walked_rows"): 1 << 10, (loop, "GIVE_UP"): 1e-9}):
-        check_scripts(name, False, way, monkeypatch, 2, cpu_backend(compiled=False))
+        check_scripts(name, False, way, monkeypatch, 2 if IS_LONG else 1, cpu_backend(compiled=False))
 
 
 def chain(n: int) -> list[tuple[int, int]]:
