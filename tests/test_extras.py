@@ -1,4 +1,8 @@
-"""The extras can be installed, alone and beside each other: pip finds a version of everything, and installs nothing."""
+"""The extras can be installed, alone and beside each other: pip finds a version of everything, and installs nothing.
+
+That takes pip a minute, and depends on nothing here but pyproject.toml. Ordinary runs see whether it says what it said
+when all combinations were found.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 ALL = os.environ.get("CHECK_EXTRAS") == "1"
-"""Whether all combinations are tried, as ``make check-extras`` does; else only the one that is hardest to meet."""
+"""Whether all combinations are tried, as ``make check-extras`` does."""
+FOUND = Path(__file__).with_name("extras_found.json")
+"""What pyproject.toml asked for when pip found everything."""
 SOURCES_ONLY = "gpu_wcoj,pyspark,py4j"
 """What is built from sources; of everything else there has to be a wheel."""
 
@@ -28,7 +35,22 @@ def index() -> None:
         pytest.skip(f"the package index cannot be reached: {(done.stderr.strip() or 'no pip').splitlines()[-1]}")
 
 
+def asked_for() -> dict[str, object]:
+    """What the package and its extras for users ask for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {name: project["optional-dependencies"][name] for name in ("gpu", "gpu-cuda12", "gpu-cudf", "spark")}
+    return {"python": project["requires-python"], "dependencies": project["dependencies"], **extras}
+
+
+@pytest.mark.skipif(ALL, reason="they are tried, and then stored")
+def test_the_extras_are_those_that_pip_found():
+    assert asked_for() == json.loads(FOUND.read_text()), (
+        "make check-extras looks for what is asked for now, and stores it"
+    )
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(not ALL, reason="make check-extras runs it")
 @pytest.mark.skipif(sys.platform != "linux", reason="the GPU's libraries have wheels for Linux")
 @pytest.mark.parametrize(
     ("wanted", "found"),
@@ -40,9 +62,7 @@ def index() -> None:
         pytest.param([".[gpu-cudf]", "cudf-cu13"], {"pylibcudf-cu13", "cudf-cu13"}, id="gpu-cudf with all of cuDF"),
     ],
 )  # fmt: skip
-def test_pip_finds_a_version_of_everything(index, request, tmp_path, wanted, found):
-    if not ALL and request.node.callspec.id != "spark,gpu-cudf":
-        pytest.skip("make check-extras tries this one too")
+def test_pip_finds_a_version_of_everything(index, tmp_path, wanted, found):
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
     command += ["--only-binary=:all:", f"--no-binary={SOURCES_ONLY}", "--report", str(report), *wanted]
@@ -53,3 +73,9 @@ def test_pip_finds_a_version_of_everything(index, request, tmp_path, wanted, fou
     }
     print(" ".join(f"{name}=={version}" for name, version in sorted(installed.items())))
     assert found <= installed.keys()
+
+
+@pytest.mark.skipif(not ALL, reason="make check-extras runs it")
+def test_what_was_found_is_stored(index, request):
+    assert not request.session.testsfailed
+    FOUND.write_text(json.dumps(asked_for(), indent=2) + "\n")
