@@ -53,17 +53,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters.
     With ``drawn("graph", "variant", each=True)`` it runs so many cases that every graph and every variant is in one of
     them, instead of every graph with every variant. Names of cases choose them, so that they are the same in every run.
-    ``make test-long`` runs all, and so does a run that names a test. What is left out is counted as deselected;
+    ``make test-long`` runs all, and so does a run that names tests. What is left out is counted as deselected;
     tests/kernels/test_kinds.py says why a GPU is lacking.
     """
     if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
         return
     left_out = set(_on_a_lacking_gpu(items))
-    if not IS_LONG and not any("::" in name for name in config.args):
+    if not IS_LONG and not names_tests(config):
         left_out.update(_not_drawn(item for item in items if item not in left_out))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def names_tests(config: pytest.Config) -> bool:
+    """Return whether a run is told which tests to run, and not only which files."""
+    return bool(config.option.keyword) or any("::" in name for name in config.args)
 
 
 def _on_a_lacking_gpu(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:

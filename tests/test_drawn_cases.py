@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.conftest import PARAMETERS
+from tests.conftest import PARAMETERS, names_tests
 from tests.helpers.kernel_kinds import lacking
 from tests.helpers.long_tests import IS_LONG
 
@@ -25,8 +25,8 @@ def cases_of(request: pytest.FixtureRequest, **fixed: str) -> list[pytest.Item]:
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("case", ["a", "b", "c"])
 def test_each_case_runs_with_one_option_or_with_all(case, option, request):
-    if any("::" in name for name in request.config.args):
-        pytest.skip("a run that names a test runs all its cases")
+    if names_tests(request.config):
+        pytest.skip("a run that names tests runs all their cases")
     everything = IS_LONG or "GPU_WCOJ_TESTS_ON" in os.environ
     assert len(cases_of(request, case=case)) == (len(OPTIONS) if everything else 1)
     assert len({item.callspec.params["case"] for item in cases_of(request)}) == 3
@@ -37,8 +37,8 @@ def test_each_case_runs_with_one_option_or_with_all(case, option, request):
 @pytest.mark.parametrize("graph", ["star", "path", "ring"])
 @pytest.mark.parametrize("case", ["a", "b"])
 def test_each_case_runs_with_each_graph_and_each_option_or_with_all_pairs(case, graph, option, request):
-    if any("::" in name for name in request.config.args):
-        pytest.skip("a run that names a test runs all its cases")
+    if names_tests(request.config):
+        pytest.skip("a run that names tests runs all their cases")
     everything = IS_LONG or "GPU_WCOJ_TESTS_ON" in os.environ
     cases = [item.callspec.params for item in cases_of(request, case=case)]
     assert len(cases) == (3 * len(OPTIONS) if everything else len(OPTIONS))
