@@ -1,6 +1,6 @@
 """One session of Spark for all tests of a process, and what marks them.
 
-`make test` has twelve minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
+`make test` has fifteen minutes; what kills drivers, restarts clusters or runs many cells takes longer than that, and is
 left to `make test-spark`.
 """
 
@@ -25,6 +25,7 @@ LONG = (
     "cluster/test_query.py",
     "cluster/test_view.py",
     "test_view_kills.py",
+    "test_view_streams.py",
 )
 """Files of long tests."""
 QUICK = (
@@ -33,6 +34,7 @@ QUICK = (
     "test_sources_of_one_relation_that_do_not_go_together",
     "test_answers_of_cells[hypercube-4]",
     "test_a_batch_that_spark_forgot_is_passed_over",
+    "test_includes_with_deletions_and_strings",
 )
 """Tests in them that always run."""
 
@@ -66,6 +68,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "local"),
     }
+    if "TEST_SPARK" not in os.environ:  # NumPy's kernels, which answer the same, let Python's workers begin at once
+        conf["spark.executorEnv.GPU_WCOJ_COMPILE"] = "never"
     try:
         session = local_session("gpu_wcoj tests", master="local[2]", conf=conf)
     except JavaNotFoundError as error:

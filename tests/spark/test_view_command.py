@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpu_wcoj.errors import InputFileError
 from tests.spark.file_streams import TRIANGLE, alone, assert_same, payments, write_stream
 
 ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "spark_triangles.py"
 
 
 @pytest.mark.skipif("TEST_SPARK" not in os.environ, reason="starts another Java; make test-spark runs it")
@@ -186,19 +188,35 @@ def test_a_wrong_row_is_said_without_a_stack_trace(spark, tmp_path, capsys):
     assert capsys.readouterr().err.splitlines() == ["gpu-wcoj: the column 'weight' of weights is null."]
 
 
+def test_example(spark, tmp_path, monkeypatch, capsys):
+    """In this process, with the session that is there, which goes on."""
+    tables = write_stream(tmp_path / "changes", payments(3, 600, 100))
+    arguments = [str(tmp_path / name) for name in ("changes", "checkpoint", "out")]
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
+    monkeypatch.setattr("pyspark.sql.SparkSession.stop", lambda session: None)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert capsys.readouterr().out.splitlines()[-2:] == triangles_printed(tables)
+
+
+@pytest.mark.skipif("TEST_SPARK" not in os.environ, reason="starts another Java; make test-spark runs it")
 def test_example_by_spark_submit(tmp_path):
     tables = write_stream(tmp_path / "changes", payments(3, 600, 100))
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [Path(sys.executable).parent / "spark-submit", "--master", "local[2]", "--conf", "spark.ui.enabled=false",
-         "--conf", f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", ROOT / "examples" / "spark_triangles.py",
+         "--conf", f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", EXAMPLE,
          tmp_path / "changes", tmp_path / "checkpoint", tmp_path / "out"],
         env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-2:] == triangles_printed(tables)
+
+
+def triangles_printed(tables: list[pa.Table]) -> list[str]:
+    """What the example prints at its end."""
     _, engine = alone(TRIANGLE, [{"edge": table} for table in tables], "triangle")
     n = engine.count("triangle")
-    assert done.stdout.splitlines()[-2:] == [f"{n:,} triangles", f"{n:,} by the output"]
+    return [f"{n:,} triangles", f"{n:,} by the output"]
 
 
 def test_payments_come_as_files_in_order(tmp_path):
