@@ -42,6 +42,7 @@ def totals(case: Case) -> list[int]:
     return sums
 
 
+@pytest.mark.drawn("seed", "domain", "goes_on", each=True)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("domain", ["bitmap", "hash"])
 @pytest.mark.parametrize("goes_on", [False, True])
@@ -104,6 +105,7 @@ def test_a_long_top_level_is_marked_for_all_prefixes(monkeypatch):
         assert question.work[MARKS] == 2 * 300 + (len(NEAR[::3]) if shortest == len(NEAR[::3]) else 0)
 
 
+@pytest.mark.drawn("seed", "step", "batches", each=True)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("step", [1, 2**40])
 @pytest.mark.parametrize("batches", [1, 3])
@@ -261,6 +263,7 @@ def lone(rng: random.Random, n_batches: int, weights: tuple[int, ...], *, top: b
     return case
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n_batches", [1, 3])
 @pytest.mark.parametrize("rest", [0, 1])

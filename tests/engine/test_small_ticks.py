@@ -144,6 +144,7 @@ class Twins:
             assert self.walking.count(name) == fresh.count(name), name
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool) -> None:

@@ -16,6 +16,7 @@ from tests.frozen.records import record
 from tests.helpers.answers import named
 from tests.helpers.join_comparison import arities, fed, random_script, random_text
 from tests.helpers.kernel_kinds import needed
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.recursive_programs import CLOSURES, SETS
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -81,7 +82,7 @@ def run(text: str, seed: int, bag: bool, tuning: Mapping[str, Any]) -> tuple[lis
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_random_programs(bag: bool) -> None:
     walked: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(30 if IS_LONG else 14):
         text = random_text(random.Random(seed))
         expected, _ = run(text, seed, bag, WAYS["never"])
         for way, tuning in WAYS.items():

@@ -49,6 +49,7 @@ def reported(program: gw.Program) -> dict[str, int]:
     return {name: sum(int(counters[position]) for counters in work) for name, position in COUNTED.items()}
 
 
+@pytest.mark.drawn("name", "bag", "strategy", each=True)
 @pytest.mark.parametrize(("bag", "strategy"), [(False, "auto"), (True, "auto"), (False, "binary")])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_levels_add_up_to_what_the_tick_reports(name, bag, strategy):

@@ -17,7 +17,7 @@ WAYS = ("step", "step_counts", "step_pieces")
 
 def n_seeds(kind):
     """How many rules and scripts are made for a kind of kernels."""
-    return 16 if kind.on_device and IS_LONG else 120 if IS_LONG else 28 if kind.compiled else 12
+    return 16 if kind.on_device and IS_LONG else 120 if IS_LONG else 16 if kind.compiled else 8
 
 
 def check(seed, bag, kind, **chances):

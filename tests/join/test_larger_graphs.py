@@ -14,7 +14,7 @@ from tests.reference.sql import definitions
 
 duckdb = pytest.importorskip("duckdb")
 
-N_NODES = 400
+N_NODES, N_EDGES = (400, 2500) if IS_LONG else (250, 1200)
 HUB = 3
 NAMES = (
     *("triangle", "3-cycle", "4-clique", "5-clique", "diamond once", "4-cycle once", "both ways"),
@@ -100,7 +100,7 @@ def test_every_tick_equals_recomputation(name, form, backend):
     duck = Duck(text)
     random = np.random.default_rng(len(text))
     ids = random.integers(-(2**63), 2**63 - 1, N_NODES) if anywhere else np.arange(N_NODES)
-    for number, (nodes, weights) in enumerate(ticks(random, 2500)):
+    for number, (nodes, weights) in enumerate(ticks(random, N_EDGES)):
         edges = ids[nodes]
         rows = {"c0": edges[:, 0], "c1": edges[:, 1], "weight": weights}
         changes = program.step({"e": rows})

@@ -26,6 +26,7 @@ def value(number: int, is_text: bool) -> Any:
     return None if number == 7 else f"n{number}"
 
 
+@pytest.mark.drawn("bag", "is_text", "n", each=True)
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("is_text", [False, True])
 @pytest.mark.parametrize("n", [1, 2, 3, 7])

@@ -15,6 +15,7 @@ from gpu_wcoj.kernels.protocol import PROPOSALS, SURVIVORS
 from tests.helpers import rank_bitmaps
 from tests.helpers.kernel_cases import Case, Question, random_case
 from tests.helpers.kernel_kinds import lacking
+from tests.helpers.long_tests import IS_LONG
 from tests.kernels.test_extend import check
 from tests.reference.kernels import Atom
 
@@ -31,7 +32,7 @@ def asking(seed):
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if IS_LONG else 30, deadline=None)
 def test_looking_up_is_what_the_reference_says(kind, seed):
     with rank_bitmaps.everywhere() if kind.compiled and seed % 2 else nullcontext():
         check(asking(seed), kind.backend(seed))

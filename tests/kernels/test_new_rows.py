@@ -16,6 +16,7 @@ from cpu_fallback import numpy_kernels as vectorised
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.kernels.protocol import N_WORK, PROPOSALS, SUM_OF_MINIMA, SURVIVORS
 from tests.helpers.kernel_cases import DOMAINS, LEAST, MOST, SIZES, columns_of, random_batch, random_rows, trie
+from tests.helpers.long_tests import IS_LONG
 from tests.reference import kernels as reference
 from tests.reference.kernels import Batch, Row
 
@@ -66,7 +67,7 @@ def sparse(rng: random.Random) -> list[int]:
 
 
 @given(seeds)
-@settings(max_examples=150)
+@settings(max_examples=150 if IS_LONG else 60)
 def test_random(kind, seed):
     rng = random.Random(seed)
     keys = DOMAINS[rng.choice(["one", "few", "negative", "extreme"])]

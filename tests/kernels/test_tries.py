@@ -49,7 +49,7 @@ def check_trie(found: Trie, batch: Batch, depth: int, sizes: list[int]) -> None:
 
 
 @given(seeds)
-@settings(max_examples=150)
+@settings(max_examples=150 if IS_LONG else 60)
 def test_build_and_expand(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
@@ -98,7 +98,7 @@ def parts(batch: Batch, arity: int, backend: Backend) -> Trie:
 
 
 @given(seeds)
-@settings(max_examples=200)
+@settings(max_examples=200 if IS_LONG else 80)
 def test_merge(kind, seed):
     left, right, arity = drawn_pair(random.Random(seed))
     backend = kind.backend(seed)
@@ -141,7 +141,7 @@ def test_merge_of_a_long_run_and_a_few_rows(backend, n):
 
 
 @given(seeds)
-@settings(max_examples=150)
+@settings(max_examples=150 if IS_LONG else 60)
 def test_locate(kind, seed):
     rng = random.Random(seed)
     backend = kind.backend(seed)

@@ -12,7 +12,7 @@ from tests.helpers.long_tests import IS_LONG
 from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
 from tests.helpers.random_plans import with_any_branches
 
-N_QUERIES = 1000 if IS_LONG else 32
+N_QUERIES = 1000 if IS_LONG else 16
 
 
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])

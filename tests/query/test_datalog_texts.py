@@ -23,6 +23,7 @@ from gpu_wcoj.query.ir import (
     Rules,
     Variable,
 )
+from tests.helpers.long_tests import IS_LONG
 
 NAMES = st.from_regex(r"[A-Za-z_äß][A-Za-z0-9_é]{0,5}", fullmatch=True).filter(
     lambda name: name not in ("_", "true", "false", "not")
@@ -81,7 +82,7 @@ def programs(draw):
 
 
 @given(programs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if IS_LONG else 80, deadline=None)
 def test_the_text_of_a_program_reads_as_the_program(rules):
     check(rules)
     assert parse(str(rules)) == rules
@@ -176,7 +177,7 @@ def full_programs(draw):
 
 
 @given(full_programs())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if IS_LONG else 80, deadline=None)
 def test_the_text_of_a_full_program_reads_as_the_program(rules):
     check(rules)
     assert parse(str(rules)) == rules
@@ -227,20 +228,20 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600 if IS_LONG else 240, deadline=None)
 @example("h(x):-r(x).h(x):-!")
 def test_no_text_of_known_pieces_breaks_the_reader(text):
     reads_or_refuses(text)
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if IS_LONG else 80, deadline=None)
 def test_no_text_breaks_the_reader(text):
     reads_or_refuses(text)
 
 
 @given(programs(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if IS_LONG else 80, deadline=None)
 def test_no_damaged_program_breaks_the_reader(rules, data):
     text = str(rules)
     start = data.draw(st.integers(0, len(text)))

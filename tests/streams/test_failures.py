@@ -9,6 +9,7 @@ import pytest
 from gpu_wcoj import streams
 from gpu_wcoj.backend import cpu_backend
 from tests.circuit.test_undefined_values import CountingKernels
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.stream_graphs import closure_by_joins, closure_by_multiway, truss_from_changes
 
 TICKS = [
@@ -35,7 +36,7 @@ def everything(circuit: streams.Circuit) -> None:
         circuit.sink(name, stream)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(4 if IS_LONG else 2))
 def test_failures_of_kernels(part):
     plain = streams.Circuit(backend="cpu")
     everything(plain)

@@ -70,6 +70,7 @@ def test_integrate_and_differentiate_undo_each_other(place, seeds):
         check_equal(place, lambda a: a.integrate().delay(), lambda a: a.trace("t").delay().consolidate(), streams_given)
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", NON_LINEAR)
 def test_incremental_forms(place, seeds, name):
     """``Q^Δ = D ∘ Q ∘ I``."""
