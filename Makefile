@@ -88,8 +88,9 @@ check: setup  ## lint, format, house style, types, layers
 
 BESIDE_PYRIGHT = true
 test: BESIDE_PYRIGHT = { $(BIN)/gpu-wcoj warm || true; }
+# Test processes, and the many processes that tests start, share bytecode, also where the environment switches that off.
 test: check  ## check, then run the tests (TESTS=path chooses some)
-	$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
 
 fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PARSERS="sql motif" chooses some); Linux
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
