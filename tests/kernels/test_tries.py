@@ -183,7 +183,7 @@ def test_locate_at_the_top(backend, values):
 
 
 @given(seeds)
-@settings(max_examples=80 if IS_LONG else 40)
+@settings(max_examples=80 if IS_LONG else 24)
 def test_index_rows(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
@@ -200,7 +200,7 @@ def test_index_rows(kind, seed):
 
 
 @given(seeds)
-@settings(max_examples=80 if IS_LONG else 40)
+@settings(max_examples=80 if IS_LONG else 24)
 def test_rearrange(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
