@@ -100,7 +100,7 @@ def scripts(seed, bag, values=None):
     return translated(script, values or {})
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("keys", "bag", "kind", each=True)
 @BAGS
 @pytest.mark.parametrize("keys", [0, 1, 2])
 @pytest.mark.parametrize("op", OPS)

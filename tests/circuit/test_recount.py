@@ -89,7 +89,7 @@ def recounted(program, name="h"):
     return head.recounting.recounted
 
 
-@pytest.mark.drawn("bag", "way", "kind", each=True)
+@pytest.mark.drawn("name", "bag", "way", "kind", each=True)
 @pytest.mark.parametrize("way", ["always", "followed"])
 @BAGS
 @pytest.mark.parametrize("name", TEXTS)

@@ -152,6 +152,7 @@ def check(text, options, way, error, backend, counting, first=0, every=1):
         assert full_state(program)["relations"] == full_state(twin)["relations"]
 
 
+@pytest.mark.drawn("way")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels):

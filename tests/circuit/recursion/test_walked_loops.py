@@ -116,13 +116,13 @@ def check_scripts(
         assert bits(at_once, at_once.heads) == bits(walked, walked.heads)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("name", "bag", "way", each=True)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_tick_equals_the_vectorised_way_and_recomputation(name, bag, way, monkeypatch):
     needed("numba")
-    check_scripts(name, bag, WAYS[way], monkeypatch, 2 if IS_LONG else 1, "cpu")
+    check_scripts(name, bag, WAYS[way], monkeypatch, 2, "cpu")
 
 
 @pytest.mark.parametrize("name", TEXTS)
