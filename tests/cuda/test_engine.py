@@ -73,7 +73,7 @@ def test_patterns(name, bag):
 @BAGS
 @pytest.mark.parametrize("block", range(3))
 def test_programs_that_chance_writes(block, bag):
-    for seed in range(block, 30 if IS_LONG else 15, 3):
+    for seed in range(block, 30 if IS_LONG else 9, 3):
         text = random_text(random.Random(f"device {seed}"))
         keep = parse(text).heads[: seed % 3]
         options = {"backend": shim_backend(seed), "route": "device", "chunk_rows": chunk_rows(seed)}

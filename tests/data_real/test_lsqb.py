@@ -12,6 +12,7 @@ import pytest
 import gpu_wcoj as gw
 from bench.lsqb.data import Rows, in_ticks, relations
 from bench.lsqb.queries import ANSWERS, QUERIES, VIEWS, Query
+from tests.helpers.long_tests import IS_LONG
 
 N_TICKS = 50
 CASES = [
@@ -52,7 +53,7 @@ def with_detours(ticks: list[dict[str, Rows]], seed: int) -> Iterator[dict[str, 
     assert not any(map(len, back.values()))
 
 
-@pytest.mark.parametrize(("scale", "query", "known"), CASES)
+@pytest.mark.parametrize(("scale", "query", "known"), CASES if IS_LONG else SMALL)
 def test_at_once(lsqb: Path, scale: str, query: Query, known: int):
     inputs = relations(scale, query.inputs, lsqb)
     program = gw.Program(query.text, bag=True, backend="cpu")

@@ -14,6 +14,7 @@ from bench.lsqb.data import Rows, in_ticks, relations
 from bench.lsqb.queries import ANSWERS
 from bench.lsqb.sql import COLUMNS, MESSAGES, text
 from gpu_wcoj.query.sql import parse
+from tests.helpers.long_tests import IS_LONG
 
 N_TICKS = 50
 CASES = [
@@ -46,7 +47,7 @@ def test_at_once(lsqb: Path, scale: str, number: int, known: int):
     assert counting.relation("answer").rows() == [((known,), 1)]
 
 
-@pytest.mark.parametrize(("scale", "number", "known"), CASES)
+@pytest.mark.parametrize(("scale", "number", "known"), CASES if IS_LONG else SMALL)
 def test_in_50_ticks(lsqb: Path, scale: str, number: int, known: int):
     counting = program(number)
     count = None

@@ -48,6 +48,7 @@ def check(seed, bag, kind, **chances):
     return failed
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_negated_atoms(block, bag, kind):
@@ -63,6 +64,7 @@ def test_calculations(block, bag, kind):
     assert failed > 0 or not kind.compiled  # others take fewer seeds
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_both(block, bag, kind):

@@ -55,6 +55,7 @@ VALUES = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn("kind", "nulls", "begin", "size", each=True)
 @pytest.mark.parametrize("kind", VALUES, ids=str)
 @pytest.mark.parametrize("nulls", [False, True], ids=["full", "nulls"])
 @pytest.mark.parametrize(("begin", "size"), [(0, 40), (1, 8), (7, 20), (8, 9), (13, 0), (0, 0)])
