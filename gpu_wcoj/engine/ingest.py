@@ -258,7 +258,7 @@ def empty_rows(width: int) -> SmallRows:
 
 
 def count_rows(data: Any) -> int | None:
-    """Return the number of rows of a change without reading them; None if it has to be read for that.
+    """Return the number of rows of a change; None if it has to be read for that.
 
     Examples
     --------

@@ -150,7 +150,15 @@ class _HeadWalks:
 
 @dataclass(eq=False)
 class _Grouping:
-    """A head that aggregates: the place of the arrangement that it reads, and the relations that keep its rows."""
+    """A head that aggregates.
+
+    Attributes
+    ----------
+    source
+        The place of the arrangement that it reads.
+    relation, derivations
+        The relations that keep its rows, and the words of its sums.
+    """
 
     name: str
     position: int
@@ -164,7 +172,9 @@ class _Grouping:
 
 @dataclass(eq=False)
 class _Overlay:
-    """An arrangement as a head that aggregates sees it: batches, the last of them the memtable, and this tick's rows.
+    """An arrangement as a head that aggregates sees it in a small tick.
+
+    These are its batches, the last of them the memtable, and this tick's rows.
 
     What the head passes on to its arrangements is kept in `received`.
     """

@@ -48,8 +48,9 @@ TEXTS = {
 
 
 @pytest.fixture
-def always(monkeypatch):
+def always(monkeypatch, request):
     """Whole counts wherever they are possible, and prefixes put together however few they are."""
+    request.getfixturevalue("large_ticks")
     monkeypatch.setattr(recount, "MIN_CHANGED", 1)
     monkeypatch.setattr(recount, "MIN_CHANGED_ON_DEVICE", 1)
     monkeypatch.setattr(recount, "MIN_CANDIDATES_PER_ROW", -1)
