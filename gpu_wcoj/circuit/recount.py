@@ -199,7 +199,12 @@ class Recounting:
                 break
         else:
             return None
-        if not self.execution.recounts or self.execution.share is not None or not self.is_possible:
+        execution = self.execution
+        if (
+            not (execution.recounts and execution.uses("recounts"))
+            or execution.share is not None
+            or not self.is_possible
+        ):
             return None
         counts = 1 if before is not None else 2
         if self._is_hopeless(phase, counts):

@@ -239,7 +239,8 @@ class Compiler:
         auxiliaries
             The present auxiliary relations; None to allow none. Engines that share the work on every change have none.
         """
-        if self.execution().share is not None:
+        execution = self.execution()
+        if execution.share is not None:
             auxiliaries = None
 
         def encode(relation: str, column: int, value: object) -> int:
@@ -250,7 +251,7 @@ class Compiler:
         kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
-            self.options.strategy, self.options.order or {}, auxiliaries, self.execution().single_tick,
+            self.options.strategy, self.options.order or {}, auxiliaries, execution.single_tick, execution.tuning.off,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:

@@ -533,6 +533,8 @@ def extend_seeds_once(runner: PathRunner, path_index: int, phase: int, fill: boo
     way, execution = runner.bound_paths[path_index][0], runner.execution
     if not way.path.is_single or execution.weighted or execution.share is not None:
         return None
+    if not execution.uses("seed lookups"):
+        return None
     delta = way.seeds[0].starting_rows(phase)
     if delta is None:
         return _no_matches(runner)
@@ -758,7 +760,7 @@ class IncrementalGenericJoin(PathRunner):
 
         def count_positive(join: GenericJoin, prefixes: Prefixes, path: DeltaPath) -> Iterable[Any]:
             if self._eliminates_variables(path, len(prefixes)):
-                added = sum_bindings(join, prefixes, path, path.steps)
+                added = sum_bindings(join, prefixes, path, path.steps, self.execution.uses("range sums"))
                 self.magnitude += abs(added) if self.execution.weighted else 0
                 return (added,)
             counts, bound = join.count_bounded(prefixes, path.steps)
@@ -785,6 +787,7 @@ class IncrementalGenericJoin(PathRunner):
         if (
             len(path.steps) < 2
             or path.calculations
+            or not self.execution.uses("elimination")
             or (n < DEVICE_SUMS_FROM and self.execution.backend.device is not None)
         ):
             return False

@@ -68,13 +68,17 @@ def with_weights(join: GenericJoin, path: DeltaPath) -> GenericJoin:
     return replace(join, weighted=True, needed=path.compared, max_weight=max_weight)
 
 
-def sum_bindings(join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...]) -> int:
+def sum_bindings(
+    join: GenericJoin, prefixes: Prefixes, path: DeltaPath, steps: tuple[Step, ...], by_ranges: bool = True
+) -> int:
     """Return the sum of the weights of all bindings of steps; few prefixes are extended first."""
     if len(prefixes) >= MIN_SUMMED:
-        return Summing(with_weights(join, path), of_sets=not join.weighted).sum_merged(prefixes, steps)
+        return Summing(with_weights(join, path), of_sets=not join.weighted, by_ranges=by_ranges).sum_merged(
+            prefixes, steps
+        )
     if len(steps) < 2 or len(split_independent(steps)) > 1:
         return exact_dot(join.count_bounded(prefixes, steps)[0], prefixes.weights, join.backend)
-    return sum([sum_bindings(join, piece, path, steps[1:]) for _, piece in join.extend(prefixes, steps[0])])
+    return sum([sum_bindings(join, piece, path, steps[1:], by_ranges) for _, piece in join.extend(prefixes, steps[0])])
 
 
 def can_eliminate(path: DeltaPath) -> bool:
@@ -173,11 +177,14 @@ class Summing:
         The cost limit.
     of_sets
         Whether all relations are sets.
+    by_ranges
+        Whether prefixes that differ only in compared variables may be summed together.
     """
 
     join: GenericJoin
     allowance: Allowance = field(default_factory=Allowance)
     of_sets: bool = False
+    by_ranges: bool = True
     _distinct: set[int] = field(default_factory=set, init=False)
     _last_step: tuple[int, int] = field(default=(0, 0), init=False)
 
@@ -228,7 +235,7 @@ class Summing:
 
     def _sum_by_ranges(self, prefixes: Prefixes, steps: tuple[Step, ...]) -> int | None:
         """Return `total` if many prefixes differ only in compared variables; else None."""
-        if len(prefixes) < MIN_MERGED or -len(steps) in self._distinct:
+        if not self.by_ranges or len(prefixes) < MIN_MERGED or -len(steps) in self._distinct:
             return None
         if not any(step.conditions for step in steps):
             return None

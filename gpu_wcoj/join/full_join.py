@@ -486,7 +486,9 @@ class FullJoin:
             prefixes = bind_seeds(path, part, block_join)
             if block_join.meter is not None:
                 block_join.meter.prefixes += len(prefixes)
-            total = Summing(block_join, block_join.allowance, not execution.weighted).sum_merged(prefixes, path.steps)
+            total = Summing(
+                block_join, block_join.allowance, not execution.weighted, execution.uses("range sums")
+            ).sum_merged(prefixes, path.steps)
             return [(total, block_join.allowance.cost(block_join))]
 
         is_serial = threads == 1 or n_blocks == 1

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import Dictionary
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join.generic import Ranks
 from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.prefixes import choose_piece_rows
@@ -108,9 +109,16 @@ ITERATIONS = 100_000
 """Iterations of a loop in a tick at most, unless the user sets a limit."""
 
 
+FAST_PATHS = (
+    "auxiliary relations", "bushy plans", "elimination", "path variants", "range sums", "recounts", "seed lookups",
+    "shared joins", "shared prefixes", "symmetry",
+)  # fmt: skip
+"""What `Tuning.off` may name. ``make bench-fast-paths`` measures the case of each that it is there for."""
+
+
 @dataclass(frozen=True)
 class Tuning:
-    """Switches and thresholds of the walks: how ticks and loops choose between walks and paths.
+    """Switches of the fast paths, and thresholds of the walks.
 
     Answers are the same with all values. Tests and benchmarks set them by `tune`.
 
@@ -132,6 +140,8 @@ class Tuning:
         Rows of a memtable from which all of them become batches.
     walk_loops
         Whether loops may run row at a time; see `gpu_wcoj.circuit.recursion.walks`.
+    off
+        The fast paths that are not used, of `FAST_PATHS`.
     """
 
     max_tick_rows: int = 512
@@ -139,6 +149,11 @@ class Tuning:
     max_walk_work: int = 1 << 24
     max_memtable_rows: int = 512
     walk_loops: bool = True
+    off: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if unknown := self.off.difference(FAST_PATHS):
+            raise UsageError.unknown_name("fast path", min(unknown), FAST_PATHS)
 
 
 _TUNING: ContextVar[Tuning] = ContextVar("tuning", default=Tuning())  # noqa: B039  # a tuning is immutable
@@ -234,6 +249,10 @@ class Execution:
     def phases(self) -> tuple[int, ...]:
         """Sign of each phase of a tick; 0 if rows carry weights."""
         return (0,) if self.weighted else (-1, 1)
+
+    def uses(self, fast_path: str) -> bool:
+        """Return whether a fast path of `FAST_PATHS` may be used."""
+        return fast_path not in self.tuning.off
 
     def begin(self) -> None:
         """Start a tick or another join: choose the piece size by the free memory."""

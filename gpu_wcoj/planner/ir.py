@@ -175,6 +175,8 @@ class Setting:
         Existing auxiliary relations, which are kept longer than new ones are created; None to use none.
     single_tick
         True if the program takes one tick from the empty state and keeps no state.
+    off
+        Fast paths that plans do not use; see `gpu_wcoj.join.settings.FAST_PATHS`.
     """
 
     shapes: Mapping[str, Shape]
@@ -188,6 +190,7 @@ class Setting:
     recursive: Collection[str] = ()
     auxiliaries: Collection[Auxiliary] | None = None
     single_tick: bool = False
+    off: Collection[str] = ()
 
     def textual(self, relation: str, column: int) -> bool:
         """Return True if the column holds text or bytes."""

@@ -411,7 +411,8 @@ def order_variables(draft: Draft) -> Draft:
             choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
         orders, foreseen = [], []
         for chooser in choosers.values():
-            chosen = chooser.choose(hint, only_best=not kept_names.issuperset(chooser.rest))
+            only_best = "path variants" in draft.setting.off or not kept_names.issuperset(chooser.rest)
+            chosen = chooser.choose(hint, only_best)
             orders.append(chosen)
             foreseen.append(chooser.foreseen(chosen[0]))
             candidates += chooser.candidates

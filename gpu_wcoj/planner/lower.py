@@ -134,6 +134,7 @@ def plan(
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
     single_tick: bool = False,
+    off: Collection[str] = (),
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
@@ -143,13 +144,15 @@ def plan(
         Existing auxiliary relations; None to use none.
     single_tick
         Whether the program takes one tick from the empty state and keeps no state; ignored if it is recursive.
+    off
+        Fast paths that are not used; see `gpu_wcoj.join.settings.FAST_PATHS`.
     """
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
-        single_tick and not loops_of(rules) and not rules.extremes,
+        single_tick and not loops_of(rules) and not rules.extremes, off,
     )  # fmt: skip
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.join.settings import Tuning, get_tuning, tune
+from gpu_wcoj.join.settings import FAST_PATHS, Tuning, get_tuning, tune
 from tests.frozen.cases import golden_cases
 from tests.frozen.records import record
 from tests.helpers.answers import named
@@ -92,6 +92,20 @@ def test_random_programs(bag: bool) -> None:
     assert walked["never"] == 0
     assert 0 < walked["of two rows"] < walked["always"]
     assert 0 < walked["of little work"] < walked["always"]
+
+
+@pytest.mark.parametrize("fast_path", FAST_PATHS)
+def test_each_fast_path_may_be_turned_off(fast_path: str) -> None:
+    for seed in range(20, 60 if IS_LONG else 24):
+        text, bag = random_text(random.Random(seed)), seed % 2 == 1
+        expected, _ = run(text, seed, bag, WAYS["never"])
+        for way in ({"max_tick_rows": -1}, {}):
+            assert run(text, seed, bag, {**way, "off": frozenset({fast_path})})[0] == expected, text
+
+
+def test_unknown_fast_paths_are_refused() -> None:
+    with pytest.raises(gw.errors.UsageError, match="unknown fast path 'symetry'.*Did you mean 'symmetry'"):
+        Tuning(off=frozenset({"symetry"}))
 
 
 @pytest.mark.parametrize("name", [*list(CLOSURES)[:4], "same generation", "a head of itself alone"])

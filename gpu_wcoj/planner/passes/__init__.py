@@ -45,8 +45,19 @@ PASSES: tuple[Pass, ...] = (
 )
 
 
+FAST_PATHS: dict[Pass, str] = {
+    materialize_joins: "auxiliary relations",
+    make_bushy: "bushy plans",
+    share_joins: "shared joins",
+    share_prefixes: "shared prefixes",
+    use_symmetry: "symmetry",
+}
+"""Passes that may be turned off, and their names in `gpu_wcoj.join.settings.FAST_PATHS`."""
+
+
 def run_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
-    """Return the draft after all passes."""
+    """Return the draft after all passes that are not turned off."""
     for planner_pass in passes:
-        draft = planner_pass(draft)
+        if FAST_PATHS.get(planner_pass) not in draft.setting.off:
+            draft = planner_pass(draft)
     return draft
