@@ -393,6 +393,14 @@ SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
+def _glibc() -> ctypes.CDLL | None:
+    """Return the C library if it is glibc."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "gnu_get_libc_version") else None
+
+
 def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
     """Tell glibc's allocator to keep freed memory of this process; return whether it was told.
 
@@ -409,12 +417,24 @@ def keep_freed(environment: Mapping[str, str] = os.environ) -> bool:
     >>> keep_freed({"MALLOC_TRIM_THRESHOLD_": "0"})
     False
     """
-    if not sys.platform.startswith("linux") or any(name in environment for name in SETTINGS):
-        return False
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "gnu_get_libc_version"):
+    library = None if any(name in environment for name in SETTINGS) else _glibc()
+    if library is None:
         return False
     return bool(library.mallopt(_MMAP_THRESHOLD, MAPPED_FROM) and library.mallopt(_TRIM_THRESHOLD, RETAINED_BYTES))
+
+
+def return_freed() -> bool:
+    """Return freed memory to the operating system.
+
+    For after work that needed far more memory than the next ticks will. O(free blocks), a few milliseconds after a load
+    of millions of rows.
+
+    Returns
+    -------
+    Whether memory was returned; False without glibc.
+    """
+    library = _glibc()
+    return library is not None and bool(library.malloc_trim(0))
 
 
 # Values that an extension returns to its caller: work counts, and where to resume.

@@ -65,6 +65,12 @@ class Backend:
             return self.device.to_host(array)
         return array if isinstance(array, np.ndarray) else array.get()
 
+    def return_freed(self) -> None:
+        """Return freed memory of the host to the operating system, if the allocator can."""
+        from cpu_fallback.tries import return_freed
+
+        return_freed()
+
 
 def described(backend: str, kernels: str) -> str:
     """Return the names of a backend and its kernels for people.

@@ -268,6 +268,10 @@ def _dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) 
 # The run of a tick: read the changes, evaluate them, commit; or leave the state as it was.
 
 
+LOADED_BYTES = 1 << 21
+"""Bytes by which the state grows in a load from which on the memory that the load has freed, several times as much, is
+returned to the operating system."""
+
 _UNNAMED = (
     "If it gets rows later, declare it with .decl, name it in inputs=['{0}'], or give it in the first change as an "
     "empty list."
@@ -1197,7 +1201,10 @@ class Program(Inspected):
         >>> program.step({"edge": [(3, 4)]})["path"].rows(), program.count("path")
         ([((2, 3, 4), 1)], 2)
         """
+        nbytes = self.nbytes
         self._ticking.run_tick(changes, self.threads, None)
+        if self.nbytes >= nbytes + LOADED_BYTES:
+            self.backend.return_freed()
 
     def mark(self) -> Mark:
         """Return the present state for `return_to`.
@@ -1280,7 +1287,10 @@ class Program(Inspected):
         """
         from gpu_wcoj.checkpoint.checkpoint import restored
 
-        return restored(path, cls.from_options, ProgramOptions.for_restore(options))
+        program = restored(path, cls.from_options, ProgramOptions.for_restore(options))
+        if program.nbytes >= LOADED_BYTES:
+            program.backend.return_freed()
+        return program
 
     @property
     def subject(self) -> Subject:
