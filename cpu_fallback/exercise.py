@@ -81,6 +81,8 @@ def merge_tries() -> None:
     for n_columns, left_factor, right_factor, is_weighted in product((1, 2, 3), _WIDTHS, _WIDTHS, (False, True)):
         left, right = _trie(n_columns, left_factor, is_weighted), _trie(n_columns, right_factor)
         CompiledKernels.merge_tries(left, right)
+        merge = CompiledKernels.begin_merge(left, right, _levels(left))
+        merge.advance(merge.n_rows)
 
 
 def describe_levels() -> None:

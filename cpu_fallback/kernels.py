@@ -16,17 +16,27 @@ from cpu_fallback.extend import extend_arrays
 from cpu_fallback.fixpoints import Fixpoint, Maintenance
 from cpu_fallback.lookup import bucket_index, count_children, expand_rows, locate, narrow, trie_levels, trie_levels_two
 from cpu_fallback.merge import (
-    LEVEL_FIELDS,
+    LARGEST_WEIGHT,
+    LEFT_END,
+    LEVEL,
+    N_CURSOR,
+    N_PROGRESS,
+    NEGATIVE,
+    NOT_ONE,
     PACKED_FROM,
+    READ,
+    RIGHT_END,
+    SMALLEST_WEIGHT,
     consolidate_runs,
     distinct_packed,
     index_rows,
-    merge_deep,
     merge_pairs,
+    merge_part,
     rearrange_packed,
+    table_of,
 )
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
-from cpu_fallback.ranges import N_FIELDS, add_widths, describe_level, publish, rank_level
+from cpu_fallback.ranges import N_FIELDS, RankBuilder, add_widths, describe_level, publish, rank_level, scan_values
 from cpu_fallback.runtime import address_of as _address
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
 from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, merge_runs, receive, walk
@@ -34,12 +44,243 @@ from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, mer
 _NOTHING = np.empty(0, np.int64)
 _NO_ROWS = np.empty((0, 0), np.int64)
 _MAX_INT64 = np.iinfo(np.int64).max
+Trie = tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None]
+"""Values, offsets and weights; None if all weights are 1."""
+
 DESCRIBED = 2
-"""Arrays that `CompiledKernels.describe` stores for a level; the ranks of `rank_level` follow after these."""
+"""Arrays that `CompiledKernels.describe` stores for a level; the ranks of `prepare` follow after these."""
+
 MIN_BUCKETED = 8
 """Values of a top level above which it gets a bucket index."""
+
+DESCRIBING = 3
+"""Passes over the values of a merged level: one to find their extremes, and two for their ranks."""
+
+STEPS_A_ROW = 5
+"""Values that are read in such a pass in the time in which a row is merged: 3 without weights, up to 8 with them."""
+
 MAX_PIECE_ROWS = 1 << 22
 """Rows that one call of `fill_common` returns at most, regardless of its capacity: their memory is allocated first."""
+
+
+# Merges in instalments: rows first, then what `describe` and `prepare` would make of the result.
+#
+# The progress is kept in arrays that compiled code updates, so a part that fails or is interrupted is continued or done
+# again, with the same result.
+
+
+def _room_for(x: CodeArray, y: CodeArray) -> CodeArray:
+    """Return an array for all values of two levels."""
+    size = len(x) + len(y)
+    return np.empty(size, np.int32) if x.itemsize == y.itemsize == 4 else np.empty(size, np.int64)
+
+
+def _room_for_buckets(values: CodeArray) -> tuple[int, Int64Array]:
+    """Return the shift and the array of a bucket index; see `bucket_index`."""
+    span = int(values[-1]) - int(values[0])
+    shift = max(0, span.bit_length() - (2 * len(values)).bit_length())
+    return shift, np.empty((span >> shift) + 2, np.int64)
+
+
+def _address_or_none(weights: Int64Array | None) -> int:
+    """Return the address of weights, 0 without."""
+    return 0 if weights is None else int(_address(weights))
+
+
+class RowMerge:
+    """The merge of two tries of any depth, in as many parts as the caller likes.
+
+    Attributes
+    ----------
+    is_done
+        Whether nothing is left to do.
+    """
+
+    def __init__(self, left: Trie, right: Trie) -> None:
+        self._sources = left, right
+        self._tables = table_of(left[0], left[1]), table_of(right[0], right[1])
+        self._values = [_room_for(x, y) for x, y in zip(left[0], right[0], strict=True)]
+        self._offsets = [np.empty(len(level) + 1, np.int64) for level in self._values[:-1]]
+        self._table = table_of(self._values, self._offsets)
+        self._weights = None if left[2] is None and right[2] is None else np.empty(len(self._values[-1]), np.int64)
+        depth = len(self._values)
+        self._cursor, self._sizes = np.zeros((depth, N_CURSOR), np.int64), np.zeros(depth, np.int64)
+        self._cursor[0, LEFT_END], self._cursor[0, RIGHT_END] = len(left[0][0]), len(right[0][0])
+        self._progress = np.zeros(N_PROGRESS, np.int64)
+        self._progress[SMALLEST_WEIGHT] = self._progress[LARGEST_WEIGHT] = 1
+        self._unweighted = 0
+        """Rows from the first one whose weights, which are 1, have still to be written."""
+        self.is_done = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, written or not."""
+        weights = [] if self._weights is None else [self._weights]
+        return sum(array.nbytes for array in (*self._values, *self._offsets, *weights))
+
+    def advance(self, n_rows: int) -> int:
+        """Read about `n_rows` more rows of both tries; return how many were read.
+
+        At most twice as many are read. A row whose weight is written afterwards counts once more.
+        """
+        if self._progress[LEVEL] < 0:
+            return self._write_ones(n_rows)
+        before = int(self._progress[READ])
+        (_, _, left_weights), (_, _, right_weights) = self._sources
+        weights = _NOTHING if self._weights is None else self._weights
+        is_merged = merge_part(
+            self._tables[0], _address_or_none(left_weights), self._tables[1], _address_or_none(right_weights),
+            self._table, weights, self._cursor, self._sizes, self._progress, before + max(n_rows, 1),
+        )  # fmt: skip
+        if not is_merged:  # two rows of weight 1 are equal
+            self._unweighted, self._weights = int(self._sizes[-1]), np.empty(len(self._values[-1]), np.int64)
+        self.is_done = self._progress[LEVEL] < 0 and self._unweighted == 0
+        return int(self._progress[READ]) - before
+
+    def _write_ones(self, n_rows: int) -> int:
+        assert self._weights is not None
+        n = min(max(n_rows, 1), self._unweighted)
+        self._weights[self._unweighted - n : self._unweighted] = 1
+        self._unweighted -= n
+        self.is_done = self._unweighted == 0
+        return n
+
+    def trie(self) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None]:
+        """Return the merged trie, once; its arrays are cut to their sizes in place."""
+        sizes = self._sizes.tolist()
+        for level, n in zip(self._values, sizes, strict=True):
+            level.resize(n, refcheck=False)
+        for level_offsets, n in zip(self._offsets, sizes, strict=False):
+            level_offsets.resize(n + 1, refcheck=False)
+        weights = self._weights if self._progress[NOT_ONE] else None
+        if weights is not None:
+            weights.resize(sizes[-1], refcheck=False)
+        return self._values, self._offsets, weights
+
+    @property
+    def extreme_weights(self) -> tuple[int, int]:
+        """The largest magnitude of a weight, and the number of negative weights."""
+        progress = self._progress
+        return max(int(progress[LARGEST_WEIGHT]), -int(progress[SMALLEST_WEIGHT])), int(progress[NEGATIVE])
+
+
+class LevelDescription:
+    """The description and the ranks of a merged level, made in parts.
+
+    Attributes
+    ----------
+    support
+        The arrays of the description; it is complete once `is_done`.
+    is_done
+        Whether nothing is left to do.
+    """
+
+    def __init__(
+        self, values: CodeArray, parents: Int64Array | None, weights: Int64Array | None, is_ranked: bool
+    ) -> None:
+        self._values, self._parents, self._weights = values, parents, weights
+        self._is_ranked = is_ranked
+        self._shift, starts = 0, _NOTHING
+        if parents is None and len(values) > MIN_BUCKETED:
+            self._shift, starts = _room_for_buckets(values)
+        self._starts = starts
+        self._reached = np.zeros(2, np.int64)
+        self._builder: RankBuilder | None = None
+        self.record = 0
+        self.support: list[Any] = [np.zeros(N_FIELDS, np.int64), starts]
+        self.is_done = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the description and of the ranks so far."""
+        ranks = () if self._builder is None else self._builder.arrays
+        return sum(array.nbytes for array in (*self.support[:DESCRIBED], *ranks))
+
+    def advance(self, n_values: int) -> int:
+        """Read up to `n_values` more values or buckets; return how many were read."""
+        if self._builder is not None:
+            n = self._builder.advance(n_values)
+            if self._builder.is_done:
+                publish(self.support[0], self._builder.ranks)
+                self.support = [*self.support[:DESCRIBED], self._builder.ranks]
+                self.is_done = True
+            return n
+        before = int(self._reached.sum())
+        level = _address(self._values), self._values.itemsize
+        n = len(self._values)
+        if self._parents is not None:
+            end = min(before + n_values, n)
+            scan_values(*level, before, end, self.support[0])
+            self._reached[1] = end
+            is_described = end == n
+        else:
+            bucket_index(*level, n, self._shift, self._starts, self._reached, n_values)
+            is_described = self._reached[0] == len(self._starts)
+        if is_described:
+            self.record = describe_level(
+                *level, n, _NOTHING if self._parents is None else self._parents, _address_or_none(self._weights),
+                self._starts, self._shift, n, self.support[0],
+            )  # fmt: skip
+            if self._is_ranked and self._parents is not None:
+                self._builder = RankBuilder(self.support[0], self._parents)
+            else:
+                self.is_done = True
+        return int(self._reached.sum()) - before
+
+
+class MergeInParts:
+    """See `gpu_wcoj.kernels.protocol.MergeInParts`."""
+
+    def __init__(self, left: Trie, right: Trie, levels: Sequence[Any]) -> None:
+        self._levels = levels
+        self.n_rows = len(left[0][-1]) + len(right[0][-1])
+        self._rows = RowMerge(left, right)
+        self._trie: Trie | None = None
+        self._descriptions: list[LevelDescription] = []
+        self._n_steps = STEPS_A_ROW * self.n_rows
+        if levels:
+            self._n_steps += DESCRIBING * sum(len(x) + len(y) for x, y in zip(left[0], right[0], strict=True))
+        self._n_done = 0
+
+    @property
+    def nbytes(self) -> int:
+        """See `gpu_wcoj.kernels.protocol.MergeInParts.nbytes`."""
+        return self._rows.nbytes + sum(description.nbytes for description in self._descriptions)
+
+    def advance(self, n_read: int) -> None:
+        """See `gpu_wcoj.kernels.protocol.MergeInParts.advance`."""
+        is_last = n_read >= self.n_rows
+        target = self._n_steps if is_last else self._n_steps * n_read // self.n_rows
+        while (part := self._next_part()) is not None and (is_last or self._n_done < target):
+            n_steps = STEPS_A_ROW if part is self._rows else 1
+            n = self._n_steps if is_last else max((target - self._n_done) // n_steps, 1)
+            self._n_done += n_steps * part.advance(n)
+
+    def _next_part(self) -> RowMerge | LevelDescription | None:
+        """Return the part of the work that is to continue; None at the end."""
+        if not self._rows.is_done:
+            return self._rows
+        if self._trie is None:
+            values, offsets, weights = trie = self._rows.trie()
+            leaf = len(values) - 1
+            if self._levels and len(values[-1]):
+                self._descriptions = [
+                    LevelDescription(
+                        level,
+                        offsets[d - 1] if d else None,
+                        weights if d == leaf else None,
+                        is_ranked=len(self._levels[d].support) > DESCRIBED,
+                    )
+                    for d, level in enumerate(values)
+                ]
+            self._trie = trie
+        return next((part for part in self._descriptions if not part.is_done), None)
+
+    def result(self) -> tuple[Trie, list[tuple[Any, Any]], tuple[int, int]]:
+        """See `gpu_wcoj.kernels.protocol.MergeInParts.result`."""
+        assert self._trie is not None
+        described = [(part.record, part.support) for part in self._descriptions]
+        return self._trie, described, self._rows.extreme_weights
 
 
 class CompiledWalks:
@@ -130,14 +371,14 @@ class CompiledKernels:
         shift = 0
         starts = _NOTHING
         if parent_offsets is None and n > MIN_BUCKETED:
-            span = int(values[-1]) - int(values[0])
-            shift = max(0, span.bit_length() - (2 * n).bit_length())
-            starts = np.empty((span >> shift) + 2, np.int64)
-            bucket_index(_address(values), values.itemsize, n, shift, starts)
+            shift, starts = _room_for_buckets(values)
+            bucket_index(_address(values), values.itemsize, n, shift, starts, np.zeros(2, np.int64), n + len(starts))
         fields = np.empty(N_FIELDS, np.int64)
         parents = _NOTHING if parent_offsets is None else parent_offsets
         weights_address = 0 if weights is None or len(weights) == 0 else _address(weights)
-        address = describe_level(_address(values), values.itemsize, n, parents, weights_address, starts, shift, fields)
+        address = describe_level(
+            _address(values), values.itemsize, n, parents, weights_address, starts, shift, 0, fields
+        )
         return address, [fields, starts]
 
     @staticmethod
@@ -167,11 +408,12 @@ class CompiledKernels:
                 merged = _merge_pairs((left_values, left_offsets, np.ones(len(left_values[1]), np.int64)), right)
             assert merged is not None
             return merged
-        merged = _merge_deep(left, right)
-        if merged is None:
-            merged = _merge_deep((left_values, left_offsets, np.ones(len(left_values[-1]), np.int64)), right)
-        assert merged is not None
-        return merged
+        merge = RowMerge(left, right)
+        while not merge.is_done:
+            merge.advance(len(left[0][-1]) + len(right[0][-1]))
+        return merge.trie()
+
+    begin_merge = MergeInParts
 
     @staticmethod
     def locate(records: Sequence[Sequence[int]], column_of: Sequence[Sequence[int]], columns: Int64Array) -> Int64Array:
@@ -338,8 +580,8 @@ def _merge_pairs(
     """Merge tries of two levels; None if both have unit weights and a common row."""
     ((x_top, x), (x_offsets,), x_weights), ((y_top, y), (y_offsets,), y_weights) = left, right
     unit = x_weights is None and y_weights is None
-    top = _room(x_top, y_top)
-    values = _room(x, y)
+    top = _room_for(x_top, y_top)
+    values = _room_for(x, y)
     offsets = np.empty(len(top) + 1, np.int64)
     weights = _NOTHING if unit else np.empty(len(values), np.int64)
     sizes = np.empty(2, np.int64)
@@ -355,48 +597,6 @@ def _merge_pairs(
     if merged_weights is not None and bool((merged_weights == 1).all()):
         merged_weights = None
     return [_trim(top, n_top), _trim(values, n)], [_trim(offsets, n_top + 1)], merged_weights
-
-
-def _merge_deep(
-    left: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
-    right: tuple[Sequence[CodeArray], Sequence[Int64Array], Int64Array | None],
-) -> tuple[list[CodeArray], list[Int64Array], Int64Array | None] | None:
-    """Merge tries of any depth; None if both have unit weights and a common row."""
-    values = [_room(x, y) for x, y in zip(left[0], right[0], strict=True)]
-    offsets = [np.empty(len(level) + 1, np.int64) for level in values[:-1]]
-    unit = left[2] is None and right[2] is None
-    weights = _NOTHING if unit else np.empty(len(values[-1]), np.int64)
-    sizes = np.empty(len(values), np.int64)
-    done = merge_deep(
-        _table(left[0], left[1]), len(left[0][0]), _address_or_none(left[2]),
-        _table(right[0], right[1]), len(right[0][0]), _address_or_none(right[2]),
-        _table(values, offsets), weights, sizes,
-    )  # fmt: skip
-    if not done:
-        return None
-    counts = sizes.tolist()
-    merged_weights = None if unit else _trim(weights, counts[-1])
-    if merged_weights is not None and bool((merged_weights == 1).all()):
-        merged_weights = None
-    trimmed = [_trim(level, n) for level, n in zip(values, counts, strict=True)]
-    return trimmed, [_trim(bounds, n + 1) for bounds, n in zip(offsets, counts, strict=False)], merged_weights
-
-
-def _table(values: Sequence[CodeArray], offsets: Sequence[Int64Array]) -> Int64Array:
-    """Return the table of a trie for `merge_deep`; the arrays must stay alive."""
-    table = np.zeros((len(values), LEVEL_FIELDS), np.int64)
-    for row, level, children in zip(table, values, (*offsets, _NOTHING), strict=True):
-        row[:] = _address(level), _address(children), level.itemsize
-    return table
-
-
-def _room(x: CodeArray, y: CodeArray) -> CodeArray:
-    size = len(x) + len(y)
-    return np.empty(size, np.int32) if x.itemsize == y.itemsize == 4 else np.empty(size, np.int64)
-
-
-def _address_or_none(weights: Int64Array | None) -> int:
-    return 0 if weights is None else _address(weights)
 
 
 def _trim(array: Any, n: int) -> Any:

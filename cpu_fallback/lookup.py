@@ -84,17 +84,25 @@ def look_up(
 
 
 @cached_njit
-def bucket_index(address, width, n, shift, starts):
+def bucket_index(address, width, n, shift, starts, reached, n_steps):
     """Fill ``starts[b]`` with the first position whose value is in bucket b or a later one.
 
     The bucket of a value is its distance from the first of the n values at the address, shifted right by `shift`.
+    `reached` are the bucket and the position to continue at, 0 and 0 at first; a step passes a bucket or a value.
     """
-    position = 0
+    bucket, position = reached[0], reached[1]
+    stop = bucket + position + n_steps
     minimum = np.uint64(load(address, width, 0))
-    for b in range(len(starts)):
-        while position < n and np.int64((np.uint64(load(address, width, position)) - minimum) >> np.uint64(shift)) < b:
+    while bucket < len(starts) and bucket + position < stop:
+        if (
+            position < n
+            and np.int64((np.uint64(load(address, width, position)) - minimum) >> np.uint64(shift)) < bucket
+        ):
             position += 1
-        starts[b] = position
+        else:
+            starts[bucket] = position
+            bucket += 1
+    reached[0], reached[1] = bucket, position
 
 
 @cached_njit

@@ -19,6 +19,16 @@ LEVEL_FIELDS = 3
 """Fields of a level in the table of a trie: the addresses of its values and of the offsets of their children, 0 at the
 last level, and the width of a value in bytes."""
 
+LEFT, LEFT_END, RIGHT, RIGHT_END, SIDES, N_CURSOR = range(6)
+"""Columns of a cursor, which has a row per level: the positions in both tries and the ends of their siblings, and the
+tries that have the present node: 1 for the left one, 2 for the right one, 3 for both."""
+
+LEVEL, READ, NOT_ONE, NEGATIVE, SMALLEST_WEIGHT, LARGEST_WEIGHT, N_PROGRESS = range(7)
+"""Progress of a merge: the present level, -1 at the end; rows read of both tries; and of the weights written, how many
+are not 1, how many are negative, the smallest and the largest (or 1)."""
+
+_MAX_INT64 = np.iinfo(np.int64).max
+
 
 @cached_njit
 def copy_block(source, source_width, begin, count, target, target_width, pos):
@@ -287,60 +297,134 @@ def copy_nodes(trie, weights, out, out_weight, sizes, level, begin, end):
 
 
 @cached_njit
-def merge_deep(left, left_size, left_weights, right, right_size, right_weights, out, out_weight, sizes):
-    """Merge two tries of any depth, given as tables with a row of `LEVEL_FIELDS` per level.
+def first_above(address, width, low, high, value):
+    """Return the first position in [low, high) whose value is above `value`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if load(address, width, middle) <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
-    Nodes that lose all their children are dropped. Writes the number of values of each level to `sizes`; returns False
-    if two rows are equal and `out_weight` is empty.
+
+@cached_njit
+def leaf_of(trie, level, node):
+    """Return the first position of the last level at or after a position of a level."""
+    for d in range(level, len(trie) - 1):
+        node = pointer64(trie[d, 1])[node]
+    return node
+
+
+@cached_njit
+def nodes_within(trie, level, begin, end, n_rows):
+    """Return the end of the most nodes from `begin` with `n_rows` rows or fewer below them."""
+    first = leaf_of(trie, level, begin)
+    if leaf_of(trie, level, end) - first <= n_rows:
+        return end
+    low = begin
+    while end - low > 1:
+        middle = (low + end) >> 1
+        if leaf_of(trie, level, middle) - first <= n_rows:
+            low = middle
+        else:
+            end = middle
+    return low
+
+
+@cached_njit
+def merge_part(left, left_weights, right, right_weights, out, out_weight, cursor, sizes, progress, stop):
+    """Continue the merge of two tries of any depth until `stop` rows have been read.
+
+    Rows of both count, and up to twice as many as asked for are read. Tries are tables with a row of `LEVEL_FIELDS` per
+    level. Nodes that lose all their children are dropped. `sizes` are the numbers of values written to each level,
+    `cursor` and `progress` say where to continue. Returns False before two rows that are equal if `out_weight` is
+    empty: then continue with room for weights.
     """
-    depth = len(sizes)
-    sizes[:] = 0
-    i, i_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
-    j, j_end = np.zeros(depth, np.int64), np.zeros(depth, np.int64)
+    leaf = len(sizes) - 1
+    d, start = progress[LEVEL], sizes[leaf]
     after = np.empty(2, np.int64)
-    i_end[0], j_end[0] = left_size, right_size
-    d = 0
-    while d >= 0:
-        if d == depth - 1:
-            sizes[d] = merge_leaves(
-                left[d, 0], left[d, 2], left_weights, i[d], i_end[d],
-                right[d, 0], right[d, 2], right_weights, j[d], j_end[d],
+    meets = False
+    while d >= 0 and progress[READ] < stop:
+        i, i_end, j, j_end = cursor[d, LEFT], cursor[d, LEFT_END], cursor[d, RIGHT], cursor[d, RIGHT_END]
+        if i == i_end and j == j_end:
+            d -= 1
+            if d >= 0:
+                sizes[d] += sizes[d + 1] > pointer64(out[d, 1])[sizes[d]]
+                cursor[d, LEFT] += cursor[d, SIDES] & 1
+                cursor[d, RIGHT] += cursor[d, SIDES] >> 1
+            continue
+        room = stop - progress[READ]
+        if d == leaf:
+            i_stop, j_stop = min(i_end, i + room), min(j_end, j + room)
+            if i_stop < i_end or j_stop < j_end:
+                last = load(left[d, 0], left[d, 2], i_stop - 1) if i_stop < i_end else np.int64(_MAX_INT64)
+                if j_stop < j_end:
+                    last = min(last, load(right[d, 0], right[d, 2], j_stop - 1))
+                i_stop = first_above(left[d, 0], left[d, 2], i, i_stop, last)
+                j_stop = first_above(right[d, 0], right[d, 2], j, j_stop, last)
+            pos = merge_leaves(
+                left[d, 0], left[d, 2], left_weights, i, i_stop, right[d, 0], right[d, 2], right_weights, j, j_stop,
                 out[d, 0], out[d, 2], out_weight, sizes[d], after,
             )  # fmt: skip
-            if sizes[d] < 0:
-                return False
-        elif i[d] < i_end[d] and j[d] < j_end[d]:
-            x = load(left[d, 0], left[d, 2], i[d])
-            y = load(right[d, 0], right[d, 2], j[d])
-            if x < y:
-                stop = first_from(left[d, 0], left[d, 2], i[d], i_end[d], y)
-                copy_nodes(left, left_weights, out, out_weight, sizes, d, i[d], stop)
-                i[d] = stop
-            elif y < x:
-                stop = first_from(right[d, 0], right[d, 2], j[d], j_end[d], x)
-                copy_nodes(right, right_weights, out, out_weight, sizes, d, j[d], stop)
-                j[d] = stop
-            else:
-                store(out[d, 0], out[d, 2], sizes[d], x)
-                pointer64(out[d, 1])[sizes[d]] = sizes[d + 1]
-                left_children, right_children = pointer64(left[d, 1]), pointer64(right[d, 1])
-                i[d + 1], i_end[d + 1] = left_children[i[d]], left_children[i[d] + 1]
-                j[d + 1], j_end[d + 1] = right_children[j[d]], right_children[j[d] + 1]
-                d += 1
+            if pos < 0:
+                meets = True
+                break
+            sizes[d] = pos
+            progress[READ] += i_stop - i + j_stop - j
+            cursor[d, LEFT], cursor[d, RIGHT] = i_stop, j_stop
             continue
-        else:
-            if i[d] < i_end[d]:
-                copy_nodes(left, left_weights, out, out_weight, sizes, d, i[d], i_end[d])
-            if j[d] < j_end[d]:
-                copy_nodes(right, right_weights, out, out_weight, sizes, d, j[d], j_end[d])
+        x = load(left[d, 0], left[d, 2], i) if i < i_end else np.int64(0)
+        y = load(right[d, 0], right[d, 2], j) if j < j_end else np.int64(0)
+        sides = np.int64(3)
+        if j == j_end or (i < i_end and x < y):
+            end = i_end if j == j_end else first_from(left[d, 0], left[d, 2], i, i_end, y)
+            end = nodes_within(left, d, i, end, room)
+            if end > i:
+                progress[READ] += leaf_of(left, d, end) - leaf_of(left, d, i)
+                copy_nodes(left, left_weights, out, out_weight, sizes, d, i, end)
+                cursor[d, LEFT] = end
+                continue
+            sides = np.int64(1)
+        elif i == i_end or y < x:
+            end = j_end if i == i_end else first_from(right[d, 0], right[d, 2], j, j_end, x)
+            end = nodes_within(right, d, j, end, room)
+            if end > j:
+                progress[READ] += leaf_of(right, d, end) - leaf_of(right, d, j)
+                copy_nodes(right, right_weights, out, out_weight, sizes, d, j, end)
+                cursor[d, RIGHT] = end
+                continue
+            sides = np.int64(2)
+            x = y
+        store(out[d, 0], out[d, 2], sizes[d], x)
+        pointer64(out[d, 1])[sizes[d]] = sizes[d + 1]
+        cursor[d, SIDES] = sides
+        cursor[d + 1, :] = 0
+        if sides & 1:
+            children = pointer64(left[d, 1])
+            cursor[d + 1, LEFT], cursor[d + 1, LEFT_END] = children[i], children[i + 1]
+        if sides & 2:
+            children = pointer64(right[d, 1])
+            cursor[d + 1, RIGHT], cursor[d + 1, RIGHT_END] = children[j], children[j + 1]
+        d += 1
+    while d >= 0 and cursor[d, LEFT] == cursor[d, LEFT_END] and cursor[d, RIGHT] == cursor[d, RIGHT_END]:
         d -= 1
         if d >= 0:
             sizes[d] += sizes[d + 1] > pointer64(out[d, 1])[sizes[d]]
-            i[d] += 1
-            j[d] += 1
-    for level in range(depth - 1):
-        pointer64(out[level, 1])[sizes[level]] = sizes[level + 1]
-    return True
+            cursor[d, LEFT] += cursor[d, SIDES] & 1
+            cursor[d, RIGHT] += cursor[d, SIDES] >> 1
+    progress[LEVEL] = d
+    if d < 0:
+        for level in range(leaf):
+            pointer64(out[level, 1])[sizes[level]] = sizes[level + 1]
+    if len(out_weight) > 0:
+        for k in range(start, sizes[leaf]):
+            weight = out_weight[k]
+            progress[NOT_ONE] += weight != 1
+            progress[NEGATIVE] += weight < 0
+            progress[SMALLEST_WEIGHT] = min(progress[SMALLEST_WEIGHT], weight)
+            progress[LARGEST_WEIGHT] = max(progress[LARGEST_WEIGHT], weight)
+    return not meets
 
 
 # Tries from rows packed into keys, and back, without columns in between.

@@ -499,6 +499,7 @@ class VectorisedKernels:
     name: ClassVar[str] = "numpy"
     measures_ranges: ClassVar[bool] = False
     walker: ClassVar[None] = None
+    begin_merge: ClassVar[None] = None
     walked_rows: ClassVar[int] = 1 << 4
     fixpoint = PlainFixpoint
     maintenance = PlainMaintenance

@@ -111,10 +111,23 @@ def extremes(address, width, n):
 
 
 @cached_njit
-def describe_level(address, width, n, parents, weights, starts, shift, fields):
+def scan_values(address, width, begin, end, fields):
+    """Widen MINIMUM and MAXIMUM in the fields of a level by the values from `begin` to `end`.
+
+    The first call begins at 0.
+    """
+    if end > begin:
+        minimum, maximum = extremes(address + begin * width, width, end - begin)
+        fields[MINIMUM] = minimum if begin == 0 else min(fields[MINIMUM], minimum)
+        fields[MAXIMUM] = maximum if begin == 0 else max(fields[MAXIMUM], maximum)
+
+
+@cached_njit
+def describe_level(address, width, n, parents, weights, starts, shift, n_scanned, fields):
     """Fill the fields of the slots of a level of n values and return the address of the fields.
 
-    Empty arrays, and 0 for the address of weights, stand for parts that the level does not have.
+    Empty arrays, and 0 for the address of weights, stand for parts that the level does not have. `n_scanned` values
+    have been scanned before.
     """
     fields[VALUES] = address
     fields[WIDTH] = width
@@ -123,16 +136,14 @@ def describe_level(address, width, n, parents, weights, starts, shift, fields):
     fields[WEIGHTS] = weights
     fields[BUCKETS] = starts.ctypes.data if len(starts) > 0 else 0
     fields[SHIFT] = shift
-    fields[MINIMUM] = 0
-    fields[MAXIMUM] = 0
-    if n > 0:
-        if len(parents) == 0:
-            fields[MINIMUM] = load(address, width, 0)
-            fields[MAXIMUM] = load(address, width, n - 1)
-        else:
-            minimum, maximum = extremes(address, width, n)
-            fields[MINIMUM] = minimum
-            fields[MAXIMUM] = maximum
+    if n == 0:
+        fields[MINIMUM] = 0
+        fields[MAXIMUM] = 0
+    elif len(parents) == 0:
+        fields[MINIMUM] = load(address, width, 0)
+        fields[MAXIMUM] = load(address, width, n - 1)
+    else:
+        scan_values(address, width, n_scanned, n, fields)
     fields[ROW] = -1
     fields[OUT_ROW] = -1
     fields[PLACES] = 0
@@ -147,8 +158,8 @@ def describe_level(address, width, n, parents, weights, starts, shift, fields):
 # present and the place of the first one. So a value's position is found by counting the bits before it (rank: Jacobson,
 # "Space-efficient static trees and graphs", 1989, doi:10.1109/SFCS.1989.63533).
 #
-# A batch never changes, so this is built once per batch, in one pass over its values, when it is first joined with
-# another atom, and is used until the batch is merged.
+# A batch never changes, so this is built once per batch, in two passes over its values, when it is first joined with
+# another atom, and is used until the batch is merged. A merge in instalments builds it for the merged batch, too.
 
 
 Ranks = tuple[()] | tuple[npt.NDArray[np.int32], npt.NDArray[np.uint64]]
@@ -177,58 +188,157 @@ N_WIDTHS = 64
 
 
 @cached_njit
-def room_by_width(address, width, offsets, base, min_values, room):
-    """Add to `room` the words of ranges of at least `min_values` values, without blocks.
+def parent_of(offsets, position):
+    """Return the parent of a position."""
+    low, high = 0, len(offsets) - 1
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if offsets[middle] <= position:
+            low = middle
+        else:
+            high = middle
+    return low
 
-    `room` has a row per power of two: in row r, for ranges of 2^r to 2^(r + 1) - 1 values, their number, words and
-    values.
-    """
-    for parent in range(len(offsets) - 1):
-        begin, end = offsets[parent], offsets[parent + 1]
-        if end - begin < min_values:
-            continue
-        n = 0
-        before = np.int64(-1)
-        for i in range(begin, end):
-            word = (load(address, width, i) - base) >> 6
-            n += word != before
-            before = word
-        row = 0
-        while (end - begin) >> (row + 1) > 0:
-            row += 1
-        room[row, 0] += 1
-        room[row, 1] += 2 * n
-        room[row, 2] += end - begin
+
+ADDRESS, BYTES, BASE, N_BLOCKS, MIN_VALUES = range(5)
+"""Elements of the description of a level to be ranked: address of its values and bytes of one, first value of the first
+block, blocks of a range, and values of the shortest range with ranks."""
+
+NEXT, N_WORDS, N_REACHED = range(3)
+"""Elements of the progress of a pass over a level: the value to continue with, and the words written before it."""
 
 
 @cached_njit
-def rank_ranges(address, width, offsets, base, n_blocks, min_values, places, words):
-    """Fill `places`, the start of each parent's blocks in `words` or -1, and `words`.
+def room_by_width(described, offsets, reached, end, room):
+    """Add to `room` the words of the values up to `end`, without blocks.
 
-    `words` are 0 before.
+    `reached` says where to continue. `room` has a row per power of two: in row r, for ranges of 2^r to 2^(r + 1) - 1
+    values, their number, words and values. A range is counted with its first value; those that are too short are not.
     """
-    n_words = np.int64(0)
-    for parent in range(len(offsets) - 1):
-        begin, end = offsets[parent], offsets[parent + 1]
-        places[parent] = -1
-        if end - begin < min_values:
-            continue
-        places[parent] = n_words
-        start = n_words
-        n_words += 2 * n_blocks
-        before = np.int64(-1)
-        for i in range(begin, end):
-            distance = load(address, width, i) - base
-            word = distance >> 6
-            if word != before:
-                block = start + 2 * (word >> 6)
-                if words[block] == 0:
-                    words[block + 1] = n_words
-                words[block] |= np.uint64(1) << np.uint64(word & 63)
-                words[n_words + 1] = i
-                n_words += 2
+    address, width, base = described[ADDRESS], described[BYTES], described[BASE]
+    begin = reached[NEXT]
+    parent = parent_of(offsets, begin)
+    while begin < end:
+        first, last = offsets[parent], offsets[parent + 1]
+        stop = min(end, last)
+        if last - first >= described[MIN_VALUES]:
+            n = 0
+            before = np.int64(-1) if begin == first else (load(address, width, begin - 1) - base) >> 6
+            for i in range(begin, stop):
+                word = (load(address, width, i) - base) >> 6
+                n += word != before
                 before = word
-            words[n_words - 2] |= np.uint64(1) << np.uint64(distance & 63)
+            row = 0
+            while (last - first) >> (row + 1) > 0:
+                row += 1
+            room[row, 1] += 2 * n
+            if begin == first:
+                room[row, 0] += 1
+                room[row, 2] += last - first
+        begin = stop
+        parent += 1
+    reached[NEXT] = end
+
+
+@cached_njit
+def rank_ranges(described, offsets, reached, end, places, words):
+    """Rank the values up to `end`; `reached` says where to continue.
+
+    Writes `words`, and to `places` the starts of their blocks by parent; other places stay.
+    """
+    address, width, base = described[ADDRESS], described[BYTES], described[BASE]
+    begin, n_words = reached[NEXT], reached[N_WORDS]
+    parent = parent_of(offsets, begin)
+    while begin < end:
+        first, last = offsets[parent], offsets[parent + 1]
+        stop = min(end, last)
+        if last - first >= described[MIN_VALUES]:
+            if begin == first:
+                places[parent] = n_words
+                words[n_words : n_words + 2 * described[N_BLOCKS]] = 0
+                n_words += 2 * described[N_BLOCKS]
+            start = np.int64(places[parent])
+            before = np.int64(-1) if begin == first else (load(address, width, begin - 1) - base) >> 6
+            for i in range(begin, stop):
+                distance = load(address, width, i) - base
+                word = distance >> 6
+                if word != before:
+                    block = start + 2 * (word >> 6)
+                    if words[block] == 0:
+                        words[block + 1] = n_words
+                    words[block] |= np.uint64(1) << np.uint64(word & 63)
+                    words[n_words] = 0
+                    words[n_words + 1] = i
+                    n_words += 2
+                    before = word
+                words[n_words - 2] |= np.uint64(1) << np.uint64(distance & 63)
+        begin = stop
+        parent += 1
+    reached[NEXT], reached[N_WORDS] = end, n_words
+
+
+class RankBuilder:
+    """The ranks of a level with parents, built in as many parts as the caller likes.
+
+    Compiled code updates the progress, so a part that is interrupted can be asked for again.
+
+    Attributes
+    ----------
+    arrays
+        The ranks so far.
+    ranks
+        The result once `is_done`: empty if the level has few or widely spread values.
+    is_done
+        Whether nothing is left to do.
+    """
+
+    def __init__(self, fields: Int64Array, offsets: Int64Array) -> None:
+        self.ranks: Ranks = ()
+        self.arrays: Ranks = ()
+        self._n, self._offsets = int(fields[SIZE]), offsets
+        base = int(fields[MINIMUM]) >> BLOCK_BITS << BLOCK_BITS
+        n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK_BITS) + 1
+        min_values = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
+        self.is_done = not max(RANKED_FROM, min_values) <= self._n < 1 << 31
+        if self.is_done:
+            return
+        self._described = np.array((fields[VALUES], fields[WIDTH], base, n_blocks, min_values), np.int64)
+        self._room = np.zeros((N_WIDTHS, 3), np.int64)
+        self._counted, self._ranked = np.zeros((2, N_REACHED), np.int64)
+
+    def advance(self, n_values: int) -> int:
+        """Read up to `n_values` more values, each in two passes; return how many were read."""
+        n_read = 0
+        while n_read < n_values and not self.is_done:
+            reached = self._ranked if self.arrays else self._counted
+            begin = int(reached[NEXT])
+            end = min(begin + n_values - n_read, self._n)
+            if not self.arrays:
+                room_by_width(self._described, self._offsets, reached, end, self._room)
+                if end == self._n:
+                    self._place()
+            else:
+                places, words = self.arrays
+                rank_ranges(self._described, self._offsets, reached, end, places, words)
+                if end == self._n:
+                    words[reached[N_WORDS] :] = 0  # a value that is not there may be looked for behind the last word
+                    self.ranks, self.is_done = self.arrays, True
+            n_read += end - begin
+        return n_read
+
+    def _place(self) -> None:
+        """Choose the ranges with ranks, and allocate these."""
+        n_parents = len(self._offsets) - 1
+        words = 2 * self._described[N_BLOCKS] * self._room[:, 0] + self._room[:, 1]
+        total, below = np.cumsum([words[::-1], self._room[::-1, 2]], axis=1)[:, ::-1]  # of a row and of longer ranges
+        fits = 4 * n_parents + 8 * total <= ROOM * self._described[BYTES] * self._n
+        fitting = np.flatnonzero(fits & (total > 0) & (PARENTS_A_VALUE * below >= n_parents))
+        if len(fitting) == 0:
+            self.is_done = True
+            return
+        row = int(fitting[0])
+        self._described[MIN_VALUES] = max(self._described[MIN_VALUES], 1 << row)
+        self.arrays = np.full(n_parents, -1, np.int32), np.empty(int(total[row]) + 2, np.uint64)
 
 
 def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
@@ -236,28 +346,9 @@ def rank_level(fields: Int64Array, offsets: Int64Array) -> Ranks:
 
     O(n) for the parents, and for the values of those that have enough of them.
     """
-    base, n = int(fields[MINIMUM]) >> BLOCK_BITS << BLOCK_BITS, int(fields[SIZE])
-    n_blocks = ((int(fields[MAXIMUM]) - base) >> BLOCK_BITS) + 1
-    min_values = max(SHORTEST, int(n_blocks / BLOCKS_A_VALUE))
-    if not max(RANKED_FROM, min_values) <= n < 1 << 31:
-        return ()
-    level = int(fields[VALUES]), int(fields[WIDTH]), offsets, base
-    room = np.zeros((N_WIDTHS, 3), np.int64)
-    room_by_width(*level, min_values, room)
-    words = 2 * n_blocks * room[:, 0] + room[:, 1]
-    total, below = np.cumsum([words[::-1], room[::-1, 2]], axis=1)[:, ::-1]  # of a row and of longer ranges
-    n_parents = len(offsets) - 1
-    fits = 4 * n_parents + 8 * total <= ROOM * int(fields[WIDTH]) * n
-    fitting = np.flatnonzero(fits & (total > 0) & (PARENTS_A_VALUE * below >= n_parents))
-    if len(fitting) == 0:
-        return ()
-    row = int(fitting[0])
-    places = np.empty(len(offsets) - 1, np.int32)
-    words_array = np.zeros(
-        int(total[row]) + 2, np.uint64
-    )  # a value that is not there may be looked for behind the last word
-    rank_ranges(*level, n_blocks, max(min_values, 1 << row), places, words_array)
-    return places, words_array
+    builder = RankBuilder(fields, offsets)
+    builder.advance(2 * int(fields[SIZE]))
+    return builder.ranks
 
 
 def publish(fields: Int64Array, ranks: Ranks) -> None:

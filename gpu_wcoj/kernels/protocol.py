@@ -8,7 +8,7 @@ is exact whenever the exact one fits int64, which the caller knows or checks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,46 @@ class Level:
     weights: Int64Array | None
     record: Any
     support: Any
+
+
+class MergeInParts(Protocol):
+    """A merge of two tries whose work is done in instalments.
+
+    Instalments change nothing but what is private to the merge, so the tries can be read all the time. An instalment
+    that fails can be asked for again.
+
+    Attributes
+    ----------
+    n_rows
+        Rows of both tries: the instalments up to this number do all the work.
+    """
+
+    n_rows: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that are private to the merge, written or not."""
+        ...
+
+    def advance(self, n_read: int) -> None:
+        """Do the part ``n_read / n_rows`` of the work; nothing if that is done already.
+
+        O(n_read) with all earlier instalments together, also where thousands of rows have one parent. A caller at a
+        time.
+        """
+        ...
+
+    def result(self) -> tuple[Trie, Sequence[tuple[Any, Any]], tuple[int, int]]:
+        """Return the merged trie after the last instalment.
+
+        Returns
+        -------
+        trie : that of `Kernels.merge_tries`
+        described : per level, what `Kernels.describe` returns, and what `Kernels.prepare` adds if it had added to the
+            level of a source before all rows were merged; empty if the trie is empty or was not to be described
+        extreme weights : the largest magnitude of a weight, 1 for an empty trie; the number of negative weights
+        """
+        ...
 
 
 Choice = tuple[Int64Array, Sequence[Sequence[tuple[int, Int64Array]]]]
@@ -251,6 +291,10 @@ class Kernels(Protocol):
         Whether `count_common` reads no values of a single atom without weights and bounds.
     walker
         The kernels of small ticks; None where rows are not in the host's memory or there is no machine code.
+    begin_merge
+        Begins the merge of two tries with one or more rows each, in O(1): the result is that of `merge_tries`. Its
+        memory is allocated, but not written. The levels of one of the tries describe it; with none, the result will
+        have no description. None where all merges are done at once.
     walked_rows
         Rows of an iteration up to which a loop is cheaper row at a time; 0 without `fixpoint` and `maintenance`.
     """
@@ -258,6 +302,7 @@ class Kernels(Protocol):
     name: str
     measures_ranges: bool
     walker: WalkKernels | None
+    begin_merge: Callable[[Trie, Trie, Sequence[Level]], MergeInParts] | None
     walked_rows: int
 
     def lexsort(self, columns: Sequence[Int64Array]) -> IndexArray:

@@ -7,6 +7,7 @@ all are 1; upper levels are unweighted key sets.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import UsageError
-from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level
+from gpu_wcoj.kernels.protocol import CodeArray, Int64Array, Level, MergeInParts, Trie
 from gpu_wcoj.zset.arrays import numbers, positions, stacked
 
 
@@ -173,6 +174,21 @@ class IndexedZSet:
         return levels
 
     @property
+    def described_levels(self) -> tuple[Level, ...]:
+        """The `levels` if they have been described; otherwise none."""
+        return self._levels or ()
+
+    def receive_descriptions(self, described: Sequence[tuple[Any, Any]]) -> None:
+        """Take the result of `Kernels.describe` of every level."""
+        last_level = self.depth - 1
+        levels = tuple(
+            Level(values, self.offsets[d - 1] if d else None, self.weights if d == last_level else None, *description)
+            for d, (values, description) in enumerate(zip(self.values, described, strict=True))
+        )
+        self.__dict__["first level"], self.__dict__["first levels"] = levels[0], levels
+        self._levels = levels
+
+    @property
     def _top(self) -> Level:
         """The first of `levels`."""
         cached: Level | None = self.__dict__.get("first level")
@@ -300,10 +316,7 @@ class IndexedZSet:
         UsageError
             If they are on different backends.
         """
-        if other.backend is not self.backend and other.backend.device is not self.backend.device:
-            raise UsageError.conflict(
-                f"a batch of {self.backend}", f"a batch of {other.backend}", "Build both batches with the same backend."
-            )
+        self._check_backend(other)
         if self.n_rows == 0:
             return other
         if other.n_rows == 0:
@@ -312,6 +325,25 @@ class IndexedZSet:
             (self.values, self.offsets, self.weights), (other.values, other.offsets, other.weights)
         )
         return IndexedZSet(*merged, self.backend)
+
+    def _check_backend(self, trie: IndexedZSet) -> None:
+        if trie.backend is not self.backend and trie.backend.device is not self.backend.device:
+            raise UsageError.conflict(
+                f"a batch of {self.backend}", f"a batch of {trie.backend}", "Build both batches with the same backend."
+            )
+
+    def begin_merge(self, right: IndexedZSet) -> TrieMerge:
+        """Begin to add a trie of the same attribute order, both of one or more rows. O(1).
+
+        The kernels must be able to; see `Kernels.begin_merge`.
+
+        Raises
+        ------
+        UsageError
+            If they are on different backends.
+        """
+        self._check_backend(right)
+        return TrieMerge(self, right)
 
     def locate(self, columns: Sequence[Int64Array]) -> Int64Array:
         """Return the position of each prefix in level ``len(columns) - 1``; -1 if absent."""
@@ -369,3 +401,85 @@ class IndexedZSet:
         rows = [column[owner] for column in self.columns()]
         product = self.weight_column()[owner] * weights
         return IndexedZSet.from_columns([*rows, values.astype(np.int64)], product, self.backend)
+
+
+class TrieMerge:
+    """A merge of two tries that is done in instalments, while both can be read.
+
+    Its progress depends on the largest number of rows that it has been asked to read, and its result on the tries
+    alone. So several states may share it: one that has been undone, and those after it.
+
+    Attributes
+    ----------
+    left, right
+        The tries.
+    n_rows
+        Rows of both.
+    n_read
+        The largest number of rows that have been merged.
+    """
+
+    __slots__ = ("_lock", "_merge", "_merged", "left", "n_read", "n_rows", "right")
+
+    def __init__(self, left: IndexedZSet, right: IndexedZSet) -> None:
+        self.left = left
+        self.right = right
+        self.n_rows = len(left) + len(right)
+        self.n_read = 0
+        begin_merge = left.backend.kernels.begin_merge
+        assert begin_merge is not None
+        self._merge: MergeInParts | None = begin_merge(
+            (left.values, left.offsets, left.weights),
+            (right.values, right.offsets, right.weights),
+            left.described_levels,
+        )
+        self._merged: IndexedZSet | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"TrieMerge({len(self.left)} and {len(self.right)} rows)"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the result so far, and of the room for the rest."""
+        merge, merged = self._merge, self._merged
+        if merged is not None:
+            return merged.nbytes + merged.bytes_beside
+        return 0 if merge is None else merge.nbytes
+
+    def advance(self, n_read: int) -> None:
+        """Do the work for the first `n_read` rows, unless another thread is working on it."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._merge is not None:
+                    self._merge.advance(n_read)
+                self.n_read = max(self.n_read, n_read)
+            finally:
+                self._lock.release()
+
+    def result(self) -> IndexedZSet:
+        """Return the merged trie, after doing what is left of the work.
+
+        It is the same object for all callers, unless several threads ask at the same time.
+        """
+        if self._merged is None and self._lock.acquire(blocking=False):
+            try:
+                if self._merge is not None:
+                    self._merge.advance(self.n_rows)
+                    self.n_read = self.n_rows
+                    self._merged = self._as_trie(*self._merge.result())
+                    self._merge = None
+            finally:
+                self._lock.release()
+        merged = self._merged
+        return self.left.merge(self.right) if merged is None else merged  # None if another thread is working on it
+
+    def _as_trie(
+        self, trie: Trie, described: Sequence[tuple[Any, Any]], extreme_weights: tuple[int, int]
+    ) -> IndexedZSet:
+        values, offsets, weights = trie
+        index = IndexedZSet(values, offsets, weights, self.left.backend)
+        index.__dict__["largest_weight"], index.__dict__["n_negative"] = extreme_weights
+        if described:
+            index.receive_descriptions(described)
+        return index

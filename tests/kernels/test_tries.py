@@ -110,6 +110,38 @@ def test_merge(kind, seed):
     assert [[level.tolist() for level in [*values, *offsets]] for values, offsets, _ in tries] == before
 
 
+@given(seeds)
+@settings(max_examples=150)
+def test_merge_in_parts(kind, seed):
+    """However the work is split, the result is that of one merge, and so is its description."""
+    rng = random.Random(seed)
+    left, right, arity = drawn_pair(rng)
+    backend = kind.backend(seed)
+    tries = [trie(batch, arity, backend) for batch in (left, right)]
+    if backend.kernels.begin_merge is None or not all(map(len, tries)):
+        return
+    levels = tries[0].levels if rng.random() < 0.7 else ()
+    merge = backend.kernels.begin_merge(*((t.values, t.offsets, t.weights) for t in tries), levels)
+    assert merge.n_rows == len(left) + len(right)
+    n_read, step = 0, rng.choice([1, 3, 40, 1000])
+    while n_read < merge.n_rows:
+        n_read = min(n_read + rng.randint(1, step), merge.n_rows)
+        merge.advance(n_read)
+    found, described, extreme_weights = merge.result()
+    expected = reference.merged(left, right)
+    sizes = [8 if 8 in (x.itemsize, y.itemsize) else 4 for x, y in zip(tries[0].values, tries[1].values, strict=True)]
+    check_trie(found, expected, arity, sizes)
+    magnitudes = [abs(weight) for weight in expected.values()]
+    assert extreme_weights == (max(magnitudes, default=1), sum(weight < 0 for weight in expected.values()))
+    assert len(described) == (arity if levels and expected else 0)
+    if described:
+        merged = tries[0].begin_merge(tries[1]).result()
+        rows = rng.choices(list(expected), k=10)
+        for depth in range(1, arity + 1):
+            columns = moved(columns_of(rows, arity)[:depth], backend)
+            assert merged.locate(columns).tolist() == [reference.position(expected, row[:depth]) for row in rows]
+
+
 def test_merge_of_unit_weights_that_meet(backend):
     """Two tries without weights that share a row have one with them."""
     left, right = ({(1, value): 1 for value in values} for values in (range(0, 2000, 2), (8, 9)))

@@ -40,6 +40,7 @@ class CudaKernels:
 
     name = "cuda"
     walker: WalkKernels | None = None
+    begin_merge: Any = None
     measures_ranges = False
     walked_rows = 0
 
