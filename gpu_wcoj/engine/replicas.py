@@ -390,8 +390,13 @@ class Replica:
 
     @property
     def bytes_beside(self) -> int:
-        """Bytes of the search structures that kernels built; another side builds its own."""
-        return sum(batch.bytes_beside for batch in self.batches)
+        """Bytes of running merges and of the search structures that kernels built.
+
+        Another side has its own.
+        """
+        spines = [spine for spines in self.circuit_state.spines for spine in spines.values()]
+        running = sum(running.merge.nbytes for spine in spines for running in spine.running)
+        return running + sum(batch.bytes_beside for batch in self.batches)
 
     @property
     def relation_rows(self) -> int:

@@ -50,7 +50,7 @@ class TestSizes:
         spine = Spine(policy=policy)
         for change in random_batches(1, depth=3):
             spine = spine.insert(change)
-            assert len(spine.batches) <= policy.most_batches
+            assert len(spine.batches) == len(spine.tiers) <= policy.most_batches
             assert all(len(one) for one in spine.batches)
             assert len(spine) == sum(len(one) for one in spine.batches)
 
@@ -61,9 +61,9 @@ class TestSizes:
         for start in range(2000):
             n = int(random.choice([1, 1, 1, 5, 50]))
             spine = spine.insert(batch([(start, i) for i in range(n)]))
-            sizes = [len(one) for one in spine.batches]
+            sizes = [len(tier) for tier in spine.tiers]
             assert all(small * ratio <= large for large, small in itertools.pairwise(sizes))
-        assert len(spine.batches) <= 1 + math.log(len(spine), ratio)
+        assert len(spine.tiers) <= 1 + math.log(len(spine), ratio)
 
     def test_four_batches_at_most(self):
         spine = Spine()
@@ -74,7 +74,7 @@ class TestSizes:
         assert most == MAX_BATCHES == 4
         for tick in range(300):
             spine = spine.insert(batch([(-1 - tick,)]))
-            assert len(spine.batches) <= MAX_BATCHES
+            assert len(spine.batches) == len(spine.tiers) <= MAX_BATCHES
 
     def test_a_row_pays_for_ratio_rows_a_tier(self):
         ratio, n = 8, 8**4
@@ -167,8 +167,9 @@ class TestDeadRows:
             left = [one.get_by_prefix([np.zeros(1, np.int64)])[0] for one in spine.batches]
             live = n - int(part[-1]) - 1
             dead = sum(map(len, left)) - live
-            assert dead <= max(live + 2 * n // n_ticks, 2 * np.sqrt(len(spine)))
-        assert dead <= 2 * np.sqrt(len(spine))
+            still_merging = 3 * (np.sqrt(len(spine)) + n // n_ticks) if spine.running else 0  # rows deleted meanwhile
+            assert dead <= max(live + 2 * n // n_ticks, 2 * np.sqrt(len(spine))) + still_merging
+        assert dead <= 2 * np.sqrt(len(spine)) + still_merging
 
     def test_dead_rows_spread_over_keys_are_merged_when_they_are_half(self):
         n = 20_000

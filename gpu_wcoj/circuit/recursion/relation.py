@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 import numpy as np
 
@@ -346,7 +347,7 @@ class Buffer:
 # History of a set-valued relation of a loop in a tick, iteration by iteration.
 
 
-POLICY = MergePolicy(ratio=4, most_batches=3)
+POLICY = MergePolicy(ratio=4, most_batches=3, instalment=inf)
 """Merge policy of this tick's entries, which are few and probed at every iteration."""
 
 Signed = tuple[list[Int64Array], int]

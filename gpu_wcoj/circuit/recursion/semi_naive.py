@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -378,8 +379,9 @@ def _drop_stored(columns: Columns, stored: StoredRows, backend: Backend) -> Colu
 
 _T = TypeVar("_T")
 
-POLICY = MergePolicy(ratio=4, most_batches=4)
-"""Merge policy of the probed arrangements: every iteration adds a batch, and most are large."""
+POLICY = MergePolicy(ratio=4, most_batches=4, instalment=inf)
+"""Merge policy of the probed arrangements: every iteration adds a batch, and most are large. All are of one tick, which
+instalments would not shorten."""
 
 FIRST_PART = 4
 """Ratio of `Kernels.walked_rows` to the rows of an iteration up to which a loop begins to run row at a time.
