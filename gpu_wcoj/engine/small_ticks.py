@@ -3,6 +3,7 @@
 A tick of a few rows spends its time in objects rather than in rows: a batch per arrangement, a description per level.
 Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
 batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
+Merges of batches that this will pay for are done a part in every tick (`gpu_wcoj.trace.spine`).
 
 A tick chooses as follows. A program with an obstacle never walks (`find_obstacles`). Else a tick walks if it passes few
 rows that are read at once, and few values are expected to be looked at (`SmallTicks.check`); the thresholds are those
@@ -41,6 +42,7 @@ from gpu_wcoj.join.walk import (
 )
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
 FORGOTTEN = 7 / 8
@@ -61,6 +63,10 @@ AGGREGATED_ROWS = 4
 """Divisor of these rows in programs with aggregates: a tick makes a batch of the memtable to look groups up, which
 takes as long as the walk saves at some 200 rows."""
 
+RANKED_FROM = 1 << 15
+"""Rows of a batch from which on its long ranges get ranks if atoms are looked up in it; a smaller one is merged
+again soon."""
+
 MAX_BATCHES = 14
 """Batches of an arrangement at most."""
 
@@ -75,14 +81,14 @@ class Recent:
         0 or 1.
     totals, bounds
         Per head, in the circuit's order; see `Head.total` and `Head.weight_bound`.
-    is_full
-        True if the memtables become batches before the next small tick.
+    n_rows
+        Rows of the largest memtable.
     """
 
     side: int
     totals: tuple[int | None, ...]
     bounds: tuple[int, ...]
-    is_full: bool = False
+    n_rows: int = 0
 
 
 Totals = tuple[tuple[int | None, ...], tuple[int, ...]]
@@ -230,7 +236,7 @@ class SmallTicks:
         self.work_per_row = 0.0
         self._given_up_for = ""
         self._weight_bounds: list[int] = []
-        self._spines: list[Any] = []
+        self._spines: list[Spine] = []
         self._made: dict[int, tuple[IndexedZSet, ...]] = {}
         self._side = 0
         self._is_built = False
@@ -342,6 +348,7 @@ class SmallTicks:
 
     def _plan_heads(self, places: Mapping[int, int]) -> None:
         self.heads: list[_HeadWalks | _Grouping] = []
+        self._looked_up: set[int] = set()
         self._no_work: dict[str, Any] = {
             name: {rule: {} for rule in range(len(head.joins))} for name, head in self.circuit.heads.items()
         }
@@ -362,6 +369,12 @@ class SmallTicks:
                 [relations[id(join.arrangements[path.seed.key])] for path in join.query.paths if not path.is_negated]
                 for join in head.joins
             ]
+            self._looked_up.update(
+                places[id(join.arrangements[use.key])]
+                for join in head.joins
+                for path in join.query.paths
+                for use in path.other_atoms
+            )
             self.heads.append(
                 _HeadWalks(name, position, head, walks, atoms, derivations, relation, negates, reads, bool(head.state))
             )
@@ -388,10 +401,10 @@ class SmallTicks:
             most = max(most, len(batches))
             row = self._tables[0, place]
             row[record.A_BATCHES], row[record.A_SLOTS] = len(batches), len(fields)
-            levels = [level for batch in batches for level in batch.levels]
-            if levels:
-                self.kernels.prepare(levels, [0], [True, True], [False], [], [])
-            fields.extend(level.support[0] for level in levels)
+            for batch in batches:
+                if place in self._looked_up and len(batch) >= RANKED_FROM:
+                    self.kernels.prepare(batch.levels, [0], [True, True], [False], [], [])
+                fields.extend(level.support[0] for level in batch.levels)
         if most > MAX_BATCHES:
             return False
         self._tables[1] = self._tables[0]
@@ -707,16 +720,29 @@ class SmallTicks:
     def merge(self, before: Recent, totals: Totals) -> Recent:
         """Write the memtables after the tick, beside the present ones, and return them."""
         side = 1 - before.side
-        n_rows = self.walker.merge_memtables(self._context, self._addresses[side])
-        return Recent(side, *totals, n_rows > self.tuning.max_memtable_rows)
+        return Recent(side, *totals, int(self.walker.merge_memtables(self._context, self._addresses[side])))
 
-    def as_pending(self, recent: Recent) -> None:
-        """Make the rows of all memtables the pending change of the circuit's relations."""
+    def is_full(self, recent: Recent) -> bool:
+        """Return whether the memtables become batches before the next small tick."""
+        return recent.n_rows > self.tuning.max_memtable_rows
+
+    def work_ahead(self, recent: Recent, n_rows: int) -> None:
+        """Do the part of a tick of `n_rows` in the running merges; the state stays as it is."""
+        for spine in self._spines:
+            if spine.running:
+                spine.work_ahead(recent.n_rows, n_rows)
+
+    def as_pending(self, recent: Recent, n_rows: int) -> None:
+        """Make the rows of all memtables the pending change of the circuit's relations.
+
+        It is a tick of `n_rows` that does so.
+        """
         table = self._tables[recent.side]
         for place, (index, key, arrangement) in enumerate(self.arrangements):
             row = table[place]
             rows, weights = self._run(row, record.A_ROWS, int(row[record.A_SIZE]), len(key.order))
-            arrangement.pending = _pending_batches(arrangement, rows, weights, self._counts_rows(index))
+            batches = _pending_batches(arrangement, rows, weights, self._counts_rows(index))
+            arrangement.receive_small_ticks(batches, n_rows)
         for part, total, bound in zip(self.heads, recent.totals, recent.bounds, strict=True):
             part.head.begin()
             part.head.pending_bound = bound

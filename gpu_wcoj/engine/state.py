@@ -238,8 +238,11 @@ class StateStore:
         if self.feedback.is_due:
             raise UnsuitableTickError("the plan was checked before it")
         small.check(n_rows)
-        if self.present.recent is not None and self.present.recent.is_full:
-            self._empty_memtables()
+        recent = self.present.recent
+        if recent is not None and small.is_full(recent):
+            self._empty_memtables(n_rows)
+        elif recent is not None:
+            small.work_ahead(recent, n_rows)
         if self.installed is not self.present:
             self.settle()
         return small.begin(self.present.recent)
@@ -255,8 +258,11 @@ class StateStore:
         after = present.recent if totals is None else self.small.merge(recent, totals)
         self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
 
-    def _empty_memtables(self) -> None:
-        """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are."""
+    def _empty_memtables(self, n_rows: int | None = None) -> None:
+        """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are.
+
+        It is a small tick of `n_rows` that does so, or something else.
+        """
         present, small = self.present, self.small
         assert present.recent is not None
         assert present.sides is not None
@@ -266,7 +272,7 @@ class StateStore:
         self.installed = None
         side.install()  # an interrupt may have left it with the rows already
         try:
-            small.as_pending(present.recent)
+            small.as_pending(present.recent, present.recent.n_rows if n_rows is None else n_rows)
             circuit_state = circuit.prepare()
         except MemoryError as error:
             raise MemoryBudgetError(

@@ -161,6 +161,7 @@ class Arrangement:
         self.spine = Spine(policy=policy or MergePolicy())
         self.pending: tuple[IndexedZSet, ...] = ()
         self._was_read = False
+        self._tick_rows: int | None = None
         self._keeps_order = key.order == tuple(range(len(key.order)))
 
     def __repr__(self) -> str:
@@ -203,6 +204,13 @@ class Arrangement:
     def receive_delta(self, phases: Sequence[PhaseRows]) -> None:
         """Index this tick's change, phase by phase; the state does not change yet."""
         self.pending = tuple(self.index(rows) for rows in phases)
+
+    def receive_small_ticks(self, batches: tuple[IndexedZSet, ...], tick_rows: int) -> None:
+        """Take the batches, one a phase, of several small ticks, which have looked up the rows.
+
+        They are taken by a tick of `tick_rows` rows; see `Spine.insert`.
+        """
+        self.pending, self._was_read, self._tick_rows = batches, True, tick_rows
 
     def delta(self, phase: int) -> IndexedZSet | None:
         """Return this tick's batch of one phase; None if it is empty."""
@@ -251,7 +259,7 @@ class Arrangement:
         change = batches[0]
         for batch in batches[1:]:
             change = change.merge(batch)
-        return self.spine.insert(change, is_idle=not self._was_read)
+        return self.spine.insert(change, not self._was_read, self._tick_rows)
 
     def commit(self, spine: Spine | None = None) -> None:
         """End the tick: the pending change becomes state."""
@@ -261,11 +269,13 @@ class Arrangement:
         self._merged = None
         self.pending = ()
         self._was_read = False
+        self._tick_rows = None
 
     def discard(self) -> None:
         """Drop the pending change."""
         self._merged = None
         self.pending = ()
+        self._tick_rows = None
 
     def columns(self) -> tuple[list[Int64Array], Int64Array]:
         """Return the committed rows in this order, consolidated, and their weights. O(n)."""

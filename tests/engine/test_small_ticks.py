@@ -18,6 +18,9 @@ from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.small_ticks import WalkWork
 from gpu_wcoj.join.settings import Tuning, tune
 from gpu_wcoj.join.walk import UnsuitableTickError
+from gpu_wcoj.trace import spine
+from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.zset.index import TrieMerge
 
 ORDERED = "e(a, b) :- edge(a, b), a < b.\n"
 SYMMETRIC = "s(a, b) :- edge(a, b).\ns(b, a) :- edge(a, b).\n"
@@ -57,16 +60,19 @@ VALUES: dict[str, Callable[[int], Any]] = {
 """Values of each type, from integers."""
 
 Rows = list[tuple[tuple[Any, ...], int]]
+SLOW_MERGES = MergePolicy(ratio=4, instalment=8, fuel=0.1, ahead=1)
+"""Merges read few rows per inserted row, so that many are running at any time."""
 
 
 class Twins:
     """A program whose small ticks walk, and one whose ticks never do, that must stay equal."""
 
     def __init__(
-        self, text: str, bag: bool, rng: np.random.Generator, value: Callable[[int], Any] | None = None
-    ) -> None:
+        self, text: str, bag: bool, rng: np.random.Generator, value: Callable[[int], Any] | None = None,
+        policy: MergePolicy | None = None,
+    ) -> None:  # fmt: skip
         self.rng, self.bag, self.value = rng, bag, value
-        self.walking = gw.Program(text, backend="cpu", bag=bag)
+        self.walking = gw.Program(text, backend="cpu", bag=bag, merge_policy=policy)
         with tune(max_tick_rows=-1):
             self.plain = gw.Program(text, backend="cpu", bag=bag)
         self.text = text
@@ -151,7 +157,7 @@ def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool) ->
     for seed in range(3):
         rng = np.random.default_rng([seed, len(name), bag])
         with tune(max_memtable_rows=8 if seed == 1 else 512):
-            twins = Twins(PROGRAMS[name], bag, rng)
+            twins = Twins(PROGRAMS[name], bag, rng, policy=SLOW_MERGES if seed == 1 else None)
         for _ in range(12):
             twins.tick()
             if seed == 2 or rng.random() < 0.2:
@@ -187,7 +193,7 @@ def _triangles() -> gw.Program:
     return _triangles_of([(i, i + 1) for i in range(30)] + [(i, i + 2) for i in range(30)])
 
 
-def _triangles_of(rows: list[tuple[int, int]]) -> gw.Program:
+def _triangles_of(rows: list[tuple[int, ...]]) -> gw.Program:
     program = gw.Program(PROGRAMS["triangle"], backend="cpu")
     if rows:
         program.load({"edge": rows})
@@ -218,6 +224,75 @@ def test_full_memtables_become_batches() -> None:
         program.step_counts({"edge": [(i, i + 3)]})
         rows.append(program._ledger.present.sides.primary.relation_rows)  # type: ignore[union-attr]
     assert rows == [60] * 5 + [65] * 3
+
+
+def _ticks_of_one_edge(program: gw.Program, seed: int, n_ticks: int) -> set[tuple[int, ...]]:
+    """Insert and delete edges, one a tick, and return the edges that are left.
+
+    A tick that fails is done again.
+    """
+    rng, rows = np.random.default_rng(seed), set(program.relation("edge").to_dict())
+    for _ in range(n_ticks):
+        row = tuple(int(value) for value in rng.integers(0, 40, 2))
+        while True:
+            tick = program.last_tick.tick
+            try:
+                program.step_counts({"edge": [(row, -1 if row in rows else 1)]})
+                break
+            except (gw.errors.MemoryBudgetError, KeyboardInterrupt):
+                assert program.last_tick.tick == tick
+        rows ^= {row}
+    return rows
+
+
+@pytest.mark.parametrize("works_ahead", [False, True])
+def test_small_ticks_do_their_part_of_running_merges(works_ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a tick that turns memtables into batches would do that of all of them."""
+    policy = MergePolicy(ratio=16, instalment=64, ahead=16 if works_ahead else 1 << 40)
+    with tune(max_memtable_rows=16):
+        program = gw.Program(PROGRAMS["triangle"], backend="cpu", merge_policy=policy)
+    program.load({"edge": [(i, j) for i in range(100) for j in range(40)]})
+    advance, read = TrieMerge.advance, []
+
+    def record(merge: TrieMerge, n_read: int) -> None:
+        read.append(n_read - merge.n_read)
+        advance(merge, n_read)
+
+    monkeypatch.setattr(TrieMerge, "advance", record)
+    rows = _ticks_of_one_edge(program, 1, 300)
+    assert _rows(program) == _rows(_triangles_of(sorted(rows)))
+    assert (max(read) <= 3 * policy.fuel * policy.ratio) == works_ahead
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("name", ["_pending_batches", "Spine.insert", "Spine.work_ahead", "TrieMerge.advance"])
+def test_a_tick_that_fails_while_batches_are_merged_leaves_the_state_as_it_was(
+    name: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails before or after that work."""
+    with tune(max_memtable_rows=12):
+        program = gw.Program(PROGRAMS["triangle"], backend="cpu", merge_policy=SLOW_MERGES)
+    program.load({"edge": [(i, j) for i in range(40) for j in range(0, 40, 3)]})
+    place, _, attribute = name.rpartition(".")
+    owner = {"": small_ticks, "Spine": spine.Spine, "TrieMerge": TrieMerge}[place]
+    function, rng, n_failed = getattr(owner, attribute), np.random.default_rng(1), 0
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal n_failed
+        drawn = rng.random()
+        n_failed += drawn < 0.2
+        if drawn < 0.1:
+            raise error
+        result = function(*arguments)
+        if drawn < 0.2:
+            raise error
+        return result
+
+    monkeypatch.setattr(owner, attribute, fail)
+    rows = _ticks_of_one_edge(program, 5, 300)
+    monkeypatch.undo()
+    assert n_failed > 1
+    assert _rows(program) == _rows(_triangles_of(sorted(rows)))
 
 
 @pytest.mark.parametrize("kernel", ["receive_rows", "walk", "merge_memtables", "consolidate_rows"])
