@@ -49,6 +49,12 @@ class Measurement:
         return statistics.median(self.seconds) if few_or_tiny else statistics.fmean(self.seconds)
 
     @property
+    def worst_ratio(self) -> float:
+        """The longest tick over the median one, of insertions or of deletions: ticks that merge batches take longer."""
+        ticks = (self.seconds, self.delete_seconds) if self.delete_seconds else (self.seconds,)
+        return max(max(seconds) / statistics.median(seconds) for seconds in ticks)
+
+    @property
     def deletion_ratio(self) -> float | None:
         """Total time of the deletions over that of the insertions."""
         return sum(self.delete_seconds) / sum(self.seconds) if self.delete_seconds else None
