@@ -251,7 +251,7 @@ class Compiler:
         kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
-            self.options.strategy, self.options.order or {}, auxiliaries, execution.single_tick, execution.tuning.off,
+            self.options.strategy, self.options.order or {}, auxiliaries, execution,
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:

@@ -133,8 +133,7 @@ def plan(
     strategy: Strategy = "auto",
     hints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     auxiliaries: Collection[Auxiliary] | None = None,
-    single_tick: bool = False,
-    off: Collection[str] = (),
+    execution: Execution | None = None,
 ) -> Plan:
     """Plan every rule; see `gpu_wcoj.planner.passes`.
 
@@ -142,17 +141,16 @@ def plan(
     ----------
     auxiliaries
         Existing auxiliary relations; None to use none.
-    single_tick
-        Whether the program takes one tick from the empty state and keeps no state; ignored if it is recursive.
-    off
-        Fast paths that are not used; see `gpu_wcoj.join.settings.FAST_PATHS`.
+    execution
+        Settings of the joins that run the plan; None for usual ones. A single tick is ignored if rules are recursive.
     """
     extremes = {extreme.relation: extreme for extreme in rules.extremes}
     best = {name: extreme.column for name, extreme in extremes.items()}
     recursive = frozenset(loops_of(rules)) if bag else frozenset[str]()
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
-        single_tick and not loops_of(rules) and not rules.extremes, off,
+        execution is not None and execution.single_tick and not loops_of(rules) and not rules.extremes,
+        () if execution is None else execution.tuning.off,
     )  # fmt: skip
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known
