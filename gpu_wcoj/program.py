@@ -514,7 +514,7 @@ class TickRunner:
         if len(rows) == 0:
             return empty_rows(lowered.shapes[relation].width)
         names = self.ledger.present.names.get(relation)
-        if name not in self.declared and named_after(rows.names, names) != names:
+        if rows.names != names and name not in self.declared and named_after(rows.names, names) != names:
             raise UnsuitableTickError(f"the columns of relation {name} had other names before it")
         if not self.lowering.serves(lowered, {relation: rows}):
             raise UnsuitableTickError(f"the columns of relation {name} had other types before it, or no nulls")

@@ -168,7 +168,7 @@ def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool) ->
 
 @pytest.mark.drawn("name")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
-@pytest.mark.parametrize("name", ["cycle3", "negation", "projection", "strata", "counted", "arity3"])
+@pytest.mark.parametrize("name", ["cycle3", "negation", "projection", "strata", "counted", "extremes", "arity3"])
 @pytest.mark.parametrize("form", VALUES)
 def test_ticks_of_all_types_walk(form: str, name: str, bag: bool) -> None:
     rng = np.random.default_rng([len(form), len(name), bag])
