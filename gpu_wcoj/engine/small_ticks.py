@@ -756,7 +756,8 @@ def max_walked_rows(circuit: Circuit) -> int:
     if any(isinstance(head, GroupingHead) for head in circuit.heads.values()):
         return most // AGGREGATED_ROWS
     queries = [join.query for head in circuit.heads.values() for join in head.joins]
-    if all(find_clique(query) or not any(path.steps for path in query.paths) for query in queries):
+    others = [query for query in queries if any(path.steps for path in query.paths)]
+    if others and all(find_clique(query) is not None for query in others):
         return most * CLIQUE_ROWS
     return most
 
