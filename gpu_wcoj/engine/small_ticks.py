@@ -67,6 +67,9 @@ RANKED_FROM = 1 << 15
 """Rows of a batch from which on its long ranges get ranks if atoms are looked up in it; a smaller one is merged
 again soon."""
 
+AGGREGATED_MEMTABLE = 512
+"""Rows of a memtable at most in programs with aggregates, as every tick makes a batch of it."""
+
 MAX_BATCHES = 14
 """Batches of an arrangement at most."""
 
@@ -230,6 +233,9 @@ class SmallTicks:
         self.walker = self.kernels.walker
         self.obstacles = find_obstacles(circuit)
         self.max_rows = max_walked_rows(circuit)
+        aggregates = any(isinstance(head, GroupingHead) for head in circuit.heads.values())
+        most = self.tuning.max_memtable_rows
+        self._max_memtable_rows = min(most, AGGREGATED_MEMTABLE) if aggregates else most
         self.version = 0
         self.stride = 0
         self.slots = np.zeros((1, 1), np.int64)
@@ -267,7 +273,7 @@ class SmallTicks:
         n, weighted = len(self.arrangements), circuit.execution.weighted
         self._tables = np.zeros((2, n, record.ARRANGEMENT), np.int64)
         depth = max(max(len(key.order), index.width) for index, key, _ in self.arrangements)
-        capacity = max(0, self.tuning.max_memtable_rows) + TICK_CAPACITY
+        capacity = max(0, self._max_memtable_rows) + TICK_CAPACITY
         columns = np.zeros((n, depth), np.int64)
         filters: list[tuple[int, int, int, int]] = []
         spans = [0]
@@ -724,7 +730,7 @@ class SmallTicks:
 
     def is_full(self, recent: Recent) -> bool:
         """Return whether the memtables become batches before the next small tick."""
-        return recent.n_rows > self.tuning.max_memtable_rows
+        return recent.n_rows > self._max_memtable_rows
 
     def work_ahead(self, recent: Recent, n_rows: int) -> None:
         """Do the part of a tick of `n_rows` in the running merges; the state stays as it is."""

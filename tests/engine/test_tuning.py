@@ -36,7 +36,7 @@ def _compiled() -> None:
 def test_programs_keep_the_tuning_with_which_they_are_made() -> None:
     text = "t(a, c) :- e(a, b), e(b, c)."
     with tune(max_tick_rows=-1) as outer, tune(max_memtable_rows=7) as inner:
-        assert (inner.max_tick_rows, inner.max_memtable_rows, outer.max_memtable_rows) == (-1, 7, 512)
+        assert (inner.max_tick_rows, inner.max_memtable_rows, outer.max_memtable_rows) == (-1, 7, 8192)
         program = gw.Program(text, backend="cpu")
     assert get_tuning() == Tuning()
     for made, reason in ((program, "walks of ticks are turned off"), (gw.Program(text, backend="cpu"), "")):
