@@ -130,9 +130,10 @@ class Tuning:
         `gpu_wcoj.engine.small_ticks.max_walked_rows`.
     max_expected_work
         Values to propose and search up to which a tick may walk; as many per changed row are expected as in the walked
-        ticks before. A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 20 changed rows, this is where
-        joins that bind one variable for all changed rows at a time are as fast. The only path of a clique is walked in
-        place of all delta paths, so its work counts for as much less.
+        ticks before. A walk costs about 3 ns for each. On 4-cycles of R-MAT 17 with 10 changed rows, this is where
+        joins that bind one variable for all changed rows at a time are as fast; on kites and houses of a dense graph
+        they are faster from there on. The only path of a clique is walked in place of all delta paths, so its work
+        counts for as much less.
     max_walk_work
         Values proposed and searched at which the walk of a rule is given up, and the tick runs path by path. Joins that
         bind one variable for all changed rows at a time group them where values repeat, so they need fewer.
@@ -147,8 +148,8 @@ class Tuning:
     """
 
     max_tick_rows: int = 512
-    max_expected_work: int = 1 << 23
-    max_walk_work: int = 1 << 24
+    max_expected_work: int = 3_000_000
+    max_walk_work: int = 4_000_000
     max_memtable_rows: int = 8192
     walk_loops: bool = True
     off: frozenset[str] = frozenset()

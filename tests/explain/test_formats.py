@@ -210,7 +210,7 @@ arrangements
 
 GOLDEN_MERMAID = """\
 flowchart LR
-  about["backend cpu, bag semantics<br/>small ticks: up to 512 rows that look at up to 8,388,608 values are walked \
+  about["backend cpu, bag semantics<br/>small ticks: up to 512 rows that look at up to 3,000,000 values are walked \
 row by row"]
   subgraph h0 ["h"]
     subgraph h0_r0 ["h(x) :- r(x), s(x), x #60; 5."]

@@ -16,7 +16,7 @@ from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import needed
 
 PATH = "path(a, b, c) :- edge(a, b), edge(b, c)."
-WALKED = "small ticks: up to 512 rows that look at up to 8,388,608 values are walked row by row"
+WALKED = "small ticks: up to 512 rows that look at up to 3,000,000 values are walked row by row"
 NONE = "small ticks: none, all run path by path: "
 
 
