@@ -378,7 +378,10 @@ class TickRunner:
         if tick == 0:
             check_required(self.rules, self.required, changes, _UNNAMED)
         try:
-            incoming = {self.input_of[name]: read.get(name) or self._read(name, data) for name, data in changes.items()}
+            incoming = {
+                self.input_of[name]: read[name] if name in read else self._read(name, data)
+                for name, data in changes.items()
+            }
             if tick == 0 and self.lowering.rules.facts:
                 incoming.update(self.lowering.facts(incoming, was.types))
             self.ledger.change_kernels(incoming)

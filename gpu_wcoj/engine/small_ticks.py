@@ -56,12 +56,12 @@ TICK_CAPACITY = 4096
 """Changed rows of a relation in a small tick at most; a tick that derives more runs as a large one."""
 
 CLIQUE_ROWS = 4
-"""Rows of a tick that may walk in programs of cliques, in units of `Tuning.max_tick_rows`: cliques are walked once a
-row, and not once a delta path. On R-MAT 17 triangles and 4-cliques are as fast path by path at 4,000 rows."""
+"""Factor of `Tuning.max_tick_rows` in programs of cliques, which are walked once a row and not once a delta path. On
+R-MAT 17 triangles and 4-cliques are as fast path by path at 4,000 rows."""
 
 AGGREGATED_ROWS = 4
-"""Divisor of these rows in programs with aggregates: a tick makes a batch of the memtable to look groups up, which
-takes as long as the walk saves at some 200 rows."""
+"""Divisor of `Tuning.max_tick_rows` in programs with aggregates: a tick makes a batch of the memtable to look groups
+up, which takes as long as the walk saves at some 200 rows."""
 
 RANKED_FROM = 1 << 15
 """Rows of a batch from which on its long ranges get ranks if atoms are looked up in it; a smaller one is merged
@@ -233,9 +233,8 @@ class SmallTicks:
         self.walker = self.kernels.walker
         self.obstacles = find_obstacles(circuit)
         self.max_rows = max_walked_rows(circuit)
-        aggregates = any(isinstance(head, GroupingHead) for head in circuit.heads.values())
         most = self.tuning.max_memtable_rows
-        self._max_memtable_rows = min(most, AGGREGATED_MEMTABLE) if aggregates else most
+        self._max_memtable_rows = min(most, AGGREGATED_MEMTABLE) if _aggregates(circuit) else most
         self.version = 0
         self.stride = 0
         self.slots = np.zeros((1, 1), np.int64)
@@ -756,10 +755,15 @@ class SmallTicks:
                 part.head.pending_total = total
 
 
+def _aggregates(circuit: Circuit) -> bool:
+    """Return whether a head of a circuit aggregates."""
+    return any(isinstance(head, GroupingHead) for head in circuit.heads.values())
+
+
 def max_walked_rows(circuit: Circuit) -> int:
     """Return the passed rows up to which a tick of a circuit may walk."""
     most = circuit.execution.tuning.max_tick_rows
-    if any(isinstance(head, GroupingHead) for head in circuit.heads.values()):
+    if _aggregates(circuit):
         return most // AGGREGATED_ROWS
     queries = [join.query for head in circuit.heads.values() for join in head.joins]
     others = [query for query in queries if any(path.steps for path in query.paths)]

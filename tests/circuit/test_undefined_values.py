@@ -44,6 +44,7 @@ PROGRAMS = {
     "negation": ("h(a, b, c) :- e(a, b), e(b, c), !e(a, c), !e(c, 0).", {}),
     "negation, bag": ("h(a, c) :- e(a, b), e(b, c), !e(a, c).", {"bag": True}),
     "calculation": ("h(a, z) :- e(a, b), e(b, c), z = a * 7 + c, z % 3 != 1, !e(a, z).", {}),
+    "groups": ("h(a, sum(b)) :- e(a, b), e(b, c), e(c, a).", {}),
     "aggregates": (AGGREGATES, {"outputs": ["n", "s", "m", "least", "most"]}),
 }
 
@@ -321,6 +322,7 @@ class Interrupt:
         ("projection of a join", ["h"], True, 300),
         ("projection of a join", ["h"], False, 1000),
         ("recursion", [], True, 1000),
+        ("groups", [], True, 300),
     ],
 )
 def test_an_interrupt_at_any_line_leaves_the_state_before_or_after_and_never_between(name, keep, walks, fewest_lines):
