@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -27,6 +28,15 @@ def describe(libraries: Sequence[str] = LIBRARIES, optional: Sequence[str] = ())
         "python": platform.python_version(),
         "libraries": {name: metadata.version(name) for name in libraries} | _installed(optional),
     }
+
+
+def store(folder: Path, name: str, described: dict[str, object], **content: object) -> Path:
+    """Write a record, with what `describe` returned before the measurement, and return its path."""
+    document = {"machine": described | {"load_average_after": os.getloadavg()[0]}, **content}
+    path = folder / f"{name}-{str(described['date'])[:10]}-{str(described['commit']).replace('+', '-')}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
 
 
 def commit() -> str:

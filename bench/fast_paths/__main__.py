@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 import time
 from pathlib import Path
@@ -104,10 +102,8 @@ def main(*names: str, rounds: int = 7, output: Path | None = RESULTS) -> None:
     console.print(table)
     if output is None:
         return
-    described["load_average_after"] = os.getloadavg()[0]
-    path = output / f"fast-paths-{str(described['date'])[:10]}-{str(described['commit']).replace('+', '-')}.json"
-    path.write_text(json.dumps({"machine": described, "rounds": rounds, "results": results}, indent=1) + "\n")
-    console.print(f"stored in {path}")
+    path = machine.store(output, "fast-paths", described, rounds=rounds, results=results)
+    console.print(f"Written to {path}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -79,15 +77,9 @@ def main(*, ticks: int = 50, rounds: int = 11, tick_rounds: int = 3, seed: int =
             found["reached"] = {how: one.record for how, one in _reached(found).items()}
             results[f"{query.name}, threads {threads}"] = found
             _print(f"{query.name} at {LARGEST}, {threads} threads: {known:,}", found, console)
-    described["load_average_after"] = os.getloadavg()[0]
-    day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
-    path = output / f"lsqb-{day}-{commit}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "machine": described, "n_ticks": ticks, "rounds": rounds, "tick_rounds": tick_rounds, "seed": seed,
-        "results": results,
-    }  # fmt: skip
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    path = machine.store(
+        output, "lsqb", described, n_ticks=ticks, rounds=rounds, tick_rounds=tick_rounds, seed=seed, results=results
+    )
     console.print(f"Written to {path}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,11 +74,7 @@ def main(
     console.print(table)
     if output is None:
         return
-    described["load_average_after"] = os.getloadavg()[0]
-    path = output / f"one-shot-{str(described['date'])[:10]}-{str(described['commit']).replace('+', '-')}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"machine": described, "scale": scale, "seed": seed, "rounds": rounds, "results": results}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    path = machine.store(output, "one-shot", described, scale=scale, seed=seed, rounds=rounds, results=results)
     console.print(f"Written to {path}")
 
 

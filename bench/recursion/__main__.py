@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,11 +106,7 @@ def main(
                 results[SOCIAL_MEDIA][f"{query}, size {size}"] = found
                 initial, *updates = found["seconds"]
                 console.print(f"{query}, size {size}: initial {initial:.3f} s, 20 updates {sum(updates):.3f} s")
-    described["load_average_after"] = os.getloadavg()[0]
-    day, commit = str(described["date"])[:10], str(described["commit"]).replace("+", "-")
-    path = output / f"recursion-{day}-{commit}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": described, "threads": threads, "results": results}, indent=1) + "\n")
+    path = machine.store(output, "recursion", described, threads=threads, results=results)
     console.print(f"Written to {path}")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
 import subprocess
 from pathlib import Path
@@ -85,14 +83,10 @@ def main(
             f"{found['rows']:,}",
         )
     console.print(table)
-    described["load_average_after"] = os.getloadavg()[0]
-    path = output / f"tpch-{str(described['date'])[:10]}-{str(described['commit']).replace('+', '-')}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "machine": described, "generator": _generator(), "scale": scale, "ticks": ticks, "share": SHARE, "seed": seed,
-        "threads": threads, "results": results,
-    }  # fmt: skip
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    path = machine.store(
+        output, "tpch", described, generator=_generator(), scale=scale, ticks=ticks, share=SHARE, seed=seed,
+        threads=threads, results=results,
+    )  # fmt: skip
     console.print(f"Written to {path}")
 
 
