@@ -3,7 +3,7 @@
 A tick of a few rows spends its time in objects rather than in rows: a batch per arrangement, a description per level.
 Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
 batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
-Merges of batches that this will pay for are done a part in every tick (`gpu_wcoj.trace.spine`).
+Every tick also does a part of the merges that large batches need (`gpu_wcoj.trace.spine`).
 
 A tick chooses as follows. A program with an obstacle never walks (`find_obstacles`). Else a tick walks if it passes few
 rows that are read at once, and few values are expected to be looked at (`SmallTicks.check`); the thresholds are those
@@ -740,7 +740,7 @@ class SmallTicks:
     def as_pending(self, recent: Recent, n_rows: int) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations.
 
-        It is a tick of `n_rows` that does so.
+        `n_rows` is the number of rows of the tick that does so.
         """
         table = self._tables[recent.side]
         for place, (index, key, arrangement) in enumerate(self.arrangements):

@@ -261,7 +261,7 @@ class StateStore:
     def _empty_memtables(self, n_rows: int | None = None) -> None:
         """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are.
 
-        It is a small tick of `n_rows` that does so, or something else.
+        `n_rows` is the number of rows of the small tick that does so; None if it is not a small tick.
         """
         present, small = self.present, self.small
         assert present.recent is not None
