@@ -43,7 +43,7 @@ def test_where_only_the_cheapest_path_is_asked_for_more_rows_are_not_tried_if_th
         tried_module._Traced, "sum_merged", lambda self, *given: made.append(1) or Summing.sum_merged(self, *given)
     )
     base, added = skewed()
-    program = gw.Program(TRIANGLE)
+    program = gw.Program(TRIANGLE, backend="cpu")
     program.load({"e": base})
     recounting = heads_of(program)["h"].recounting
     total = recounting.total()
@@ -103,7 +103,7 @@ def test_a_path_that_was_not_tried_is_tried_when_the_others_turn_out_to_cost_mor
 def test_of_images_that_are_walked_differently_each_is_tried(order):
     """Automorphic atoms of the cycle may be continued differently by the planner."""
     rows = [(x, y) for x in range(4000) for y in range(4000, 4020)]
-    program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order)
+    program = gw.Program("h(a, b, c, d) :- e(a, b), e(c, b), e(c, d), e(a, d). .output h", order=order, backend="cpu")
     program.load({"e": rows[::5]})
     (join,) = heads_of(program)["h"].joins
     costs = full_join.FullJoin(join, full_join.Moment(0)).estimate_costs(range(4))
@@ -179,7 +179,10 @@ def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monke
     monkeypatch.setattr(
         full_join, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1]
     )
-    program, single_threaded = gw.Program(TRIANGLE, threads=2), gw.Program(TRIANGLE, threads=1)
+    program, single_threaded = (
+        gw.Program(TRIANGLE, threads=2, backend="cpu"),
+        gw.Program(TRIANGLE, threads=1, backend="cpu"),
+    )
     for each in (program, single_threaded):
         each.load({"e": skewed()[0]})
     assert program.count("h") == single_threaded.count("h")

@@ -125,7 +125,7 @@ def ready(monkeypatch):
 
 def test_a_change_of_long_paths_is_counted_afresh():
     edges = undirected(rmat(scale=13, edges=100_000, seed=1))
-    auto, followed = (gw.Program(PATH, strategy=strategy) for strategy in ("auto", "wcoj"))
+    auto, followed = (gw.Program(PATH, strategy=strategy, backend="cpu") for strategy in ("auto", "wcoj"))
     for tick in (edges[:-10_000], edges[-10_000:]):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
         assert counts[0] == counts[1]
@@ -137,7 +137,7 @@ def test_a_change_of_long_paths_is_counted_afresh():
 @pytest.mark.usefixtures("ready")
 def test_large_changes_are_counted_afresh_and_small_ones_followed():
     base, added = skewed()
-    auto, followed = (gw.Program(PATH, strategy=strategy, threads=1) for strategy in ("auto", "wcoj"))
+    auto, followed = (gw.Program(PATH, strategy=strategy, threads=1, backend="cpu") for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()])
     for tick, afresh in ((base, 1), (added[:2], 0), (added[2:1500], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
@@ -155,7 +155,7 @@ def test_large_changes_are_counted_afresh_and_small_ones_followed():
 def test_where_nothing_is_summed_away_only_large_changes_are_tried():
     """A whole count is one more join then, which a change has to start more rows than."""
     base = undirected(rmat(scale=12, edges=60_000, seed=1))
-    auto, followed = (gw.Program(TRIANGLE, strategy=strategy) for strategy in ("auto", "wcoj"))
+    auto, followed = (gw.Program(TRIANGLE, strategy=strategy, backend="cpu") for strategy in ("auto", "wcoj"))
     gone = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:40_000].tolist()])
     for tick, afresh in ((base[:9_000], 0), (base[9_000:11_000], 0), (base[11_000:], 1), (gone, 1)):
         counts = [program.step_counts({"e": tick})["h"] for program in (auto, followed)]
@@ -169,7 +169,7 @@ def test_where_nothing_is_summed_away_only_large_changes_are_tried():
 
 
 def test_from_the_empty_state_a_small_atom_is_looked_for():
-    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c). .output h")
+    program = gw.Program("h(a, b, c) :- r(a, b), s(b, c), t(a, c). .output h", backend="cpu")
     rows = rmat(scale=12, edges=60_000, seed=1)
     program.step_counts({"r": rows[:1200], "s": rows, "t": rows})
     assert full_join.SAMPLED in program.last_tick.work["h"][0][full_join.FULL_COUNT]
@@ -178,7 +178,7 @@ def test_from_the_empty_state_a_small_atom_is_looked_for():
 @pytest.mark.usefixtures("ready")
 def test_both_phases_of_a_tick_are_counted_apart():
     base, added = skewed()
-    auto, followed = (gw.Program(PATH, strategy=strategy) for strategy in ("auto", "wcoj"))
+    auto, followed = (gw.Program(PATH, strategy=strategy, backend="cpu") for strategy in ("auto", "wcoj"))
     mixed = gw.ZSet.from_rows([(tuple(row), -1) for row in base[:1500].tolist()] + [(tuple(row), 1) for row in added])
     for program in (auto, followed):
         program.load({"e": base})

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.kernels.cuda import device as memory
-from tests.helpers.cupy_stand_ins import FakeCuda, FakePool
+from tests.helpers.cupy_stand_ins import FakeCuda, FakeOutOfMemoryError, FakePool
 from tests.helpers.device_process import run, with_cupy
 
 
@@ -119,7 +119,7 @@ class TestDevice:
     def test_what_it_is(self, device):
         assert (device.index, device.multiprocessors) == (1, 132)
         assert repr(device) == "CupyDevice(1: NVIDIA Something, driver for CUDA 13.2)"
-        assert issubclass(MemoryError, device.out_of_memory)
+        assert device.out_of_memory is FakeOutOfMemoryError
         device.release()
 
     def test_a_kernel_is_compiled_once(self, cupy, device):

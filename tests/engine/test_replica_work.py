@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -70,13 +71,12 @@ def test_a_small_tick_launches_nothing_on_the_device(counted):
     program.step({"e": graph(1, 2000)})
     program.step({"e": [(1, 2)]})
     on_device.counts.clear()
-    if pair.primary.device is None:
+    # A GPU counts nothing; the kernels that are called are counted everywhere.
+    counts = getattr(pair.primary.device, "counted", nullcontext)()
+    with counts as seen:
         program.step({"e": [(1, 3)]})
         program.step_counts({"e": [((1, 3), -1)]})
-    else:
-        with pair.primary.device.counted() as seen:
-            program.step({"e": [(1, 3)]})
-            program.step_counts({"e": [((1, 3), -1)]})
+    if seen is not None:
         assert (seen.launches, seen.reads) == (0, 0)
     assert on_device.counts == {}
 

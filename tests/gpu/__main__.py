@@ -161,7 +161,7 @@ def run_part(
 def pytest_command(part: Part, paths: Sequence[str], is_slow: bool) -> list[str]:
     """The command line of pytest; without xdist, or where every launch is watched, in one process."""
     command = [sys.executable, "-m", "pytest", "-p", "tests.gpu.plugin", "-q", "-o", "addopts="]
-    command += ["-ra", "--strict-markers", "--import-mode=importlib", "-p", "no:cacheprovider"]
+    command += ["-ra", "--strict-markers", "--import-mode=importlib", "-p", "no:cacheprovider", "-p", "no:benchmark"]
     if part.expression:
         command += ["-k", part.expression]
     workers = min(part.workers, (os.cpu_count() or 1) // 2)

@@ -35,7 +35,7 @@ LOG = os.environ.get("GPU_WCOJ_TESTS_LOG")
 BACKENDS = frozenset({"cpu", "numba", "numpy", "compiled", "plain", "shim", "cuda"})
 """What a parameter of a test can be to name a backend."""
 ROOT = Path(__file__).parents[2]
-LIBRARIES = frozenset({"cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark", "sqlglot"})
+LIBRARIES = frozenset({"clingo", "cyclopts", "duckdb", "graphblas", "lark", "pandas", "polars", "pyspark", "sqlglot"})
 """What some tests compare with, and a machine with a GPU may lack."""
 PARAMETERS = ("backend", "kernels", "kind", "pair")
 """How the parameters are called whose values name backends."""

@@ -33,6 +33,10 @@ class FakePool:
         self.total = self.used
 
 
+class FakeOutOfMemoryError(MemoryError):
+    """What CuPy raises where its pool cannot grow."""
+
+
 class FakeCuda:
     """As much of CuPy as the choice of a pool looks at, on a device of 1,000 bytes of which 600 are free."""
 
@@ -44,6 +48,7 @@ class FakeCuda:
             get_allocator=lambda: self.allocator,
             set_allocator=lambda allocator: setattr(self, "allocator", allocator),
             MemoryPool=FakePool,
+            memory=SimpleNamespace(OutOfMemoryError=FakeOutOfMemoryError),
         )
 
     def get_default_memory_pool(self):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -44,7 +45,9 @@ class Judges:
     def __init__(self, text: str, bag: bool = False, clingo: bool = True) -> None:
         self.program = written(text)
         self.bag = bag
-        self.clingo = clingo and not bag and texts_are_plain(self.program)
+        # A machine with a GPU may lack clingo.
+        has_clingo = importlib.util.find_spec("clingo") is not None
+        self.clingo = clingo and has_clingo and not bag and texts_are_plain(self.program)
         self.state: dict[str, ZSet] = {name: {} for name in self.program.inputs}
         self.heads = self.answers()
 

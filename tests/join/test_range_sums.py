@@ -54,7 +54,7 @@ def test_a_change_looks_at_fewer_values(text, monkeypatch):
     for is_alone in (False, True):
         if is_alone:
             alone(monkeypatch)
-        program = gw.Program(text, strategy="wcoj")
+        program = gw.Program(text, strategy="wcoj", backend="cpu")
         program.load(state)
         for change in changes:
             found.append(program.step_counts(change)["h"].net)
@@ -73,7 +73,7 @@ def test_prefixes_that_differ_in_an_excluded_value_only_go_on_as_one(monkeypatch
     for is_alone in (False, True):
         if is_alone:
             alone(monkeypatch)
-        program = gw.Program(EXCLUDED, strategy="wcoj", threads=1, inputs=named(EXCLUDED))
+        program = gw.Program(EXCLUDED, strategy="wcoj", threads=1, inputs=named(EXCLUDED), backend="cpu")
         program.load({"s": pairs, "f": [(c, c) for c in range(60)]})
         assert program.step_counts({"r": pairs})["h"].net == 40 * 60 * 59
         work.append(work_of(program))
@@ -149,7 +149,7 @@ def test_codes_far_from_zero(shift, monkeypatch, added):
     state, change, _ = ticks(150)
     counts = []
     for moved in (0, shift):
-        program = gw.Program(BOWTIE)
+        program = gw.Program(BOWTIE, backend="cpu")
         program.load({name: rows + moved for name, rows in state.items()})
         counts.append(program.step_counts({name: rows + moved for name, rows in change.items()})["h"])
     assert counts[0] == counts[1]

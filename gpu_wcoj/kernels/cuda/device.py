@@ -169,7 +169,16 @@ Each takes a lock of the driver, and a tick should not wait for it."""
 
 
 class Pool(Protocol):
-    """A source of device memory."""
+    """A source of device memory.
+
+    Attributes
+    ----------
+    out_of_memory
+        The exception of a failed allocation.
+    """
+
+    @property
+    def out_of_memory(self) -> type[BaseException]: ...
 
     @property
     def limit(self) -> int | None:
@@ -216,6 +225,7 @@ class CupyPool:
     """A memory pool of CuPy, its default one or the user's."""
 
     def __init__(self, cupy: Any, pool: Any) -> None:
+        self.out_of_memory: type[BaseException] = cupy.cuda.memory.OutOfMemoryError
         self._pool = pool
         self._driver = DriverMemory(cupy)
 
@@ -246,6 +256,8 @@ class RmmPool:
     A limit is allocated in one piece at once, so the pool is never fragmented. Without one the pool starts with half of
     the free memory, which is RMM's default, and grows.
     """
+
+    out_of_memory: type[BaseException] = MemoryError
 
     def __init__(self, cupy: Any, rmm: Any, limit: int | None) -> None:
         self.limit = None if limit is None else limit // _ALIGNMENT * _ALIGNMENT
@@ -289,6 +301,7 @@ class ForeignPool:
     """Memory from an allocator that the user has set; its size is unknown."""
 
     limit: int | None = None
+    out_of_memory: type[BaseException] = MemoryError
 
     def __init__(self, cupy: Any) -> None:
         self._driver = DriverMemory(cupy)
@@ -391,8 +404,7 @@ class CupyDevice:
         self.index = int(cupy.cuda.runtime.getDevice())
         self.description = describe_device(cupy)
         self.multiprocessors = int(cupy.cuda.Device(self.index).attributes["MultiProcessorCount"])
-        # CuPy's error is a subclass; RMM raises MemoryError itself.
-        self.out_of_memory: type[BaseException] = MemoryError
+        self.out_of_memory: type[BaseException] = pool.out_of_memory
         self._functions: dict[tuple[str, str], Any] = {}
         self._stream = cupy.cuda.get_current_stream()
 

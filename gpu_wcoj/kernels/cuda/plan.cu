@@ -47,11 +47,10 @@ extern "C" __global__ void widths(
             range_of(slots[s], positions, stride, p, low, high);
             width += high - low;
         }
+        bool is_smallest = a == 0 || width < smallest;
+        if (is_smallest) smallest = width;
         if (n_atoms > 16) {
-            if (a == 0 || width < smallest) {
-                smallest = width;
-                order = a;
-            }
+            if (is_smallest) order = a;
             continue;
         }
         int rank = a;
@@ -63,7 +62,6 @@ extern "C" __global__ void widths(
         Bits below = ((Bits)1 << (4 * rank)) - 1;
         order = (long long)(((Bits)order & below) | ((Bits)a << (4 * rank)) | (((Bits)order & ~below) << 4));
     }
-    if (n_atoms <= 16) smallest = ranked[0];
     orders[i] = order;
 
     int chosen = atom_at(order, 0, (int)n_atoms);
