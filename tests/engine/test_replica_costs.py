@@ -53,7 +53,7 @@ class TestThreshold:
 
     def test_a_route_by_costs_names_where_they_come_from(self, pair):
         shown = gw.Program(TRIANGLE, **pair.options()).explain()
-        assert "ticks of fewer than 26,834 rows run on the CPU at 1 values a row (assumed; not measured" in shown
+        assert "ticks of fewer than 3,089 rows run on the CPU at 1 values a row (assumed; not measured" in shown
 
 
 class TestForecast:

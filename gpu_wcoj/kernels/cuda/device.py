@@ -178,7 +178,9 @@ class Pool(Protocol):
     """
 
     @property
-    def out_of_memory(self) -> type[BaseException]: ...
+    def out_of_memory(self) -> type[BaseException]:
+        """See the class."""
+        ...
 
     @property
     def limit(self) -> int | None:
