@@ -10,7 +10,7 @@ import numpy as np
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
-from gpu_wcoj.zset.zset import ZSet
+from gpu_wcoj.zset.zset import ZSet, in_order
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.ir import Rules
@@ -78,6 +78,10 @@ def query(
     )
     program, changes = prepared.start(options)
     answers = {name: hide_unit_weights(answer) for name, answer in program.answer(changes).items()}
+    sorting = prepared.rules.sorting
+    if sorting is not None:
+        keys = [(key.column, key.is_descending, key.nulls_first) for key in sorting.keys]
+        answers[sorting.relation] = in_order(answers[sorting.relation], keys, sorting.n_shown)
     return next(iter(answers.values())) if len(answers) == 1 else answers
 
 

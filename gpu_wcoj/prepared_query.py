@@ -91,7 +91,7 @@ def _unread_columns(program: Program, name: str) -> frozenset[int]:
     Columns of declared types are read, as their values have to be of these types.
     """
     core = program.subject.lowering.rules
-    if name in program.heads or any(grouping.source == name for grouping in core.groupings):
+    if name in program.heads or any(helper.source == name for helper in core.helpers):
         return frozenset()
     typed = {
         column
@@ -147,7 +147,7 @@ def prepare_query(
         try:
             reading = read(
                 text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments,
-                narrows=not is_single,
+                is_single=is_single,
             )  # fmt: skip
         except UnknownRelationError as error:
             raise _with_option_remedy(error, entry) from None

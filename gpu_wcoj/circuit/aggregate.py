@@ -398,6 +398,23 @@ INITIAL_WINDOW = 4
 Batches = Sequence[IndexedZSet]
 
 
+def refuse_negative_weights(
+    doing: str, head: str, key: ArrangementKey, columns: Sequence[Int64Array], weights: Int64Array, backend: Backend
+) -> None:
+    """Raise `NegativeWeightError` if a row of an arrangement has a negative weight."""
+    (negative,) = positions(backend, weights < 0)
+    if not len(negative):
+        return
+    codes = dict(zip(key.order, numbers(backend, *(column[negative[:1]][0] for column in columns)), strict=True))
+    codes |= dict(key.constants)
+    for left, right in (*key.equal, *(pair[::-1] for pair in key.equal)):
+        if left in codes:
+            codes.setdefault(right, codes[left])
+    row = tuple(codes[column] for column in sorted(codes))
+    (weight,) = numbers(backend, weights[negative[:1]][0])
+    raise NegativeWeightError(doing, row, weight, head, key.relation)
+
+
 def rows_below(
     batches: Batches, prefix: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, list[Int64Array], Int64Array]:
@@ -1018,23 +1035,11 @@ class GroupingHead:
 
     def _weights_after(self, batch: IndexedZSet) -> Int64Array:
         """Return the weights of the changed rows after the tick; raise if one is negative."""
-        backend = self._backend
         columns = batch.columns()
-        after = self.source.after(0)
-        weights = weights_of_rows(after, range(batch.depth), stacked(backend, columns), backend)
-        (negative,) = positions(backend, weights < 0)
-        if len(negative):
-            key = self.source.key
-            codes = dict(
-                zip(key.order, numbers(backend, *(column[negative[:1]][0] for column in columns)), strict=True)
-            )
-            codes |= dict(key.constants)
-            for left, right in (*key.equal, *(pair[::-1] for pair in key.equal)):
-                if left in codes:
-                    codes.setdefault(right, codes[left])
-            row = tuple(codes[column] for column in sorted(codes))
-            (weight,) = numbers(backend, weights[negative[:1]][0])
-            raise NegativeWeightError(self.plan.op, row, weight, self.name, key.relation)
+        weights = weights_of_rows(
+            self.source.after(0), range(batch.depth), stacked(self._backend, columns), self._backend
+        )
+        refuse_negative_weights(self.plan.op, self.name, self.source.key, columns, weights, self._backend)
         return weights
 
     def _results_before(self, change: GroupChange) -> tuple[BoolArray, Int64Array]:

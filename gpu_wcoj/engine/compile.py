@@ -205,6 +205,9 @@ class Compiler:
                 ]
                 changed |= keys != list(nullable_columns[grouping.relation][: grouping.keys])
                 nullable_columns[grouping.relation] = (*keys, *nullable_columns[grouping.relation][grouping.keys :])
+            for first in self.rules.first_rows:
+                changed |= nullable_columns[first.relation] != nullable_columns[first.source]
+                nullable_columns[first.relation] = nullable_columns[first.source]
             for asking, demand in self.rules.demands.items():
                 changed |= nullable_columns[demand] != nullable_columns[asking]
                 nullable_columns[demand] = nullable_columns[asking]

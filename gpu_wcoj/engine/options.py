@@ -598,7 +598,7 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
     read = {atom.relation for rule in rules.rules for atom in rule.read}
     stateful = [name for name in rules.heads if name in read or name in keep]
     stateful += sorted(counted)
-    stateful += [grouping.relation for grouping in core.groupings]
+    stateful += [helper.relation for helper in core.helpers]
     negating = [rule.head.relation for rule in core.rules if rule.negated]
     if negating and not stateful:
         raise UnsupportedError.unsupported(

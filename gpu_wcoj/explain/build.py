@@ -445,7 +445,8 @@ def _used(plan: Plan, loop_of: Mapping[str, LoopPlan]) -> list[ArrangementKey]:
 
 def _is_read(plan: Plan, name: str) -> bool:
     """Return whether rules read a head, so that its rows are stored."""
-    sources = (grouping.source.relation for grouping in plan.groupings.values())
+    sources = [grouping.source.relation for grouping in plan.groupings.values()]
+    sources += [first.source.relation for first in plan.first_rows.values()]
     read = (key.relation for queries in plan.queries.values() for query in queries for key in query.keys)
     return name in (*sources, *read, *(key.relation for loop in plan.loops for key in loop.keys))
 
@@ -484,6 +485,13 @@ class Words:
             reads = self.arrangement(grouping.source)
             note = f"{grouping.op} by group: reads {reads}"
             return HeadTree(name, stratum, "grouping", note, (), reads, False, ())
+        if name in plan.first_rows:
+            first = plan.first_rows[name]
+            reads = self.arrangement(first.source)
+            note = (
+                f"first rows: reads {reads}, and keeps {first.end:,} rows of a group and {first.reserve:,} in reserve"
+            )
+            return HeadTree(name, stratum, "first rows", note, (), reads, False, ())
         expected = _estimates(plan, name, len(plan.queries[name]))
         queries = tuple(
             replace(self.rule(query, query_estimates), joined_with=_joined_with(plan, name, query))

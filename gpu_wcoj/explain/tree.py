@@ -392,13 +392,13 @@ class HeadTree:
         From 0, in evaluation order; heads of one recursion have the same stratum.
     kind
         ``alias`` if it only renames or selects, so that rules read its source instead; ``grouping`` if it aggregates;
-        ``recursive``; else ``rules``.
+        ``first rows`` if it keeps the first rows of its source; ``recursive``; else ``rules``.
     note
         For people.
     recursive_with
         The other heads of its recursion.
     reads
-        For a grouping, the name of the arrangement that it reads.
+        For a grouping and for first rows, the name of the arrangement that they read.
     counted_rows
         Whether the derivations of its rows are counted.
     seconds
@@ -411,7 +411,7 @@ class HeadTree:
 
     name: str
     stratum: int
-    kind: Literal["rules", "alias", "grouping", "recursive"]
+    kind: Literal["rules", "alias", "grouping", "first rows", "recursive"]
     note: str
     recursive_with: tuple[str, ...]
     reads: str | None

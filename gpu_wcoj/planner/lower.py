@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.aggregate import GroupingHead, GroupingPlan
 from gpu_wcoj.circuit.circuit import AnyHead, Circuit
+from gpu_wcoj.circuit.first_rows import FirstRowsHead, FirstRowsPlan, SortedLevel
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
@@ -25,7 +26,7 @@ from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
 from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_checks, with_lookups, with_sorting
 from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
-from gpu_wcoj.query.ir import Grouping, Rules
+from gpu_wcoj.query.ir import FirstRows, Grouping, Rules, SortKey
 from gpu_wcoj.query.stratify import components, cycle, loops_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, UnsortedArrangement
 from gpu_wcoj.trace.spine import MergePolicy
@@ -60,6 +61,8 @@ class Plan:
         Groups of mutually recursive heads.
     groupings
         Heads that aggregate.
+    first_rows
+        Heads that keep the first rows of others.
     strategy
         Requested join strategy.
     estimates
@@ -80,6 +83,7 @@ class Plan:
     counted: frozenset[str]
     loops: tuple[LoopPlan, ...] = ()
     groupings: Mapping[str, GroupingPlan] = field(default_factory=dict)
+    first_rows: Mapping[str, FirstRowsPlan] = field(default_factory=dict)
     strategy: Strategy = "auto"
     estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
     candidates: int = 0
@@ -175,7 +179,9 @@ def plan(
         groupings = {
             grouping.relation: grouping_plan(grouping, shapes, aliases, encode, kinds) for grouping in rules.groupings
         }
+    first_rows = {first.relation: first_rows_plan(first, shapes, aliases, encode, kinds) for first in rules.first_rows}
     reads.update({name: [grouping.source.relation] for name, grouping in groupings.items()})
+    reads.update({name: [first.source.relation] for name, first in first_rows.items()})
     order: list[str] = []
     loops: list[LoopPlan] = []
     counted = set()
@@ -198,7 +204,7 @@ def plan(
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(first)
     return Plan(
-        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, strategy,
+        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, strategy,
         estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
     ).taking_the_cheapest()  # fmt: skip
 
@@ -266,8 +272,8 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
         variables_of.setdefault(rule.head.relation, set()).update(
             variable.name for atom in rule.atoms for variable in atom.variables
         )
-    for grouping in rules.groupings:
-        reads.setdefault(grouping.relation, []).append(grouping.source)
+    for helper in rules.helpers:
+        reads.setdefault(helper.relation, []).append(helper.source)
     for head, names in hints.items():
         seen, waiting = {head}, list(reads.get(head, ()))
         while waiting:
@@ -348,6 +354,9 @@ def lower(
         grouped[name] = source_key(grouping, loop_keys)
         loop_keys.append(grouped[name])
         keys[name] = [ArrangementKey(name, grouping.order), *keys.get(name, [])]
+    for name, first in planned.first_rows.items():
+        keys.setdefault(first.source.relation, []).append(first.source)
+        keys[name] = [ArrangementKey(name, first.head), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
     arrange = None
@@ -396,6 +405,12 @@ def lower(
             totals = RelationIndex(name, width, own_keys, backend, policy, threads) if grouping.has_totals else None
             source = relations[grouping.source.relation].read(grouped[name])
             heads[name] = GroupingHead(name, width, grouping, source, totals, relations[name], execution)
+            continue
+        if name in planned.first_rows:
+            first, width = planned.first_rows[name], planned.shapes[name].width
+            window = RelationIndex(name, width, [ArrangementKey(name, first.head)], backend, policy, threads)
+            source = relations[first.source.relation].read(first.source)
+            heads[name] = FirstRowsHead(name, width, first, source, window, relations[name], execution)
             continue
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
@@ -467,6 +482,49 @@ def grouping_plan(
         grouping.keys,
         "integer" if kind is None else kind.family,
         *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
+    )
+
+
+def first_rows_plan(
+    first: FirstRows, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
+) -> FirstRowsPlan:
+    """Return the first rows over an arrangement of their source: groups, then the other columns.
+
+    A null of a column that is sorted by is a flag before the values; all other columns decide between rows that agree.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.planner.body import INTEGERS
+    >>> from gpu_wcoj.query.ir import SortKey
+    >>> shapes = {"paid": Shape("paid", (False, True)), "first": Shape("first", (False, True))}
+    >>> one = FirstRows("first", "paid", (SortKey(1, is_descending=True),), 3)
+    >>> made = first_rows_plan(one, shapes, {}, lambda relation, column, value: int(value), INTEGERS)
+    >>> print(made.source, [(key.level, key.is_descending) for key in made.order])
+    paid[0, 1, 2] [(2, False), (1, True), (0, False)]
+    """
+    source = shapes[first.source]
+    flags = {column: source.flag(column) for column in range(len(source.nullable))}
+    group = [*first.groups, *(flag for column in first.groups if (flag := flags[column]) is not None)]
+    columns = [*group, *(column for column in range(source.width) if column not in group)]
+    atom = through_aliases(
+        BodyAtom(first.source, tuple(columns), tuple(f"#{column}" for column in columns), ()),
+        aliases, shapes, encode, kinds,
+    )  # fmt: skip
+    rest = [SortKey(column) for column in range(len(source.nullable))]
+    order: dict[int, SortedLevel] = {}
+    for key in (*first.keys, *rest):
+        flag, kind = flags[key.column], kinds.column(first.source, key.column)
+        if flag is not None:
+            order.setdefault(flag, SortedLevel(columns.index(flag), key.nulls_first))
+        family = "" if kind is None or kind.family not in ("string", "binary") else kind.family
+        order.setdefault(key.column, SortedLevel(columns.index(key.column), key.is_descending, family))
+    return FirstRowsPlan(
+        ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),
+        len(group),
+        tuple(columns),
+        tuple(level for column, level in order.items() if column not in group),
+        first.limit,
+        first.offset,
     )
 
 

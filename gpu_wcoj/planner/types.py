@@ -481,6 +481,9 @@ class Types:
             linked = grouping.keys + (grouping.op in ("min", "max"))
             for column in range(linked):
                 self._link((grouping.source, column), (grouping.relation, column))
+        for first in rules.first_rows:
+            for column in range(rules.arity[first.source]):
+                self._link((first.source, column), (first.relation, column))
         for head, demand in rules.demands.items():
             for column in range(rules.arity[demand]):
                 self._link((head, column), (demand, column))
@@ -589,6 +592,8 @@ class Types:
         for grouping in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
             yield from ((grouping.source, i) for i in range(arity[grouping.source]))
             yield from ((grouping.relation, i) for i in range(grouping.keys + 1))
+        for first in rules.first_rows:
+            yield from ((first.source, i) for i in range(arity[first.source]))
 
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant outside the integers of its column's declared type."""

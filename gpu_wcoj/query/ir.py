@@ -600,6 +600,71 @@ class Extreme:
         return f"{self.relation}: {self.op} of column {self.column}"
 
 
+MAX_FIRST_ROWS = 1 << 31
+"""Largest sum of limit and offset of a head that keeps first rows, so that sums of capped weights fit int64."""
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column by which rows are sorted.
+
+    Attributes
+    ----------
+    nulls_first
+        Whether nulls precede all values; otherwise they follow them. The direction does not matter.
+    """
+
+    column: int
+    is_descending: bool = False
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        return f"column {self.column}{' descending' * self.is_descending}{', nulls first' * self.nulls_first}"
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """A head that keeps the first rows of another relation, which has the same columns.
+
+    Attributes
+    ----------
+    keys
+        The order of the rows. Rows that agree in all keys are ordered by their columns, ascending, nulls last.
+    limit, offset
+        Of each group, `limit` rows are kept after `offset` rows; a row counts as often as its weight says.
+    groups
+        Columns of the groups; none for one group of all rows.
+    """
+
+    relation: str
+    source: str
+    keys: tuple[SortKey, ...]
+    limit: int
+    offset: int = 0
+    groups: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        by = f" by {'; '.join(map(str, self.keys))}" if self.keys else ""
+        after = f" after {self.offset:,}" if self.offset else ""
+        each = f" of each group by column {', '.join(map(str, self.groups))}" if self.groups else ""
+        return f"{self.relation}: the first {self.limit:,} rows{after} of {self.source}{each}{by}"
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """The order in which the rows of an output are returned by a query that is answered once.
+
+    Attributes
+    ----------
+    n_shown
+        Number of columns that are returned; the others are there to sort by.
+    """
+
+    relation: str
+    keys: tuple[SortKey, ...]
+    n_shown: int
+
+
 @dataclass(frozen=True)
 class Facts:
     """Rows of an input in the text of a program in core form, present from the first tick on."""
@@ -620,6 +685,10 @@ class Rules:
         All ``.input`` lines, then the ``.output`` lines that have parameters, one for each relation.
     groupings, extremes, facts
         The helpers of a program in core form.
+    first_rows
+        The heads that keep the first rows of others.
+    sorting
+        The order of an answer; None if there is none.
 
     Examples
     --------
@@ -639,20 +708,27 @@ class Rules:
     extremes: tuple[Extreme, ...] = ()
     directives: tuple[Directive, ...] = ()
     facts: tuple[Facts, ...] = ()
+    first_rows: tuple[FirstRows, ...] = ()
+    sorting: Sorting | None = None
 
     def __str__(self) -> str:
         inputs = [directive for directive in self.directives if directive.kind == "input"]
         written = {directive.relation: directive for directive in self.directives if directive.kind == "output"}
         outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
         facts = [Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in self.facts for row in fact.rows]
-        core = (*self.groupings, *self.extremes)
+        core = (*self.groupings, *self.extremes, *self.first_rows)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
+
+    @property
+    def helpers(self) -> tuple[Grouping | FirstRows, ...]:
+        """The heads without rules, each of which reads one relation."""
+        return (*self.groupings, *self.first_rows)
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
         """The relations that rules define, by first occurrence."""
-        grouped = (grouping.relation for grouping in self.groupings)
-        return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *grouped]))
+        without_rules = (helper.relation for helper in self.helpers)
+        return tuple(dict.fromkeys([*(rule.head.relation for rule in self.rules), *without_rules]))
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
@@ -728,7 +804,10 @@ class Rules:
         atoms = (atom for rule in self.rules for atom in (rule.head, *rule.read))
         arity = {declaration.relation: len(declaration.columns) for declaration in self.declarations}
         arity |= {atom.relation: len(atom.terms) for atom in atoms}
-        return arity | {grouping.relation: grouping.keys + 1 for grouping in self.groupings}
+        arity |= {grouping.relation: grouping.keys + 1 for grouping in self.groupings}
+        for first in self.first_rows:  # each after its source
+            arity[first.relation] = arity[first.source]
+        return arity
 
 
 def _is_wildcard(term: Expression) -> bool:

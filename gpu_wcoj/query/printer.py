@@ -24,9 +24,11 @@ from gpu_wcoj.query.ir import (
     Expression,
     Extreme,
     Facts,
+    FirstRows,
     Grouping,
     Rule,
     Rules,
+    SortKey,
     Variable,
 )
 from gpu_wcoj.query.safety import expressions
@@ -40,7 +42,8 @@ _NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
 def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     """Return the Datalog text of a program equivalent to `rules`, one line a rule.
 
-    Parsed again, it equals `rules` if Datalog can spell all names. Helper names of front ends and of the core form,
+    Parsed again, it equals `rules` if Datalog can spell all names and no head keeps first rows. For these it has
+    no word; a comment says what they keep. Helper names of front ends and of the core form,
     such as ``once#1``, become ``once_1``; if a relation of the user is renamed, a comment says so. Names of columns are
     quoted.
 
@@ -65,8 +68,14 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     program = replace(
         program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
     )
-    names = _legal([*used, *(directive.relation for directive in program.directives), *program.outputs], _NO_RELATIONS)
+    kept = [name for first in program.first_rows for name in (first.relation, first.source)]
+    names = _legal(
+        [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs], _NO_RELATIONS
+    )
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
+    for first in program.first_rows:
+        renamed = replace(first, relation=names[first.relation], source=names[first.source])
+        notes.append(f"// Datalog has no word for {renamed}")
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
     return "\n".join([*notes, str(_renamed(program, names))])
 
@@ -129,6 +138,7 @@ def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
     """Return the rules with relations renamed and legal names of variables."""
     return replace(
         rules,
+        first_rows=(),
         rules=tuple(_Renaming.for_rule(rule, relations).rule(rule) for rule in rules.rules),
         declarations=tuple(
             replace(declaration, relation=relations[declaration.relation]) for declaration in rules.declarations
@@ -208,11 +218,13 @@ _KIND = "kind"
 _CLASSES: Final[dict[str, type[Any]]] = {
     piece_class.__name__: piece_class
     for piece_class in (
-        Aggregate, Atom, Call, Comparison, Computed, Constant, Declaration, Directive, Extreme, Facts, Grouping, Rule,
-        Rules, Variable,
+        Aggregate, Atom, Call, Comparison, Computed, Constant, Declaration, Directive, Extreme, Facts, FirstRows,
+        Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text")
+_LEFT_OUT = ("span", "text", "sorting")
+_ADDED = ("first_rows",)
+"""Fields that texts of earlier versions lack, written only if they have something."""
 _OWN_KIND = "own_kind"
 """JSON key of a dataclass field that is itself named ``kind``; `_KIND` holds the class name."""
 
@@ -230,7 +242,7 @@ def serialize(rules: Rules) -> str:
     if rules.text:
         return rules.text
     text = str(rules)
-    is_plain = not (rules.groupings or rules.extremes or rules.facts) and _is_spelled(rules)
+    is_plain = not (rules.groupings or rules.extremes or rules.facts or rules.first_rows) and _is_spelled(rules)
     is_datalog = is_plain and as_datalog(rules) == text
     return text if is_datalog else json.dumps(_plain(rules), ensure_ascii=True)
 
@@ -254,7 +266,7 @@ def _plain(piece: Any) -> Any:
         return record | {
             _OWN_KIND if field.name == _KIND else field.name: _plain(getattr(piece, field.name))
             for field in fields(piece)
-            if field.name not in _LEFT_OUT
+            if field.name not in _LEFT_OUT and not (field.name in _ADDED and not getattr(piece, field.name))
         }
     if isinstance(piece, tuple):
         return [_plain(item) for item in piece]

@@ -276,8 +276,8 @@ def served_relation(rules: Rules, relation: str) -> str | None:
     for rule in rules.rules:
         for atom in rule.read:
             readers.setdefault(atom.relation, []).append(rule.head.relation)
-    for grouping in rules.groupings:
-        readers.setdefault(grouping.source, []).append(grouping.relation)
+    for without_rules in rules.helpers:
+        readers.setdefault(without_rules.source, []).append(without_rules.relation)
     heads: set[str] = set()
     pending, seen = [relation], {relation}
     while pending:

@@ -112,8 +112,8 @@ def reads_of(rules: Rules) -> dict[str, list[str]]:
     reads: dict[str, list[str]] = {name: [] for name in rules.heads}
     for rule in rules.rules:
         reads[rule.head.relation].extend(atom.relation for atom in rule.read)
-    for grouping in rules.groupings:
-        reads[grouping.relation].append(grouping.source)
+    for helper in rules.helpers:
+        reads[helper.relation].append(helper.source)
     return reads
 
 

@@ -37,7 +37,7 @@ def read(
     dialect: str = "duckdb",
     arguments: Sequence[Any] = (),
     source: str = "<text>",
-    narrows: bool = True,
+    is_single: bool = False,
 ) -> Reading:
     """Translate a text of that language to rules.
 
@@ -51,8 +51,9 @@ def read(
         The arguments of an EDN query.
     source
         The name of the text in messages.
-    narrows
-        Whether joins of SQL read narrowed copies of the tables, which pays if the state is kept.
+    is_single
+        Whether the program is answered once. Then the answer of SQL keeps the order of ORDER BY, and joins read the
+        tables themselves; narrowed copies pay if the state is kept.
 
     Raises
     ------
@@ -66,8 +67,8 @@ def read(
     if language == "sql":
         from gpu_wcoj.query import sql
 
-        rules = sql.parse(text, tables or {}, dialect=dialect, source=source)
-        return Reading(narrow_inputs(rules) if narrows else rules)
+        rules = sql.parse(text, tables or {}, dialect=dialect, source=source, keeps_order=is_single)
+        return Reading(rules if is_single else narrow_inputs(rules))
     if language == "edn":
         from gpu_wcoj.query import edn
 

@@ -516,6 +516,32 @@ def _row(columns: Sequence[Column], row_index: int) -> tuple[Any, ...]:
     return tuple(python_values(column.gather(slice(row_index, row_index + 1)))[0] for column in columns)
 
 
+def in_order(zset: ZSet, keys: Sequence[tuple[int, bool, bool]], n_shown: int) -> ZSet:
+    """Return the shown columns with the rows sorted by some columns, then by the shown ones.
+
+    Equal rows may stand apart, so the result is for exports.
+
+    Parameters
+    ----------
+    keys
+        Per key a column, whether it descends, and whether its nulls come first.
+    n_shown
+        Number of columns that are returned, from the first on.
+    """
+    zset = zset.to_host()
+    arrays: list[Int64Array] = []
+    for column_number, is_descending, nulls_first in (*keys, *((column, False, False) for column in range(n_shown))):
+        column = zset.columns[column_number]
+        codes = column.codes if column.dictionary is None else column.dictionary.rank()[column.codes]
+        if column.valid is not None:
+            arrays.append((column.valid if nulls_first else ~column.valid).astype(np.int64))
+            codes = np.where(column.valid, codes, 0)
+        arrays.append(~codes if is_descending else codes)
+    order = np.lexsort(arrays[::-1]) if arrays else np.arange(len(zset))
+    columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
+    return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
+
+
 def python_values(column: Column) -> list[Any]:
     """Return the values as Python objects; PyArrow is not loaded for integers."""
     if column.valid is None and column.type.family == "integer":

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.ir import Declaration, Directive, Rule, Rules
-from gpu_wcoj.query.sql.scope import Derived
+from gpu_wcoj.query.ir import Declaration, Directive, FirstRows, Rule, Rules
+from gpu_wcoj.query.sql.first_rows import is_ordered
+from gpu_wcoj.query.sql.scope import ANSWER, Derived
 from gpu_wcoj.query.sql.select import Queries
 from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
 from gpu_wcoj.query.sql.source import statements as read
@@ -19,7 +20,15 @@ if TYPE_CHECKING:
 
 
 class Compiler(Queries):
-    """Compiler of the views of an SQL text to rules."""
+    """Compiler of the views of an SQL text to rules.
+
+    Attributes
+    ----------
+    keeps_order
+        Whether the answer of a query without a name has the order of ORDER BY.
+    """
+
+    keeps_order: bool = False
 
     def add(self, node: Node) -> None:
         """Compile one statement, a view or a query without a name."""
@@ -32,7 +41,7 @@ class Compiler(Queries):
 
         `table_names` are the tables that the statements name anywhere.
         """
-        rules = _needed(self.rules, self.views)
+        rules, first_rows = _needed(self.rules, self.first_rows, self.views)
         read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in self.tables)
         # unread tables stand in conditions that never hold or are never evaluated
         unread = [name for name in table_names if name not in read]
@@ -47,6 +56,8 @@ class Compiler(Queries):
             (*inputs, *outputs),
             tuple(self.views),
             directives=tuple(Directive("input", name) for name in unread),
+            first_rows=tuple(first_rows),
+            sorting=self.sorting,
         )
         check(made, source=source)
         return made
@@ -67,6 +78,8 @@ class Compiler(Queries):
                 raise place.wrong(
                     f"a query without a name is '{ANSWER}', and so is a table; write CREATE VIEW name AS", node
                 )
+            if self.keeps_order and is_ordered(node):
+                self.ordered = node
             return ANSWER, self.query(node, None)
         check_parts(node, place, "this", "kind", "expression", "replace", "exists", "with_")
         if node.args.get("kind") != "VIEW" or node.expression is None:
@@ -99,8 +112,6 @@ DIALECTS = (
 Here NaN equals itself and is larger than all numbers, as in DuckDB, PostgreSQL, Spark and Snowflake; in Trino, Presto,
 Athena and BigQuery no comparison with NaN holds.
 """
-ANSWER = "answer"
-"""Name of the relation of a SELECT without CREATE VIEW."""
 
 
 def parse(
@@ -109,6 +120,7 @@ def parse(
     *,
     dialect: str = "duckdb",
     source: str = "<text>",
+    keeps_order: bool = False,
 ) -> Rules:
     """Compile views in SQL to rules, which are meant for a program with ``bag=True``.
 
@@ -124,6 +136,8 @@ def parse(
         backslash is an escape in LIKE.
     source
         The name of the text in messages.
+    keeps_order
+        Whether `Rules.sorting` describes the order of a query without a name; otherwise only LIMIT needs an order.
 
     Raises
     ------
@@ -166,6 +180,7 @@ def parse(
             problem = f"the table name '{name}' contains '#', which is reserved for helper relations"
             raise UsageError.with_parts(problem, subject="table", got=name, remedy="Rename it.")
     compiler = Compiler(place, dialect, schemas)
+    compiler.keeps_order = keeps_order
     try:
         named: dict[str, None] = {}
         for node in read(text, dialect, place):
@@ -187,9 +202,11 @@ def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[st
             yield from place.names.matching(table.name, is_quoted, table_names, is_table=True)
 
 
-def _needed(rules: Sequence[Rule], outputs: Iterable[str]) -> list[Rule]:
-    """Return the rules that outputs depend on."""
-    reads: dict[str, set[str]] = {}
+def _needed(
+    rules: Sequence[Rule], first_rows: Sequence[FirstRows], outputs: Iterable[str]
+) -> tuple[list[Rule], list[FirstRows]]:
+    """Return the rules and the heads of first rows that outputs depend on."""
+    reads: dict[str, set[str]] = {first.relation: {first.source} for first in first_rows}
     for rule in rules:
         reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
     needed: set[str] = set()
@@ -199,4 +216,7 @@ def _needed(rules: Sequence[Rule], outputs: Iterable[str]) -> list[Rule]:
         if name not in needed:
             needed.add(name)
             waiting += reads.get(name, ())
-    return [rule for rule in rules if rule.head.relation in needed]
+    return (
+        [rule for rule in rules if rule.head.relation in needed],
+        [first for first in first_rows if first.relation in needed],
+    )

@@ -28,7 +28,9 @@ from gpu_wcoj.query.ir import (
     Comparison,
     Constant,
     Expression,
+    FirstRows,
     Rule,
+    Sorting,
     Variable,
     valued_variables,
     variables_of,
@@ -477,6 +479,8 @@ MAX_CASES = 32
 """Most branches for the values of one row; beyond it, the values become null-aware calls in one branch."""
 MAX_INLINED_ATOMS = 16
 """Most atoms of a query that is inlined into its reader; a longer one becomes a relation."""
+ANSWER = "answer"
+"""Name of the relation of a SELECT without CREATE VIEW."""
 UNIT = "one#"
 """Name of a relation of one row."""
 
@@ -517,6 +521,8 @@ class RuleWriter(ABC):
         The results of the statements so far, by name.
     named_here
         The common table expressions of each query around the current one.
+    ordered, sorting
+        The query whose order is kept, if there is one, and that order.
     recursing
         The relations that the recursion being compiled derives, and the node that names it.
     """
@@ -528,6 +534,9 @@ class RuleWriter(ABC):
         self.views: dict[str, Derived] = {}
         self.named_here: list[dict[str, Derived]] = []
         self.rules: list[Rule] = []
+        self.first_rows: list[FirstRows] = []
+        self.ordered: Node | None = None
+        self.sorting: Sorting | None = None
         self.kinds: dict[Variable, str | None] = {}
         self.heads: dict[int, tuple[Derived, str]] = {}
         self.n_fresh = 0

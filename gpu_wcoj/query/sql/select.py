@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression, Rule, Variable
+from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression, FirstRows, Rule, Sorting, Variable
 from gpu_wcoj.query.sql.coercion import group_of
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
+from gpu_wcoj.query.sql.first_rows import Ordering, distinct_on, keeps_first_rows, read_stages, read_terms
 from gpu_wcoj.query.sql.from_clause import FromClause, Joined
-from gpu_wcoj.query.sql.scope import UNIT, Branch, Derived, GroupedScope, RuleWriter, Scope, Values
+from gpu_wcoj.query.sql.scope import ANSWER, UNIT, Branch, Derived, GroupedScope, RuleWriter, Scope, Values
 from gpu_wcoj.query.sql.source import Place, aggregates_in, check_parts, describe_node, is_grouped, unique
 
 if TYPE_CHECKING:
@@ -226,6 +227,8 @@ class Queries(FromClause):
         try:
             if node.args.get("with_") is not None:
                 self.with_clause(node.args["with_"])
+            if keeps_first_rows(node) or node is self.ordered:
+                return self._first_rows(node, scope)
             if isinstance(node, exp.Select):
                 return self._select(node, scope)
             if isinstance(node, exp.SetOperation):
@@ -263,6 +266,43 @@ class Queries(FromClause):
                 f"there are {len(names)} names for {len(derived.columns)} columns", node.args.get("alias") or node
             )
         return replace(derived, columns=unique(names, self.place.names))
+
+    # LIMIT, DISTINCT ON and QUALIFY: the first rows of a query, or of each group.
+
+    def _first_rows(self, node: Node, scope: Scope | None) -> Derived:
+        """Compile a query that keeps its first rows, with hidden columns that they are sorted by."""
+        from sqlglot import expressions as exp
+
+        if self.recursing:
+            raise self.place.refused("LIMIT, DISTINCT ON and QUALIFY in a recursion are not supported", node)
+        stages = read_stages(node, self.place)
+        order = Ordering(node, self.place)
+        sorted_by = [
+            ([order.place_of(part) for part in stage.groups], order.places_of(stage.terms)) for stage in stages
+        ]
+        shown = order.places_of(read_terms(node.args.get("order"), self.place)) if node is self.ordered else []
+        for part in ("order", "limit", "offset", "qualify"):
+            node.set(part, None)
+        if distinct_on(node) is not None:
+            node.set("distinct", None)
+        for hidden in order.hidden:
+            node.append("expressions", hidden)
+        derived = self._select(node, scope) if isinstance(node, exp.Select) else self._set_operation(node, scope)
+        head = self.named(derived, "sorted")
+        branch, values = self.reading(head, derived)
+        for stage, (groups, terms) in zip(stages, sorted_by, strict=True):
+            helper = self.helper("first")
+            keys = order.keys(terms, derived.columns)
+            numbers = tuple(number for place in groups for number in order.numbers(place, derived.columns))
+            self.first_rows.append(FirstRows(helper, head, tuple(keys), stage.limit, stage.offset, numbers))
+            head = helper
+        (atom,) = branch.atoms
+        branch = replace(branch, atoms=(replace(atom, relation=head),))
+        n = len(derived.columns) - len(order.hidden)
+        if node is self.ordered:
+            self.sorting = Sorting(ANSWER, tuple(order.keys(shown, derived.columns)), n)
+            n = len(derived.columns)
+        return Derived(derived.columns[:n], ((branch, values[:n]),))
 
     # GROUP BY and aggregates.
 

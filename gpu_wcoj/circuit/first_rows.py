@@ -1,0 +1,328 @@
+"""Heads that keep the first rows of another relation in an order, of each group.
+
+A head keeps a window: the first rows of each group with their whole weights, and some more rows in reserve. A change of
+rows before the end of the window changes the window, and a change of rows behind it does not, so that a tick costs what
+the changed groups' windows hold. Only if deletions use up the reserve is a group read again from its source.
+
+This is the top-k view maintenance of Yi, Yu, Yang, Xia and Chen, "Efficient maintenance of materialized top-k views",
+ICDE 2003, over rows with weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.aggregate import Batches, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.prefixes import weights_of_rows
+from gpu_wcoj.join.relation import RelationIndex
+from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import BoolArray, positions, stacked
+
+RESERVE = 64
+"""Least rows that a window is filled with beyond its limit; it is twice as much when it is cut."""
+
+
+@dataclass(frozen=True)
+class SortedLevel:
+    """A level of an arrangement by which rows are sorted.
+
+    Attributes
+    ----------
+    family
+        ``string`` or ``binary`` if the order is that of the texts, else empty: codes are ordered as their values are.
+    """
+
+    level: int
+    is_descending: bool = False
+    family: str = ""
+
+
+@dataclass(frozen=True)
+class FirstRowsPlan:
+    """The rows that a head keeps.
+
+    Attributes
+    ----------
+    source
+        The arrangement of the rows; the columns of a group come first.
+    n_group
+        Number of levels of a group.
+    head
+        The head's stored column of each level.
+    order
+        The levels by which rows are sorted, all but those of a group.
+    limit, offset
+        Rows that are kept, and skipped before them.
+    """
+
+    source: ArrangementKey
+    n_group: int
+    head: tuple[int, ...]
+    order: tuple[SortedLevel, ...]
+    limit: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Rows of a group up to the last one that is kept."""
+        return self.limit + self.offset
+
+    @cached_property
+    def reserve(self) -> int:
+        """Rows in reserve."""
+        return max(RESERVE, self.end // 4)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows sorted by group and within a group; weights are at least 0."""
+
+    owner: Int64Array
+    columns: Sequence[Int64Array]
+    weights: Int64Array
+
+    def selected(self, rows: Int64Array | BoolArray) -> _Rows:
+        return _Rows(self.owner[rows], [column[rows] for column in self.columns], self.weights[rows])
+
+
+@dataclass(eq=False)
+class FirstRowsHead:
+    """A head that keeps the first rows of another relation.
+
+    Attributes
+    ----------
+    relation
+        Its rows.
+    derivations
+        The windows, with the weights of the source.
+    source
+        The arrangement `plan.source`.
+    """
+
+    name: str
+    width: int
+    plan: FirstRowsPlan
+    source: Arrangement
+    derivations: RelationIndex
+    relation: RelationIndex
+    execution: Execution
+    joins: Sequence[IncrementalGenericJoin] = field(default=())
+    weight_bound: int = 0
+    pending_bound: int = 0
+
+    def begin(self) -> None:
+        """Discard the data of the previous tick."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Name of the relation whose rows it keeps."""
+        return (self.source.key.relation,)
+
+    @property
+    def state(self) -> tuple[RelationIndex, ...]:
+        """Indices that the head keeps between ticks."""
+        return (self.derivations, self.relation)
+
+    @property
+    def _backend(self) -> Backend:
+        return self.execution.backend
+
+    def evaluate(
+        self,
+        collect: bool,  # noqa: ARG002  # the rows are state
+        sink: PieceSink | None = None,  # noqa: ARG002
+    ) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Compute this tick's change from the pending change of the source.
+
+        O(k log k + log n) for a change of c rows, k = c + rows of the changed groups' windows. O(m log m) for a group
+        of m rows whose window has lost its reserve.
+
+        Raises
+        ------
+        NegativeWeightError
+            If a changed row of the source has a negative weight after the tick.
+        """
+        plan, backend = self.plan, self._backend
+        xp, kernels = backend.xp, backend.kernels
+        batches = [batch for batch in self.source.pending if batch.n_rows]
+        columns = [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)]
+        if batches:
+            columns, delta = kernels.consolidate(columns, xp.concatenate([batch.weight_column() for batch in batches]))
+        if not batches or not len(delta):
+            return self._emit([xp.empty(0, np.int64)] * len(plan.head), xp.empty(0, np.int64))
+        state = self.source.after(len(self.execution.phases) - 1)
+        starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
+        groups, n = [column[starts] for column in columns[: plan.n_group]], len(starts)
+        lengths = xp.diff(xp.concatenate([starts, xp.full(1, len(delta), np.int64)]))
+        changed = xp.repeat(xp.arange(n), lengths)
+        before = self._sorted(*self._below(self.derivations.accumulated(), groups))
+        # The candidates: rows of the windows, and changed rows.
+        owner = xp.concatenate([before.owner, changed])
+        both = [xp.concatenate(pair) for pair in zip(before.columns, columns, strict=True)]
+        marks = xp.concatenate([xp.ones(len(before.owner), np.int64), xp.full(len(changed), 2, np.int64)])
+        (owner, *both), marks = kernels.consolidate([owner, *both], marks)
+        weights = weights_of_rows(state, range(len(both)), stacked(backend, both), backend)
+        refuse_negative_weights("the first rows", self.name, self.source.key, both, weights, backend)
+        order = self._order(owner, both)
+        candidates, marks = _Rows(owner, both, weights).selected(order), marks[order]
+        # What is behind the last row of a window is not known, unless the window held the whole group.
+        total = self._totals(state, groups, n)
+        was_total = total - _group_sums(changed, delta, n, backend)
+        is_whole = was_total == _group_sums(before.owner, before.weights, n, backend)
+        last: Int64Array = xp.full(n, -1, np.int64)
+        (old,) = positions(backend, (marks & 1) == 1)
+        (ends,) = positions(backend, _run_ends(candidates.owner[old], backend))
+        last[candidates.owner[old][ends]] = old[ends]
+        is_known = is_whole[candidates.owner] | (xp.arange(len(marks)) <= last[candidates.owner])
+        (rows,) = positions(backend, is_known & (candidates.weights > 0))
+        known = candidates.selected(rows)
+        capped = xp.minimum(known.weights, plan.end)
+        is_short = _group_sums(known.owner, capped, n, backend) < xp.minimum(total, plan.end)
+        after = self._cut(known, 2 * plan.reserve)
+        (short,) = positions(backend, is_short)
+        if len(short):
+            (rows,) = positions(backend, ~is_short[after.owner])
+            again = self._sorted(*self._below(state, [column[short] for column in groups]))
+            again = self._cut(again, plan.reserve)
+            after = _appended(after.selected(rows), _Rows(short[again.owner], again.columns, again.weights), xp)
+            order = self._order(after.owner, after.columns)
+            after = after.selected(order)
+        self.derivations.receive_delta([PhaseRows(*self._difference(before, after))])
+        return self._emit(*self._difference(self._clip(before), self._clip(after), in_head=False))
+
+    def _totals(self, state: Batches, groups: Sequence[Int64Array], n: int) -> Int64Array:
+        """Return the number of rows of each group after the tick, by their weights modulo 2^64."""
+        xp = self._backend.xp
+        total: Int64Array = xp.zeros(n, np.int64)
+        for batch in state:
+            if not len(batch):
+                continue
+            if groups:
+                position = batch.locate(groups)
+                is_there, node = position >= 0, xp.maximum(position, 0)
+                begin, end = node, node + 1
+            else:
+                is_there = xp.ones(1, np.bool_)
+                begin, end = xp.zeros(1, np.int64), xp.full(1, len(batch.values[0]), np.int64)
+            for offsets in batch.offsets[max(len(groups) - 1, 0) :]:
+                begin, end = offsets[begin], offsets[end]
+            if batch.weights is None:
+                below = end - begin
+            else:
+                sums = batch.backend.kernels.exclusive_sum(batch.weights)
+                below = sums[end] - sums[begin]
+            total += xp.where(is_there, below, 0)
+        return total
+
+    def _below(self, batches: Batches, groups: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
+        """Return owner, all columns and weights of the rows of groups."""
+        owner, below, weights = rows_below([batch for batch in batches if len(batch)], groups, self._backend)
+        if not len(owner):
+            nothing = self._backend.xp.empty(0, np.int64)
+            return owner, [nothing] * len(self.plan.head), weights
+        return owner, [*(column[owner] for column in groups), *below], weights
+
+    def _sorted(self, owner: Int64Array, columns: Sequence[Int64Array], weights: Int64Array) -> _Rows:
+        return _Rows(owner, columns, weights).selected(self._order(owner, columns))
+
+    def _order(self, owner: Int64Array, columns: Sequence[Int64Array]) -> Int64Array:
+        """Return the order of rows by group, then by the keys."""
+        keys = [owner]
+        for key in self.plan.order:
+            codes = columns[key.level]
+            if key.family:
+                codes = self.execution.ranks(key.family)[codes] if len(codes) else codes
+            keys.append(~codes if key.is_descending else codes)
+        order: Int64Array = self._backend.kernels.lexsort(keys)
+        return order
+
+    def _cut(self, rows: _Rows, reserve: int) -> _Rows:
+        """Return the rows up to the end of the window and a reserve."""
+        most = self.plan.end + reserve
+        (chosen,) = positions(self._backend, self._weights_before(rows, most) < most)
+        return rows.selected(chosen)
+
+    def _weights_before(self, rows: _Rows, max_weight: int) -> Int64Array:
+        """Return the weight that precedes each row in its group; weights count up to `max_weight`."""
+        xp, kernels = self._backend.xp, self._backend.kernels
+        if not len(rows.owner):
+            return rows.owner
+        sums = kernels.exclusive_sum(xp.minimum(rows.weights, max_weight))[:-1]
+        starts = kernels.run_starts([rows.owner])
+        lengths = xp.diff(xp.concatenate([starts, xp.full(1, len(rows.owner), np.int64)]))
+        passed: Int64Array = sums - xp.repeat(sums[starts], lengths)
+        return passed
+
+    def _clip(self, rows: _Rows) -> _Rows:
+        """Return the rows that the head has, with the weights that they have there."""
+        xp, plan = self._backend.xp, self.plan
+        if not len(rows.owner):
+            return rows
+        begin = self._weights_before(rows, plan.end)
+        end = begin + xp.minimum(rows.weights, plan.end)
+        weights = xp.minimum(end, plan.end) - xp.maximum(begin, plan.offset)
+        (chosen,) = positions(self._backend, weights > 0)
+        return _Rows(rows.owner[chosen], [column[chosen] for column in rows.columns], weights[chosen])
+
+    def _difference(self, before: _Rows, after: _Rows, in_head: bool = True) -> tuple[Sequence[Int64Array], Int64Array]:
+        """Return the changed rows and weights, in the head's columns or by level."""
+        xp = self._backend.xp
+        columns = [xp.concatenate(pair) for pair in zip(before.columns, after.columns, strict=True)]
+        weights = xp.concatenate([-before.weights, after.weights])
+        return self._backend.kernels.consolidate(self._in_head(columns) if in_head else columns, weights)
+
+    def _in_head(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
+        placed = dict(zip(self.plan.head, columns, strict=True))
+        return [placed[column] for column in range(self.width)]
+
+    def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Pass the change to the head's arrangements and return it."""
+        backend = self._backend
+        placed = self._in_head(columns)
+        if self.execution.weighted:
+            phases = [PhaseRows(*backend.kernels.consolidate(placed, weights))]
+            count = ChangeCount(None, None, int(weights.sum()))
+        else:
+            gone, come = positions(backend, weights < 0, weights > 0)
+            phases = [
+                PhaseRows(backend.kernels.distinct_rows([column[rows] for column in placed]), sign)
+                for rows, sign in ((gone, -1), (come, 1))
+            ]
+            count = ChangeCount(len(come), len(gone), len(come) - len(gone))
+        self.relation.receive_delta(phases)
+        return count, phases
+
+
+def _appended(left: _Rows, right: _Rows, xp: Any) -> _Rows:
+    join = xp.concatenate
+    columns = [join(pair) for pair in zip(left.columns, right.columns, strict=True)]
+    return _Rows(join([left.owner, right.owner]), columns, join([left.weights, right.weights]))
+
+
+def _run_ends(owner: Int64Array, backend: Backend) -> BoolArray:
+    """Return a mask of the last row of each run of equal values."""
+    xp = backend.xp
+    ends: BoolArray = xp.concatenate([owner[1:] != owner[:-1], xp.ones(min(len(owner), 1), np.bool_)])
+    return ends
+
+
+def _group_sums(owner: Int64Array, amounts: Int64Array, n: int, backend: Backend) -> Int64Array:
+    """Return the sum of the amounts of each group; rows are sorted by group."""
+    xp, kernels = backend.xp, backend.kernels
+    sums: Int64Array = xp.zeros(n, np.int64)
+    if len(owner):
+        starts = kernels.run_starts([owner])
+        passed = kernels.exclusive_sum(amounts)
+        ends = xp.concatenate([starts[1:], xp.full(1, len(owner), np.int64)])
+        sums[owner[starts]] = passed[ends] - passed[starts]
+    return sums
