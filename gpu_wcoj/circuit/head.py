@@ -417,7 +417,8 @@ class Head:
         """
         xp, pieces = self.execution.backend.xp, list(self._pieces())
         bounds = [join.weight_bound for join in self.joins]
-        if sum(map(len, pieces)) * max(bounds, default=1) >= 1 << 63:
+        is_exact = any(not isinstance(piece.weights, int) and piece.weights.dtype == object for piece in pieces)
+        if is_exact or sum(map(len, pieces)) * max(bounds, default=1) >= 1 << 63:
             return None
         if not pieces:
             return PhaseRows(self._no_columns(), 1, is_consolidated=False)

@@ -8,10 +8,13 @@ from collections import Counter
 from inspect import cleandoc
 from types import ModuleType
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.engine.replicas import proposed_by
+from gpu_wcoj.errors import WeightOverflowError
 from gpu_wcoj.planner import body
 from gpu_wcoj.planner import types as results
 from gpu_wcoj.planner.passes import arrange
@@ -338,3 +341,58 @@ def test_types_and_places_are_worked_out_a_few_times_a_term(
     _ = program.step({"t": row})
     assert 0 < counts["result_of"] <= 100 * most_types
     assert counts["check_variables"] <= 100 * most_placed
+
+
+N_ORDERED = 400
+ORDERED = {
+    "a": {"k": list(range(N_ORDERED)), "x": [7 * k % N_ORDERED for k in range(N_ORDERED)]},
+    "b": {"k": list(range(N_ORDERED)), "v": [11 * k % N_ORDERED for k in range(N_ORDERED)]},
+    "c": {"k": list(range(N_ORDERED)), "m": [13 * k % N_ORDERED for k in range(N_ORDERED)]},
+}
+
+
+def answer_and_work(text):
+    """The answer of a view's first tick, and the values that its joins proposed."""
+    program = gw.Program(parse(text, {name: list(table) for name, table in ORDERED.items()}), bag=True, backend="cpu")
+    answer = program.step({name: ORDERED[name] for name in program.inputs})["answer"].rows()
+    return answer, proposed_by(program.last_tick.work)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("a, b WHERE EXISTS ({sub}) AND a.k = b.k", "a, b WHERE a.k = b.k AND EXISTS ({sub})"),
+        ("a, b WHERE NOT EXISTS ({sub}) AND a.k = b.k", "a, b WHERE a.k = b.k AND NOT EXISTS ({sub})"),
+        ("a, b WHERE a.x IN (SELECT m FROM c WHERE c.m < b.v) AND a.k = b.k",
+         "a, b WHERE a.k = b.k AND a.x IN (SELECT m FROM c WHERE c.m < b.v)"),
+        ("a CROSS JOIN b LEFT JOIN c ON c.k = b.k AND c.m < a.x WHERE a.k = b.k",
+         "a JOIN b ON a.k = b.k LEFT JOIN c ON c.k = b.k AND c.m < a.x"),
+    ],
+)  # fmt: skip
+def test_a_subquery_costs_the_same_wherever_it_stands(first, last):
+    sub = "SELECT 1 FROM c WHERE c.k = a.k AND c.m < b.v"
+    bad, good = (answer_and_work(f"SELECT a.x FROM {text.format(sub=sub)}") for text in (first, last))
+    assert bad[0] == good[0] != []
+    assert bad[1] <= 2 * good[1]
+
+
+def test_keys_of_a_subquery_come_from_the_relations_that_bind_them():
+    sub = "SELECT 1 FROM c WHERE c.k = a.k AND c.m < b.v"
+    text = f"SELECT a.x FROM a, b, c e WHERE a.k = b.k AND e.k = a.k AND EXISTS ({sub})"
+    rules = parse(text, {name: list(table) for name, table in ORDERED.items()})
+    (keys,) = (rule for rule in rules.rules if rule.head.relation.startswith("keys#"))
+    assert sorted(atom.relation for atom in keys.atoms) == ["b", "c"]
+
+
+def test_a_condition_is_not_moved_before_a_join_that_keeps_rows_which_it_drops():
+    data = {"a": {"k": [1, 2]}, "b": {"k": [1, 3]}, "c": {"k": [1, 2]}}
+    text = "SELECT a.k, b.k j, c.k i FROM a LEFT JOIN c ON c.k = a.k RIGHT JOIN b ON b.k = a.k WHERE a.k IS NULL"
+    assert gw.query(text, data).rows() == [((None, 3, None), 1)]
+    text = "SELECT a.k, c.k i FROM a LEFT JOIN c ON c.k = a.k AND c.k > 1 WHERE a.k = 1"
+    assert gw.query(text, a=data["a"], c=data["c"]).rows() == [((1, None), 1)]
+
+
+def test_weights_outside_int64_of_a_single_tick_are_named():
+    tables = {f"t{i}": {"k": np.arange(5000)} for i in range(7)}
+    with pytest.raises(WeightOverflowError, match="its weight 15625000000000000000000 is outside int64"):
+        gw.query(f"SELECT DISTINCT t0.k FROM {', '.join(tables)}", tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -428,6 +428,34 @@ def _grouped(parts: list[Node], node: Node) -> list[Node]:
     return [both, *(part for part in parts if has_query(part))]
 
 
+def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Variable]) -> Branch:
+    """Return the atoms that a row lacks with those of the row that bind the needed variables.
+
+    Atoms that bind most of them come first, and among these atoms that share most with those taken before.
+    """
+    bound = {term for atom in pair.atoms for term in atom.terms}
+    unbound = set(needed) - bound
+    if not unbound:
+        return pair
+    taken: list[Atom] = []
+    waiting = [atom for atom in full_pair.atoms if atom not in pair.atoms]
+    while unbound and waiting:
+        best = max(
+            waiting, key=lambda atom: (len(unbound.intersection(atom.terms)), len(bound.intersection(atom.terms)))
+        )
+        waiting.remove(best)
+        taken.append(best)
+        bound.update(best.terms)
+        unbound.difference_update(best.terms)
+    held = [
+        comparison
+        for comparison in full_pair.comparisons[: len(row.comparisons)]
+        if bound.issuperset(comparison.variables) and comparison not in pair.comparisons
+    ]
+    atoms = tuple(atom for atom in full_pair.atoms if atom in taken or atom in pair.atoms)
+    return replace(full_pair, atoms=atoms, comparisons=(*held, *pair.comparisons), negated=pair.negated)
+
+
 class Conditions(Coercion):
     """Conditions, as branches or as one null-aware call."""
 
@@ -471,8 +499,8 @@ class Conditions(Coercion):
 
         The result is its name, the variables of the row, and those of them that are never null.
 
-        The rule of a pair has only the atoms that the row lacks if they bind these variables, else also those of the
-        row.
+        The rule of a pair has the atoms that the row lacks, and those of the row that bind variables besides. The other
+        conditions of the row hold wherever the keys are looked up.
         """
         row_variables = row.variables
         added = [_added(row, pair) for pair in pairs]
@@ -485,11 +513,8 @@ class Conditions(Coercion):
         keys = tuple(sorted(shared, key=_creation_order))
         head = self.helper("keys")
         for pair, full_pair in zip(added, pairs, strict=True):
-            bound = {term for atom in pair.atoms for term in atom.terms}
-            is_free = all(key in bound for key in keys) and all(
-                variable in bound for variable in pair.variables if variable in row_variables
-            )
-            branch = pair if is_free else replace(full_pair, negated=pair.negated)
+            needed = {*keys, *(variable for variable in pair.variables if variable in row_variables)}
+            branch = _binding(pair, full_pair, row, needed)
             for name in (atom.relation for atom in branch.atoms if atom.relation in self.recursing):
                 self.recursing[head] = self.recursing[name]
             self.write(head, replace(branch, values={}), keys or (_ZERO,))
@@ -702,7 +727,7 @@ class Conditions(Coercion):
             check_parts(node, place, "this", "expression")
             is_or = isinstance(node, exp.Or)
             if truth_value == (FALSE_VALUE if is_or else TRUE_VALUE):
-                parts = sorted(node.flatten(), key=lambda part: _may_split(part, truth_value))
+                parts = sorted(node.flatten(), key=lambda part: (has_query(part), _may_split(part, truth_value)))
                 likes = [part for part in parts if _is_like(part)]
                 if len(likes) > 1:
                     other_parts = [part for part in parts if not _is_like(part)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.query.ir import NULL, Atom, Expression
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.expressions import Expressions
 from gpu_wcoj.query.sql.scope import Branch, Derived, Scope, Source
 from gpu_wcoj.query.sql.source import check_parts, describe_node, unique
@@ -61,8 +62,9 @@ class FromClause(Expressions):
             else:
                 groups[-1][1].append(join)
         result: Joined | None = None
+        early = self._early_conditions(select)
         for start, joins in groups:
-            chain = self._chain(start, joins, around)
+            chain = self._chain(start, joins, around, early)
             result = chain if result is None else self._crossed(result, chain, start)
         assert result is not None
         return result
@@ -109,11 +111,46 @@ class FromClause(Expressions):
             raise self.place.wrong("this join has no condition; write ON or USING, or CROSS JOIN", join.this)
         return True
 
-    def _chain(self, start: Node, joins: Sequence[Join], around: Scope | None) -> Joined:
+    def _chain(self, start: Node, joins: Sequence[Join], around: Scope | None, early: Sequence[Node]) -> Joined:
         result = self._from_item(start, around)
         for join in joins:
+            if early and join.args.get("side") == "LEFT":
+                result = self._filtered_early(result, early)
             result = self._joined(result, join, around)
         return result
+
+    def _early_conditions(self, select: Node) -> list[Node]:
+        """Return the conjuncts of WHERE that may be applied before a LEFT JOIN, if all their relations are there.
+
+        A RIGHT or FULL JOIN after them would preserve rows that match a row which is filtered out.
+        """
+        from sqlglot import expressions as exp
+
+        where, sides = select.args.get("where"), {join.args.get("side") for join in select.args.get("joins") or ()}
+        if where is None or "LEFT" not in sides or sides & {"RIGHT", "FULL"}:
+            return []
+        parts = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+        return [
+            part
+            for part in parts
+            if next(part.find_all(exp.Query), None) is None
+            and all(column.args.get("table") for column in part.find_all(exp.Column))
+            and next(part.find_all(exp.Column), None) is not None
+        ]
+
+    def _filtered_early(self, joined: Joined, early: Sequence[Node]) -> Joined:
+        """Apply the conditions of WHERE whose relations are joined already."""
+        from sqlglot import expressions as exp
+
+        branches = joined.branches
+        for part in early:
+            tables = [column.args["table"] for column in part.find_all(exp.Column)]
+            if id(part) in self.applied or any(joined.scope.source(table, self.place) is None for table in tables):
+                continue
+            self.applied[id(part)] = part
+            branches = [after for branch in branches for after in self.truth(part, TRUE_VALUE, joined.scope, branch)]
+        branches = branches or [branch.never() for branch in joined.branches[:1]]
+        return replace(joined, branches=branches)
 
     def _from_item(self, node: Node, around: Scope | None) -> Joined:
         """Compile one relation of FROM: a table, a view, a subquery, or a join in parentheses."""

@@ -521,6 +521,8 @@ class RuleWriter(ABC):
         The results of the statements so far, by name.
     named_here
         The common table expressions of each query around the current one.
+    applied
+        The conditions of WHERE that were applied before a join, by the identity of their nodes.
     ordered, sorting
         The query whose order is kept, if there is one, and that order.
     recursing
@@ -535,6 +537,7 @@ class RuleWriter(ABC):
         self.named_here: list[dict[str, Derived]] = []
         self.rules: list[Rule] = []
         self.first_rows: list[FirstRows] = []
+        self.applied: dict[int, Node] = {}
         self.ordered: Node | None = None
         self.sorting: Sorting | None = None
         self.kinds: dict[Variable, str | None] = {}

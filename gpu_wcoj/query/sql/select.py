@@ -17,7 +17,7 @@ from gpu_wcoj.query.sql.conditions import TRUE_VALUE
 from gpu_wcoj.query.sql.first_rows import Ordering, distinct_on, keeps_first_rows, read_stages, read_terms
 from gpu_wcoj.query.sql.from_clause import FromClause, Joined
 from gpu_wcoj.query.sql.scope import ANSWER, UNIT, Branch, Derived, GroupedScope, RuleWriter, Scope, Values
-from gpu_wcoj.query.sql.source import Place, aggregates_in, check_parts, describe_node, is_grouped, unique
+from gpu_wcoj.query.sql.source import Place, aggregates_in, check_parts, describe_node, has_query, is_grouped, unique
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -496,7 +496,7 @@ class Queries(FromClause):
         conditions = list(joined.deferred)
         if where is not None:
             check_parts(where, self.place, "this")
-            conditions.append(where.this)
+            conditions += self._not_applied(where.this)
         branches = joined.branches
         for condition in conditions:
             branches = [
@@ -504,6 +504,14 @@ class Queries(FromClause):
             ]
         branches = branches or [branch.never() for branch in joined.branches[:1]]  # which gives the columns their types
         return Joined(joined.scope, self.limited(branches, where or node))
+
+    def _not_applied(self, condition: Node) -> list[Node]:
+        """Return the condition of WHERE without the parts that were applied before a join."""
+        from sqlglot import expressions as exp
+
+        parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+        left = [part for part in parts if id(part) not in self.applied]
+        return [condition] if len(left) == len(parts) else sorted(left, key=has_query)
 
     def _once(self, derived: Derived) -> Derived:
         """Return the rows of a query result, each once."""
