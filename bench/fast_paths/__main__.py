@@ -46,6 +46,8 @@ def _counts(program: gw.Program, case: Case, changes: dict[str, pa.Table]) -> di
 def measure(case: Case, rounds: int) -> dict[str, list[float]]:
     """Return CPU seconds a tick per round, with and without the fast path, in turn; their answers are compared."""
     rows = dict(case.rows())
+    if not case.changed:
+        return _measure_loads(case, rows, rounds)
     n_arriving = case.tick_rows * case.n_ticks
     ticks = np.array_split(rows[case.changed][-n_arriving:], case.n_ticks)
     sides = {"with": _loaded(case, rows, n_arriving, off=False), "without": _loaded(case, rows, n_arriving, off=True)}
@@ -63,6 +65,24 @@ def measure(case: Case, rounds: int) -> dict[str, list[float]]:
             answers.append(counted)
             if number:  # the first round plans, and loads kernels
                 seconds[side].append(took / len(ticks))
+        if answers[0] != answers[1]:
+            raise AssertionError(f"the answers of {case.text} differ: {answers}")
+    return seconds
+
+
+def _measure_loads(case: Case, rows: dict[str, Rows], rounds: int) -> dict[str, list[float]]:
+    """Return CPU seconds of the first tick of new programs."""
+    seconds: dict[str, list[float]] = {"with": [], "without": []}
+    for number in range(rounds + 1):
+        answers = []
+        for side, taken in seconds.items():
+            with tune(**{**case.base, **(case.off if side == "without" else {})}):
+                program = gw.Program(case.text, backend="cpu", threads=1, bag=case.bag)
+            changes = {name: _change(own, 1) for name, own in rows.items()}
+            start = time.process_time()
+            answers.append(_counts(program, case, changes))
+            if number:
+                taken.append(time.process_time() - start)
         if answers[0] != answers[1]:
             raise AssertionError(f"the answers of {case.text} differ: {answers}")
     return seconds

@@ -28,7 +28,8 @@ class Case:
     rows
         Makes all rows, by relation.
     changed
-        The relation whose last rows arrive in ticks; the others are loaded.
+        The relation whose last rows arrive in ticks; the others are loaded. Empty if all rows are the first tick of a
+        new program.
     tick_rows, n_ticks
         Rows of a tick, and the number of ticks.
     lists
@@ -70,6 +71,16 @@ def _snowflake(n_values: int = 200, fan: int = 10) -> Mapping[str, Rows]:
     return {"arm1": leads, "arm2": leads, "end1": ends, "end2": ends, "good1": wanted, "good2": wanted, "fact": facts}
 
 
+def _hub(n: int = 20_000) -> Mapping[str, Rows]:
+    """Three relations of which the one in the middle is joined by a value that has a third of its rows."""
+    random = np.random.default_rng(0)
+    middle = random.integers(0, n, (n, 2))
+    middle[random.random(n) < 0.3, 0] = 0
+    left = np.stack([np.arange(n), random.integers(0, n, n)], axis=1)
+    right = np.stack([random.integers(0, 10, n), random.permutation(n)], axis=1)
+    return {"left": left, "middle": middle, "right": right}
+
+
 def _acquaintances(n_people: int = 4000, n_cities: int = 400) -> Mapping[str, Rows]:
     """People who know each other, their cities, and the cities' countries."""
     random = np.random.default_rng(1)
@@ -102,6 +113,10 @@ CASES: Mapping[str, Case] = {
     "elimination": Case(
         "h(a, b, c, d, f) :- edge(a, b), edge(b, c), edge(c, a), edge(a, d), edge(d, f), edge(f, a).",
         _without("elimination"), _graph(13, 55_000), "edge", 600,
+    ),
+    "load paths": Case(
+        "h(u, v) :- left(u, v), middle(w, v), right(x, w), middle(x, z).",
+        _without("load paths"), _hub, "", 60_000, lists=True,
     ),
     "path variants": Case(f"h(a, b, c, d) :- {CYCLE}.", _without("path variants"), _graph(12, 16_000), "edge", 4000),
     "range sums": Case(

@@ -19,6 +19,7 @@ from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError
 from gpu_wcoj.functions import Calculation, Formula, FormulaRun, evaluate_calculation
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
+from gpu_wcoj.join.full_join import list_change
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, check_variables
 from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -494,7 +495,7 @@ class Head:
     def _pieces(self) -> Iterator[Piece]:
         for phase in range(len(self.execution.phases)):
             for join in self.joins:
-                yield from join.join(phase)
+                yield from list_change(join, phase)
 
     def _no_columns(self) -> list[Int64Array]:
         return [self.execution.backend.xp.empty(0, np.int64) for _ in range(self.width)]

@@ -294,10 +294,10 @@ class PathRunner:
     @property
     def threads(self) -> int:
         """Number of threads that run along a path."""
-        return 1 if self._makes_text else self.execution.threads
+        return 1 if self.makes_text else self.execution.threads
 
     @cached_property
-    def _makes_text(self) -> bool:
+    def makes_text(self) -> bool:
         """True if texts are calculated: one thread then assigns their codes deterministically."""
         return any(calculation.makes_text for path in self.query.paths for calculation in path.calculations)
 

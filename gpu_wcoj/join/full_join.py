@@ -14,14 +14,14 @@ from operator import add
 
 import numpy as np
 
-from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.eliminate import BOUND, SEED, Allowance, AllowanceError, Summing
 from gpu_wcoj.join.generic import GenericJoin, MeasuredJoin, group_key
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Meter, Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
-from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import positions
@@ -500,6 +500,94 @@ class FullJoin:
             did = [joins[index] for index in range(len(counted) + 1) if index in joins]
             report_work(self.join, did, "" if len(counted) == n_blocks else GIVEN_UP)
         return sum(total for total, _ in counted), sum(cost for _, cost in counted)
+
+
+# A load: the change of a rule whose atoms were all empty, listed along the cheapest path.
+#
+# A change of several atoms is the sum of the terms of all paths. If all atoms were empty, only the path whose atom is
+# the last one has a term, whatever it costs; any other path gives the same rows if it sees all rows of the other atoms.
+
+
+LOAD_ROWS = 4096
+"""Rows of a load from which on its path is chosen by samples."""
+
+MIN_GAIN = 1.25
+"""Factor by which another path has to be cheaper, by the samples, than the one that runs otherwise."""
+
+
+def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
+    """Yield the change of one phase in pieces, of a load along the cheapest path; see `IncrementalGenericJoin.join`."""
+    index = _cheapest_path_of_load(join, phase)
+    if index is None:
+        yield from join.join(phase)
+        return
+    single = _along(join, index)
+    single.failed = join.failed
+    try:
+        yield from single.join(phase)
+    finally:
+        join.finished += [(index, work) for _, work in single.finished]
+        for meter in single.meters:
+            meter.path_index = index
+        join.meters += single.meters
+        join.seeds += single.seeds
+        join.weight_bound = max(join.weight_bound, single.weight_bound)
+        join.magnitude = max(join.magnitude, single.magnitude)
+
+
+def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
+    return IncrementalGenericJoin(join.query.along(index), join.arrangements, join.execution)
+
+
+def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
+    """Return the path that is cheaper than the one that runs a load otherwise; None if there is none."""
+    execution, paths = join.execution, join.query.paths
+    if execution.backend.device is not None or execution.single_tick or execution.share is not None:
+        return None
+    if not execution.uses("load paths"):
+        return None
+    numbers = [index for index, path in enumerate(paths) if not path.is_negated]
+    if not all(paths[index].seed.variables for index in numbers):  # an atom of wildcards
+        return None
+    if len(numbers) < 2 or join.makes_text or type(join) is not IncrementalGenericJoin:
+        return None
+    n_rows = [join.n_seeds(index, phase) for index in numbers]
+    if sum(n_rows) < LOAD_ROWS or not all(n_rows):
+        return None
+    if any(arrangement.before(phase) for arrangement in join.arrangements.values()):
+        return None
+    live = [index for index in numbers if join.is_live(index, phase)]
+    if len(live) != 1 or any(user.is_worth_it(phase) for user in join.prefix_users.values()):
+        return None
+    costs: dict[int, float] = {}
+    for draws in SAMPLE_SIZES:
+        max_cost = DECISIVE_FACTOR * min(costs.values(), default=np.inf)
+        left = [index for index in numbers if costs.get(index, 0.0) <= max_cost]
+        if costs and len(left) == 1:
+            break
+        costs.update({index: _sampled_cost(_along(join, index), phase, draws) for index in left})
+    best = min(costs, key=costs.__getitem__)
+    return best if costs[best] * MIN_GAIN < costs[live[0]] else None
+
+
+def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int) -> float:
+    """Return the cost of listing along the only path of a join, by a sample of about `draws` of its seeds."""
+    path, (way,) = single.query.paths[0], single.bound_paths[0]
+    generic = single.bound_join(way, 0, phase)
+    if generic is None:
+        return 0.0
+    batch = way.seeds[0].pending[phase]
+    rows = _rows_below(path, path.seed, batch, batch.depth - 1)
+    some = slice(None, None, max(1, len(rows[0]) // draws))
+    sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
+    prefixes = bind_seeds(path, seed_rows(path, [sample], generic, path.seed.variables[0]), generic)
+    scale, written, depth = len(batch) / max(len(sample), 1), len(sample), path.depth_of(single.query.head_variables)
+    for piece in single.bind_pieces(generic, prefixes, path, depth):
+        if depth < len(path.steps):
+            generic.count_bounded(piece, path.steps[depth:])
+        written += len(piece)
+    work = reduce(add, generic.work.values(), np.zeros(N_WORK, np.int64))
+    return scale * float(written + work[PROPOSALS] + work[PROBES])
 
 
 def with_metered_budget(join: GenericJoin, execution: Execution, max_cost: float | None = None) -> BudgetedJoin:

@@ -320,6 +320,14 @@ class DeltaQuery:
         """The variables that the head keeps."""
         return frozenset(term for term in self.head if isinstance(term, str))
 
+    def along(self, index: int) -> DeltaQuery:
+        """Return the query with one of its paths, which sees all rows of the other atoms."""
+        path = self.paths[index]
+        seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))
+        seeds = tuple(use for use in path.seeds if use.key in path.keys)[:1] or path.seeds[:1]
+        path = replace(path.with_seeds(seeds), variants=(), after=seen)
+        return replace(self, paths=(path,), continuations=(), symmetry=None)
+
     @cached_property
     def keys(self) -> tuple[ArrangementKey, ...]:
         """The arrangements that the paths use, each once."""

@@ -228,7 +228,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
         ]
         if name in planned.queries:
             queries[name] = tuple(
-                _follow_path(query, index) for query, index in zip(planned.queries[name], chosen, strict=True)
+                query.along(index) for query, index in zip(planned.queries[name], chosen, strict=True)
             )
             estimates[name] = tuple(
                 (expected[index],) for expected, index in zip(planned.estimates[name], chosen, strict=True)
@@ -249,15 +249,6 @@ def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], ca
         proposed = sum(1.0 + level.proposed for level in expected[index]) if expected[index] else 1.0 + len(path.steps)
         costs[index] = INDEX_COST * indexed + (rows[path.seed.key] or 0.0) * proposed
     return min(costs, key=costs.__getitem__)
-
-
-def _follow_path(query: DeltaQuery, index: int) -> DeltaQuery:
-    """Return the query with one of its paths, which sees all rows of the other atoms."""
-    path = query.paths[index]
-    seen = frozenset(use.atom for use in (*path.other_atoms, *(check.use for check in path.absent)))
-    seeds = tuple(use for use in path.seeds if use.key in path.keys)[:1] or path.seeds[:1]
-    path = replace(path.with_seeds(seeds), variants=(), after=seen)
-    return replace(query, paths=(path,), continuations=(), symmetry=None)
 
 
 def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str, Sequence[str]]:

@@ -1,0 +1,70 @@
+"""Loads: first ticks that run along the cheapest path, against recomputation and against the other paths."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from bench.fast_paths.cases import CASES
+from gpu_wcoj.engine.replicas import proposed_by
+from gpu_wcoj.join import full_join
+from gpu_wcoj.join.settings import tune
+from tests.helpers.join_comparison import check_scripts
+from tests.helpers.join_patterns import PATTERNS
+
+ATOMS = ("left(u, v)", "middle(w, v)", "right(x, w)", "middle(x, z)")
+
+
+@pytest.fixture
+def any_load(monkeypatch):
+    """The cheapest path of every load is chosen, also if it is the one that runs otherwise."""
+    monkeypatch.setattr(full_join, "LOAD_ROWS", 1)
+    monkeypatch.setattr(full_join, "MIN_GAIN", 0.0)
+
+
+@pytest.mark.usefixtures("any_load")
+@pytest.mark.parametrize("bag", [False, True])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_loads_equal_recomputation(name, bag):
+    check_scripts(PATTERNS[name], range(3), bag=bag, backend="cpu")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {name: rows[::4] for name, rows in CASES["load paths"].rows().items()}
+
+
+def first_tick(body, rows, **options):
+    program = gw.Program(f"h(u, v) :- {', '.join(body)}.", threads=1, backend="cpu", **options)
+    answer = program.step(rows)["h"]
+    return answer, proposed_by(program.last_tick.work)
+
+
+def test_the_order_of_atoms_does_not_matter(rows):
+    found = [first_tick(body, rows) for body in itertools.permutations(ATOMS)]
+    assert all(answer == found[0][0] for answer, _ in found)
+    assert max(work for _, work in found) <= 2 * min(work for _, work in found)
+    with tune(off=frozenset({"load paths"})):
+        answer, work = first_tick(ATOMS, rows)
+    assert answer == found[0][0]
+    assert work > 20 * found[0][1]
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_negated_atom_and_a_calculation(rows, bag):
+    body = (*ATOMS, "!gone(u)", "v != w + 1")
+    given = rows | {"gone": np.arange(0, 20_000, 3)[:, None]}
+    found = first_tick(body, given, bag=bag)
+    with tune(off=frozenset({"load paths"})):
+        assert first_tick(body, given, bag=bag)[0] == found[0]
+
+
+def test_later_ticks_follow_their_changes(rows):
+    program = gw.Program(f"h(u, v) :- {', '.join(ATOMS)}.", backend="cpu")
+    state = {name: own[: len(own) // 2] for name, own in rows.items()}
+    answer = program.step(state)["h"]
+    answer += program.step({name: own[len(own) // 2 :] for name, own in rows.items()})["h"]
+    assert answer == first_tick(ATOMS, rows)[0]
