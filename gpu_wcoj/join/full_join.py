@@ -516,7 +516,10 @@ MIN_GAIN = 1.25
 
 
 def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
-    """Yield the change of one phase in pieces, of a load along the cheapest path; see `IncrementalGenericJoin.join`."""
+    """Yield the change of one phase in pieces, that of a load along its cheapest path.
+
+    See `IncrementalGenericJoin.join`.
+    """
     index = _cheapest_path_of_load(join, phase)
     if index is None:
         yield from join.join(phase)
@@ -540,7 +543,7 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
 
 
 def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
-    """Return the path that is cheaper than the one that runs a load otherwise; None if there is none."""
+    """Return the path that is cheaper than the one that runs otherwise, or None."""
     execution, paths = join.execution, join.query.paths
     if execution.backend.device is not None or execution.single_tick or execution.share is not None:
         return None
@@ -571,7 +574,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | No
 
 
 def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int) -> float:
-    """Return the cost of listing along the only path of a join, by a sample of about `draws` of its seeds."""
+    """Return the cost of listing along the only path of a join, by about `draws` seeds."""
     path, (way,) = single.query.paths[0], single.bound_paths[0]
     generic = single.bound_join(way, 0, phase)
     if generic is None:

@@ -120,7 +120,9 @@ class FromClause(Expressions):
         return result
 
     def _early_conditions(self, select: Node) -> list[Node]:
-        """Return the conjuncts of WHERE that may be applied before a LEFT JOIN, if all their relations are there.
+        """Return the conjuncts of WHERE that may be applied before a LEFT JOIN.
+
+        They are applied once all their relations are joined.
 
         A RIGHT or FULL JOIN after them would preserve rows that match a row which is filtered out.
         """
