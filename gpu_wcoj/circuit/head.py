@@ -305,7 +305,7 @@ class Head:
         totals = [0, 0]
         for phase in (0, 1):
             for join in self.joins:
-                for piece in join.join(phase):
+                for piece in list_change(join, phase):
                     totals[phase] += len(piece)
                     sink(piece)
         return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
@@ -313,7 +313,7 @@ class Head:
     def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
         phases = []
         for phase, sign in enumerate(self.execution.phases):
-            pieces = (self._derived_columns(piece) for join in self.joins for piece in join.join(phase))
+            pieces = (self._derived_columns(piece) for join in self.joins for piece in list_change(join, phase))
             phases.append(PhaseRows(self._sort_distinct(pieces), sign))
         if self.relation is not None:
             self.relation.receive_delta(phases)

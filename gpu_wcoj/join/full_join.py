@@ -508,8 +508,8 @@ class FullJoin:
 # the last one has a term, whatever it costs; any other path gives the same rows if it sees all rows of the other atoms.
 
 
-LOAD_ROWS = 4096
-"""Rows of a load from which on its path is chosen by samples."""
+LOAD_ROWS = 1 << 14
+"""Rows of a load from which on its path is chosen by samples, which take about 1 ms."""
 
 MIN_GAIN = 1.25
 """Factor by which another path has to be cheaper, by the samples, than the one that runs otherwise."""
@@ -566,7 +566,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | No
     for draws in SAMPLE_SIZES:
         max_cost = DECISIVE_FACTOR * min(costs.values(), default=np.inf)
         left = [index for index in numbers if costs.get(index, 0.0) <= max_cost]
-        if costs and len(left) == 1:
+        if costs and (len(left) == 1 or costs[live[0]] < 2 * MIN_GAIN * min(costs.values())):
             break
         costs.update({index: _sampled_cost(_along(join, index), phase, draws) for index in left})
     best = min(costs, key=costs.__getitem__)
