@@ -8,12 +8,12 @@ from inspect import signature
 from typing import Any
 
 from gpu_wcoj.arrow.table import columns_by_name, type_names
+from gpu_wcoj.data.schema import declared_type
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
-from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, check_language, language_of
 from gpu_wcoj.query.translation import read

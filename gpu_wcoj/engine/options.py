@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, validate_backend
-from gpu_wcoj.data.schema import INT64, DataType, check_names
+from gpu_wcoj.data.schema import INT64, DataType, check_names, declared_type
 from gpu_wcoj.errors import (
     SchemaError,
     UnknownRelationError,
@@ -24,7 +24,6 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable
 from gpu_wcoj.query.safety import inner_aggregates
 from gpu_wcoj.query.stratify import unread
