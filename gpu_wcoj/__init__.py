@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.program import Program as Program
     from gpu_wcoj.program import TickReport as TickReport
     from gpu_wcoj.streams.circuit import Circuit as Circuit
+    from gpu_wcoj.user_functions import function as function
     from gpu_wcoj.views import Matcher as Matcher
     from gpu_wcoj.views import Matches as Matches
     from gpu_wcoj.views import find as find
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View",
-    "ZSet", "datasets", "datoms", "errors", "find", "query", "spark", "streams", "view",
+    "ZSet", "datasets", "datoms", "errors", "find", "function", "query", "spark", "streams", "view",
 ]  # fmt: skip
 
 _HOME = {
@@ -51,6 +52,7 @@ _HOME = {
     "TickReport": "program",
     "View": "views.view",
     "find": "views",
+    "function": "user_functions",
     "view": "views.view",
 }
 _MODULES = ("datasets", "datoms", "spark", "streams")

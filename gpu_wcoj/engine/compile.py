@@ -29,6 +29,7 @@ from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.user_functions import BoundFunction, Function
 from gpu_wcoj.zset.arrays import is_host
 
 
@@ -96,6 +97,19 @@ class Compiler:
     options: ProgramOptions
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
+
+    @cached_property
+    def _bound(self) -> dict[Function, BoundFunction]:
+        return {}
+
+    def _bind(self, function: Function) -> BoundFunction:
+        """Return a Python function within the program, always the same one."""
+        return self._bound.setdefault(function, BoundFunction(function, self.dictionaries))
+
+    def begin_calls(self) -> None:
+        """Begin a tick, in which Python functions are called once for equal arguments."""
+        for bound in self._bound.values():
+            bound.begin()
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -251,7 +265,7 @@ class Compiler:
                 types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
             )
 
-        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
+        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results, self._bind)
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
             self.options.strategy, self.options.order or {}, auxiliaries, execution,

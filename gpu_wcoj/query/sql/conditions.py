@@ -247,10 +247,11 @@ class _Formulas:
         """Return arithmetic or a function call, which is null if an argument is null."""
         arguments, make = self.compiler.function(node)
         values = [self.value(argument) for argument in arguments]
-        if NULL in values:
+        function = self.compiler.python_function(node)
+        if NULL in values and (function is None or not function.nulls):
             return NULL
         for value in values:
-            if is_date(value):
+            if is_date(value) and function is None:
                 what = "a date literal can only be compared, or moved by an interval"
                 raise self.compiler.place.refused(what, node)
         return fold_constants(make(values))
@@ -305,6 +306,15 @@ def _needed(value: Call) -> frozenset[Variable]:
     return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
         *(_needed(argument) for argument in value.arguments if isinstance(argument, Call))
     )
+
+
+def _strict(value: Expression) -> Expression:
+    """Return a call of a Python function without its CASE, for a comparison, which never holds for null."""
+    if isinstance(value, Call) and value.op == "case" and value.arguments[0] == TRUE and len(value.arguments) == 2:
+        call = value.arguments[1]
+        if isinstance(call, Call) and call.function is not None and not call.takes_nulls:
+            return call
+    return value
 
 
 def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
@@ -602,8 +612,9 @@ class Conditions(Coercion):
             return self._conjunction(branch, arguments)
         if op == "any":
             return self._any(branch, condition)
-        if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
-            return _as_list(branch.compared(COMPARING[op], *arguments))
+        sides = tuple(map(_strict, arguments))
+        if op in COMPARING and not any(isinstance(side, Call) and side.takes_nulls for side in sides):
+            return _as_list(branch.compared(COMPARING[op], *sides))
         if op == "among" and isinstance(arguments[0], Variable):
             is_double = self.kind(arguments[0]) == "double"
             distinct = {
