@@ -299,12 +299,13 @@ def _converted(codes: Int64Array, kind: DataType, to: DataType) -> tuple[Int64Ar
 
 def _decoded(kind: DataType, codes: Int64Array, dictionary: Dictionary | None) -> list[Any]:
     """Return the Python values of codes, as `ZSet.rows` does."""
-    if kind.family == "integer":
-        return codes.tolist()
+    values: Any = codes
     if kind.family == "bool":
-        return (codes != 0).tolist()
-    if kind.family.startswith("float"):
-        return floats_of(codes, 4 if kind.family == "float32" else 8).tolist()
+        values = codes != 0
+    elif kind.family.startswith("float"):
+        values = floats_of(codes, 4 if kind.family == "float32" else 8)
+    if kind.family in ("integer", "bool", "float32", "float64"):
+        return list(values.tolist())
     if dictionary is not None:
         return dictionary.values_of(codes)
     from gpu_wcoj.arrow.write import to_python
@@ -387,7 +388,7 @@ def _code_of(kind: DataType, value: Any, dictionary: Dictionary | None) -> int:
         if number and (shift > 2 * len(str(kind.code_range[1])) or (shift < 0 and number % 10 ** min(-shift, 99))):
             raise ValueError(f"it needs more than {kind.digits[1]} digits after the point, or too many before it")
         number = number * 10**shift if shift >= 0 else number // 10 ** min(-shift, 99)
-        return -number if exact.is_signed() else number
+        return int(-number if exact.is_signed() else number)
     if family == "date":
         return int((value.toordinal() - _EPOCH.toordinal()) * (1 if kind.value_name == "date32[day]" else 86_400_000))
     if (family == "zoned") != (value.utcoffset() is not None):
@@ -538,12 +539,9 @@ class BoundFunction:
         failed = np.fromiter((isinstance(one, Failure) for one in outcomes), np.bool_, n_distinct)
         if order is None:
             return codes, null, failed
-        results = []
-        for distinct in (codes, null, failed):
-            spread = np.empty(n, distinct.dtype)
-            spread[order] = np.repeat(distinct, lengths)
-            results.append(spread)
-        return results[0], results[1], results[2]
+        place = np.empty(n, np.int64)
+        place[order] = np.repeat(np.arange(n_distinct), lengths)
+        return codes[place], null[place], failed[place]
 
     def error_of(self, where: str, kinds: Sequence[DataType], arguments: Sequence[int | None]) -> FunctionError:
         """Return the error of a call that failed in this tick, with its cause; see `FunctionError`."""
@@ -551,7 +549,10 @@ class BoundFunction:
         nulls = [None if code is not None else np.ones(1, np.bool_) for code in arguments]
         (failure,) = self._look_up(kinds, columns, nulls)
         shown: list[Any] = []
-        for kind, column, code in zip(kinds, columns, arguments, strict=True):
+        for kind, parameter, column, code in zip(kinds, self.function.parameters, columns, arguments, strict=True):
+            converted, unfit = _converted(column, kind, parameter)
+            if unfit is None or not bool(unfit[0]):
+                kind, column = parameter, converted
             try:
                 shown += [None] if code is None else _decoded(kind, column, self._dictionary(kind))
             except UnsupportedTypeError:

@@ -192,7 +192,7 @@ def nulls_of(
     valued: set[Variable] = set()
     for term, is_null in _tests(rule, requirement or {}):
         tested = resolve(term)
-        if isinstance(tested, Variable) and tested in places:
+        if isinstance(tested, Variable) and (tested in places or not is_null):
             (null if is_null else valued).add(tested)
         elif is_null:
             return None
@@ -217,9 +217,9 @@ def nulls_of(
                 flag += "?"
             taken.add(flag)
             flags[variable.name] = flag
-    needed = (
-        strict | {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms} if calls else strict
-    )
+    needed: set[Expression] = {*strict, *valued}
+    if calls:
+        needed |= {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms}
     dropped: dict[str, str] = {}
     for call in calls:
         tested = resolve(call.variable)

@@ -152,10 +152,10 @@ def check_required(
             if rules.text and atom.span.line:
                 span = atom.span
                 where = pointed(subject, rules.text, span.line, span.column, span.width)
-        candidates = {*rules.heads, *available, *_named(rules), *(function.name for function in functions)}
-        raise UnknownRelationError(
-            name, candidates - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
-        )
+        candidates, what = {*rules.heads, *available, *_named(rules)}, "relations given or defined"
+        if names := {function.name for function in functions}:
+            candidates, what = candidates | names, f"{what}, and the functions"
+        raise UnknownRelationError(name, candidates - {name}, what, where=where, remedy=remedy.format(name))
 
 
 def _check_columns(rules: Rules, point: _Point) -> None:

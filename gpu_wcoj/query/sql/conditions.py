@@ -301,7 +301,8 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
 
 def _needed(value: Call) -> frozenset[Variable]:
     """Return the variables that make a value null if they are null."""
-    if value.op in ("case", "istrue", "isnull", "all", "any"):
+    is_called_for_null = value.function is not None and value.function.nulls
+    if is_called_for_null or value.op in ("case", "istrue", "isnull", "all", "any"):
         return frozenset()
     return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
         *(_needed(argument) for argument in value.arguments if isinstance(argument, Call))
