@@ -1077,26 +1077,27 @@ class Conditions(Coercion):
                 continue
             (value,) = operands
             empty, full = where.null(value), where.not_null(value)
+            base = full and replace(full, comparisons=where.comparisons)  # the pairs lack a test for null
             nulls = [
                 null_branch for null_branch in (pair.null(row[0]) for pair, row in rows) if null_branch is not None
             ]
             if truth_value == FALSE_VALUE:
                 if empty is not None:
                     branches += self.exists(query, FALSE_VALUE, scope, empty)
-                if full is not None:
+                if full is not None and base is not None:
                     branches += [
                         f
-                        for unmatched in self.antijoin(full, full, equal)
-                        for f in self.antijoin(unmatched, full, nulls)
+                        for unmatched in self.antijoin(full, base, equal)
+                        for f in self.antijoin(unmatched, base, nulls)
                     ]
             else:
                 if empty is not None:
                     branches += self.exists(query, TRUE_VALUE, scope, empty)
-                if full is not None:
+                if full is not None and base is not None:
                     branches += [
                         f
-                        for unmatched in self.antijoin(full, full, equal)
-                        for f in self.semijoin(unmatched, full, nulls)
+                        for unmatched in self.antijoin(full, base, equal)
+                        for f in self.semijoin(unmatched, base, nulls)
                     ]
         return branches
 
