@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.one_shot import query
+from gpu_wcoj.user_functions import function
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from gpu_wcoj.program import Program as Program
     from gpu_wcoj.program import TickReport as TickReport
     from gpu_wcoj.streams.circuit import Circuit as Circuit
-    from gpu_wcoj.user_functions import function as function
     from gpu_wcoj.views import Matcher as Matcher
     from gpu_wcoj.views import Matches as Matches
     from gpu_wcoj.views import find as find
@@ -52,7 +52,6 @@ _HOME = {
     "TickReport": "program",
     "View": "views.view",
     "find": "views",
-    "function": "user_functions",
     "view": "views.view",
 }
 _MODULES = ("datasets", "datoms", "spark", "streams")

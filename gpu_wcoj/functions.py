@@ -156,7 +156,7 @@ class Calculation:
 
 
 def name_function(calculation: Calculation) -> str:
-    """Return the name of the first Python function that a calculation calls; empty if there is none."""
+    """Return the name of the first Python function in a calculation, or an empty string."""
     waiting = [calculation]
     formulas = [] if calculation.formula is None else [calculation.formula]
     while waiting or formulas:
@@ -631,7 +631,10 @@ class FormulaRun:
     def _evaluate_function(
         self, calculation: Calculation, function: PythonFunction, values: Sequence[Nullable], alive: BoolArray
     ) -> Nullable:
-        """Call a Python function on the host, for rows that are alive; it is null if an argument is, or it says so."""
+        """Call a Python function on the host for rows that are alive.
+
+        The result is null if the function returns None, or is not called as an argument is null.
+        """
         backend, n = self.backend, len(alive)
         masks: list[BoolArray | None] = [None] * len(values)
         null: BoolArray | None = None

@@ -10,11 +10,11 @@ import numpy as np
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import ZSet, in_order
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.ir import Rules
-    from gpu_wcoj.user_functions import Function
 
 
 @entry_point

@@ -26,6 +26,7 @@ from gpu_wcoj.errors import FunctionError, UnsupportedTypeError, UsageError, ent
 from gpu_wcoj.functions import to_doubles
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.arrays import BoolArray
+from gpu_wcoj.zset.zset import python_values
 
 # Declarations: names, types and options of functions.
 
@@ -43,7 +44,7 @@ _SHORT = {"int": "int64", "str": "string", "bytes": "binary", "date": "date32[da
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A Python function with declared types; made by `function`, and called as the function itself.
+    """A Python function with declared types, made by `function`; it can be called as before.
 
     Attributes
     ----------
@@ -262,7 +263,7 @@ _WIDENED = {
 
 
 def takes(parameter: DataType, kind: DataType) -> bool:
-    """Return whether values of a type can be arguments for a parameter: never rounded integers or cut texts.
+    """Return whether values of a type can be arguments for a parameter.
 
     Examples
     --------
@@ -273,7 +274,7 @@ def takes(parameter: DataType, kind: DataType) -> bool:
 
 
 def _converted(codes: Int64Array, kind: DataType, to: DataType) -> tuple[Int64Array, BoolArray | None]:
-    """Return codes of a type as codes of a parameter's type, and a mask of values that it does not have."""
+    """Return codes in a parameter's type, and a mask of values that it does not have."""
     family = to.family
     if kind == to or family in ("bool", "string", "binary"):
         return codes, None
@@ -297,20 +298,46 @@ def _converted(codes: Int64Array, kind: DataType, to: DataType) -> tuple[Int64Ar
     return (codes if up == down else codes // down * up), failed
 
 
-def _decoded(kind: DataType, codes: Int64Array, dictionary: Dictionary | None) -> list[Any]:
-    """Return the Python values of codes, as `ZSet.rows` does."""
-    values: Any = codes
-    if kind.family == "bool":
-        values = codes != 0
-    elif kind.family.startswith("float"):
-        values = floats_of(codes, 4 if kind.family == "float32" else 8)
-    if kind.family in ("integer", "bool", "float32", "float64"):
-        return list(values.tolist())
+def _decoded(
+    kind: DataType, codes: Int64Array, dictionary: Dictionary | None, null: BoolArray | None = None
+) -> list[Any]:
+    """Return the Python values of codes, as `ZSet.rows` does, None where null."""
+    if null is not None:
+        values = [None] * len(codes)
+        for row, value in zip(np.flatnonzero(~null).tolist(), _decoded(kind, codes[~null], dictionary), strict=True):
+            values[row] = value
+        return values
     if dictionary is not None:
         return dictionary.values_of(codes)
-    from gpu_wcoj.arrow.write import to_python
+    array: Any = codes
+    if kind.family == "bool":
+        array = codes != 0
+    elif kind.family.startswith("float"):
+        array = floats_of(codes, 4 if kind.family == "float32" else 8)
+    return list(array.tolist()) if kind.family in _NATIVE else python_values(Column(kind, codes))
 
-    return to_python(Column(kind, codes))
+
+_NATIVE = ("integer", "bool", "float32", "float64")
+"""Families whose values NumPy converts to Python's."""
+
+
+def _array(kind: DataType, codes: Int64Array, dictionary: Dictionary | None, null: BoolArray | None) -> Any:
+    """Return a writable array of values, masked where null; texts, bytes and decimals are objects."""
+    if kind.family in ("string", "binary", "decimal"):
+        array = np.empty(len(codes), object)
+        array[:] = _decoded(kind, codes, dictionary, null)
+    elif kind.family.startswith("float"):
+        array = floats_of(codes, 4 if kind.family == "float32" else 8).copy()
+    elif kind.family in ("integer", "bool"):
+        array = codes.astype(kind.value_name)
+    else:
+        unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.value_name) or _unit(kind)
+        array = codes.astype(np.int64, copy=True).view(f"M8[{unit}]")
+    return array if null is None else np.ma.masked_array(array, null)
+
+
+def _unit(kind: DataType) -> str:
+    return kind.value_name.removeprefix("timestamp[").partition(",")[0].rstrip("]")
 
 
 # Results: Python values and arrays as codes of the declared type.
@@ -368,7 +395,13 @@ def _outcome(kind: DataType, value: Any, dictionary: Dictionary | None) -> Outco
 
 
 def _code_of(kind: DataType, value: Any, dictionary: Dictionary | None) -> int:
-    """Return the code of a value of the right Python type; raise ValueError for one that the type does not have."""
+    """Return the code of a value of the right Python type.
+
+    Raises
+    ------
+    ValueError, OverflowError
+        If the type does not have the value.
+    """
     family = kind.family
     if family in ("integer", "bool"):
         return int(value)
@@ -395,7 +428,7 @@ def _code_of(kind: DataType, value: Any, dictionary: Dictionary | None) -> int:
         raise ValueError("it has no time zone" if family == "zoned" else "it has a time zone")
     since = (value.astimezone(dt.UTC).replace(tzinfo=None) if family == "zoned" else value) - _EPOCH
     micros = since // dt.timedelta(microseconds=1)
-    per_second = 1000 ** TIME_UNITS.index(kind.value_name[len("timestamp[") :].partition(",")[0].rstrip("]"))
+    per_second = 1000 ** TIME_UNITS.index(_unit(kind))
     if micros * per_second % _PER_SECOND:
         raise ValueError("it has a finer unit")
     return int(micros * per_second // _PER_SECOND)
@@ -596,7 +629,7 @@ class BoundFunction:
         return outcomes
 
     def _call(self, keys: list[_Key]) -> list[Outcome]:
-        """Return the outcomes of calls, one for each combination of arguments in the parameters' codes."""
+        """Return the outcomes of calls for combinations of arguments, in the parameters' codes."""
         function = self.function
         columns = [np.array([code or 0 for code in column], np.int64) for column in zip(*keys, strict=True)]
         masks = [
@@ -607,16 +640,13 @@ class BoundFunction:
             return self._call_arrays(columns, masks)
         try:
             values = [
-                _decoded(kind, column, self._dictionary(kind))
-                for kind, column in zip(function.parameters, columns, strict=True)
+                _decoded(kind, column, self._dictionary(kind), mask)
+                for kind, column, mask in zip(function.parameters, columns, masks, strict=True)
             ]
         except UnsupportedTypeError as error:
             if len(keys) == 1:
                 return [Failure(f"cannot be called: {str(error).splitlines()[0].rstrip('.')}", None, error)]
             return [outcome for key in keys for outcome in self._call([key])]
-        for listed, mask in zip(values, masks, strict=True):
-            for row in () if mask is None else np.flatnonzero(mask).tolist():
-                listed[row] = None
         results: list[Any] = []
         failures: dict[int, Failure] = {}
         call = function.call
@@ -632,12 +662,10 @@ class BoundFunction:
         return outcomes
 
     def _call_arrays(self, columns: Sequence[Int64Array], masks: Sequence[BoolArray | None]) -> list[Outcome]:
-        """Call a function of arrays; one that raises is called again for each element, to find the failing ones."""
-        from gpu_wcoj.arrow.write import to_numpy
-
+        """Call a function of arrays; one that raises is called again for each element."""
         function, n = self.function, len(columns[0])
         arrays = [
-            to_numpy(Column(kind, column.copy(), None if mask is None else ~mask, self._dictionary(kind))).copy()
+            _array(kind, column, self._dictionary(kind), mask)
             for kind, column, mask in zip(function.parameters, columns, masks, strict=True)
         ]
         try:

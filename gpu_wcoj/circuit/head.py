@@ -812,7 +812,10 @@ class _FailureSearch:
     def _failing(
         self, values: dict[str, Int64Array], backend: Backend
     ) -> tuple[tuple[int, ...], Calculation, list[int | None]] | None:
-        """Return the smallest failing binding, its calculation, and the codes of the arguments, None where null."""
+        """Return the smallest failing binding, its calculation, and the arguments.
+
+        They are codes, None where null.
+        """
         xp, execution = backend.xp, self.join.execution
         n = len(next(iter(values.values())))
         names = sorted(values)
@@ -860,7 +863,10 @@ class _FailureSearch:
         return tuple(first_value(values[name]) for name in names), failed_calculation, codes
 
     def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int | None]]:
-        """Return the first undefined step of a formula for one row, and its argument codes, None where null."""
+        """Return the first undefined step of a formula for one row, and its arguments.
+
+        They are codes, None where null.
+        """
         backend, execution = self.join.execution.backend, self.join.execution
         columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
         ranks = execution.ranks if execution.host_ranks else None

@@ -165,7 +165,7 @@ def validate_merge_policy(option: str, value: object) -> MergePolicy | None:
 
 
 def validate_functions(option: str, value: object) -> tuple[Function, ...]:
-    """Return an option that must be a list of Python functions with declared types, each with a name of its own."""
+    """Return an option that must be a list of functions with declared types and distinct names."""
     if value is None:
         return ()
     if isinstance(value, (str, bytes, Mapping, Function)) or not isinstance(value, Collection):

@@ -451,7 +451,7 @@ def formula_of(
     kinds: Kinds,
     signed: Collection[str] = (),
 ) -> list[Calculation]:
-    """Return a calculation that may be null on codes, and that of its null flag where one is needed.
+    """Return a calculation that may be null, on codes, and that of its null flag if needed.
 
     Parameters
     ----------

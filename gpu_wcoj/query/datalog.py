@@ -202,7 +202,7 @@ class _Reader:
             constraint = self.call(next(_trees(node)) if is_negated else node, depth)
             if constraint.function is not None and constraint.function.returns.family != "bool":
                 kind = constraint.function.returns.name
-                what = f"'{constraint.op}' returns '{kind}' and is no condition; compare its result with a value"
+                what = f"'{constraint.op}' returns '{kind}': a condition must return bool; compare it with a value"
                 raise self.error(what, next(_tokens(next(_trees(node)) if is_negated else node)))
             return Comparison("=", constraint, Constant(not is_negated), _span(node))
         left, right = (self.expression(term, depth) for term in _trees(node))
@@ -511,7 +511,7 @@ class _Place:
 def syntax_error(
     parser: Lark, text: str, source: str, functions: Sequence[str] = ()
 ) -> DatalogSyntaxError | UnsupportedError:
-    """Return the error for a text that the parser refuses; `functions` are names of Python functions."""
+    """Return the error for a text that the parser refuses; `functions` are declared names."""
     place = _stopped(parser, text)
     refused = _unsupported(place, text, functions)
     if _FILE_NAME.fullmatch(text.strip()):

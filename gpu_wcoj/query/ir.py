@@ -279,7 +279,9 @@ class Call:
 
     @cached_property
     def takes_nulls(self) -> bool:
-        """Return whether the function, or one called in its arguments, is in `NULL_AWARE`, or declared with `nulls`.
+        """Return whether the function, or one in its arguments, is called for null.
+
+        Those are the functions in `NULL_AWARE`, and Python functions that are declared with `nulls`.
 
         Core form keeps such a call together with all calculations in its arguments.
         """

@@ -310,7 +310,7 @@ def _needed(value: Call) -> frozenset[Variable]:
 
 
 def _strict(value: Expression) -> Expression:
-    """Return a call of a Python function without its CASE, for a comparison, which never holds for null."""
+    """Return a call of a Python function without its CASE, as comparisons need no null."""
     if isinstance(value, Call) and value.op == "case" and value.arguments[0] == TRUE and len(value.arguments) == 2:
         call = value.arguments[1]
         if isinstance(call, Call) and call.function is not None and not call.takes_nulls:

@@ -280,7 +280,7 @@ _OPENED = {
 
 
 def statements(text: str, dialect: str, place: Place, functions: Iterable[str] = ()) -> list[Node]:
-    """Parse the statements of a text; `functions` are names that sqlglot treats as unknown functions.
+    """Parse the statements of a text; `functions` are names that sqlglot must not know.
 
     Raises
     ------
