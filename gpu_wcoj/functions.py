@@ -29,7 +29,7 @@ from gpu_wcoj.zset.arrays import BoolArray
 
 
 class PythonFunction(Protocol):
-    """A function of the user within a program; see `gpu_wcoj.user_functions.BoundFunction`."""
+    """A function of the user within a program; see `gpu_wcoj.function_calls.BoundFunction`."""
 
     @property
     def takes_nulls(self) -> bool:

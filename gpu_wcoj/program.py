@@ -52,6 +52,7 @@ from gpu_wcoj.errors import (
     entry_point,
     listed,
 )
+from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
 from gpu_wcoj.join.settings import ITERATIONS, Execution, Share, get_tuning
@@ -359,7 +360,7 @@ class TickRunner:
         start = time.perf_counter()
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         report = self.ledger.present.report
-        self.lowering.begin_calls()
+        self.lowering.calls.begin()
         read: dict[str, Incoming] = {}
         try:
             if sink is not None:
@@ -535,7 +536,7 @@ class TickRunner:
         """
         start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
-        self.lowering.begin_calls()
+        self.lowering.calls.begin()
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
             if self.lowering.rules.facts:
@@ -1097,7 +1098,8 @@ class Program(Inspected):
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
-        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution)
+        calls = FunctionCalls(self.dictionaries)
+        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution, calls)
         router = router_of(self._lowering, chosen_backend, self.options)
         self._ledger = StateStore(self._lowering, router, chosen_backend, State(types, names), Feedback(options.replan))
         self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)

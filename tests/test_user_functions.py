@@ -23,9 +23,10 @@ from gpu_wcoj.errors import (
     UnsupportedTypeError,
     UsageError,
 )
+from gpu_wcoj.function_calls import MAX_REMEMBERED
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.printer import deserialize, serialize
-from gpu_wcoj.user_functions import MAX_REMEMBERED, Function
+from gpu_wcoj.user_functions import Function
 
 
 @gw.function
@@ -325,7 +326,7 @@ class TestPrograms:
         seen = gw.function(lambda n: calls.append(n), int, returns=int, name="seen")
         program = gw.Program("h(n, seen(n)) :- r(n).", functions=[seen])
         assert MAX_REMEMBERED > 1000
-        monkeypatch.setattr("gpu_wcoj.user_functions.MAX_REMEMBERED", 5)
+        monkeypatch.setattr("gpu_wcoj.function_calls.MAX_REMEMBERED", 5)
         program.step({"r": [(n,) for n in range(5)]})
         program.step({"r": [((0,), -1), (7,)]})
         assert sorted(calls) == [0, 1, 2, 3, 4, 7]
