@@ -287,7 +287,7 @@ _MIN_SORTED = 512
 """Rows from which combinations of arguments are sorted and looked up in tries, instead of one by one in a dict."""
 
 _MAX_TABLES = 6
-"""Number of tables of results from which on they are merged, in tables."""
+"""Times that results of many rows are added before their tables are merged."""
 
 _Key = tuple[int, ...]
 """A combination of arguments: their codes, and of a function that takes nulls one flag for each."""
