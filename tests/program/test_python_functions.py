@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import CalculationError, FunctionError, UsageError
+from gpu_wcoj.errors import CalculationError, FunctionError, UnsupportedError, UsageError
+from gpu_wcoj.query.datalog import parse
 
 MOST = 2**63 - 1
 
@@ -176,6 +177,15 @@ def test_functions_of_texts_equal_built_in_functions(text, built_in, bag, backen
         assert stepped(text, ticks, "string", functions=ALL, **options) == stepped(built_in, ticks, "string", **options)
 
 
+def test_functions_with_every_kind_of_kernels(kind):
+    for text, built_in in [*DATALOG[1::4], *TEXTS[::2]]:
+        second = "string" if (text, built_in) in TEXTS else "int64"
+        seconds = ["", "a", "b!", None] if second == "string" else [0, 1, 2, 3, None]
+        ticks = random_ticks(text, False, [0, 1, 2, None], seconds)
+        right = stepped(twin(text, built_in), ticks, second, backend="cpu")
+        assert stepped(text, ticks, second, functions=ALL, backend=kind.backend()) == right
+
+
 @pytest.mark.parametrize(("text", "built_in"), SQL)
 def test_functions_in_sql_equal_built_in_calculations(text, built_in):
     tables = [name for name in ("r", "s") if re.search(rf"(FROM|JOIN) {name}\b", text)]
@@ -238,6 +248,27 @@ class TestErrors:
             gw.Program(text, functions=[divide]).step(changes)
         with pytest.raises(FunctionError, match=r"divide\(6, 0\)"):
             gw.Program("h(q) :- r(a, b), s(q), q = divide(a, b).", functions=[divide]).step(changes)
+
+    def test_a_function_that_raises_in_a_loop_or_under_an_aggregate(self):
+        @gw.function
+        def below_5(n: int) -> int:
+            if n == 4:
+                raise LookupError("four")
+            return n + 1
+
+        for text in (
+            "h(n) :- r(n). h(m) :- h(n), m = below_5(n).",
+            "h(s) :- s = sum below_5(n) : { r(n) }.",
+            "h(n) :- r(n), !s(below_5(n)).",
+            "h(n, min(below_5(n))) :- r(n).",
+        ):
+            program = gw.Program(text, functions=[below_5], iterations=9, inputs=["r", "s"] if "!s(" in text else ["r"])
+            program.step({"r": [(7,)]} if "h(m)" not in text else {"r": []})
+            before = program.relation("h").rows()
+            with pytest.raises(FunctionError, match=r"below_5\(4\) raised LookupError: four") as raised:
+                program.step({"r": [(4,), (9,)] if "h(m)" not in text else [(2,)]})
+            assert isinstance(raised.value.__cause__, LookupError)
+            assert program.relation("h").rows() == before
 
     @pytest.mark.parametrize(
         ("kind", "value", "match"),
@@ -354,3 +385,10 @@ def test_functions_are_bound_by_program():
         times = gw.function(lambda n, factor=factor: n * factor, "int64", returns="int64", name="times")
         texts.append(gw.query("h(times(n)) :- r(n).", r=[(5,)], functions=[times]).rows())
     assert texts == [[((10,), 1)], [((15,), 1)]]
+
+
+def test_spark_refuses_functions_and_says_what_to_do():
+    maintenance = pytest.importorskip("gpu_wcoj.spark.maintenance", reason="PySpark is not installed")
+    rules = parse("h(inc(n)) :- r(n).", functions=[inc])
+    with pytest.raises(UnsupportedError, match=r"(?s)'inc' on Spark is not supported.*Add its result as a column"):
+        maintenance.rules_of(rules, None, "duckdb", None, {})
