@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from typing import Any
 
@@ -126,3 +127,40 @@ def test_tables_are_merged(monkeypatch):
         codes, _, _ = bound.evaluate([INT64], [-np.arange(start, start + 700)], [None])
         assert codes.tolist() == list(range(start, start + 700))
     assert len(bound._tables) <= 3
+
+
+@pytest.mark.parametrize("n", [3, 12], ids=["few", "many"])
+def test_an_interrupt_at_any_line_leaves_results_right(n, monkeypatch):
+    monkeypatch.setattr(function_calls, "_MIN_SORTED", 8)
+    flip = gw.function(lambda text: None if text.endswith("3") else text[::-1], "string", returns="string", name="flip")
+    text = "h(t, flip(t)) :- r(t)."
+    program, plain = (gw.Program(text, functions=[flip]) for _ in range(2))
+    countdown = [0]
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != function_calls.__file__:
+            return None
+        countdown[0] -= event == "line"
+        if countdown[0] == 0:
+            raise KeyboardInterrupt
+        return trace
+
+    n_interrupts = 0
+    for line in range(1, 2000, 13):
+        change = {"r": [(f"t{line} {i}",) for i in range(n)]}
+        countdown[0] = line
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            program.step(change)
+        except KeyboardInterrupt:
+            n_interrupts += 1
+        else:
+            break
+        finally:
+            sys.settrace(before)
+        assert len(program.relation("h")) == len(plain.relation("h"))
+        other = {"r": [(f"u{line} {i}",) for i in range(n)]}
+        for tick in (other, change, {"r": [(row, -1) for row in change["r"]]}):
+            assert program.step(tick)["h"].to_dict() == plain.step(tick)["h"].to_dict()
+    assert n_interrupts > 5
