@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.one_shot import query
+from gpu_wcoj.user_functions import function
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View",
-    "ZSet", "datasets", "datoms", "errors", "find", "query", "spark", "streams", "view",
+    "ZSet", "datasets", "datoms", "errors", "find", "function", "query", "spark", "streams", "view",
 ]  # fmt: skip
 
 _HOME = {

@@ -388,6 +388,28 @@ class CalculationError(GpuWcojError, ArithmeticError):
         self.calculation = calculation
 
 
+class FunctionError(CalculationError):
+    """A Python function raised an exception, or its result is not of the declared type.
+
+    The exception is the cause of this error.
+
+    Attributes
+    ----------
+    function
+        The name of the function.
+    arguments
+        The values of the arguments.
+    value
+        The value that the function returned, or None.
+    """
+
+    def __init__(self, where: str, function: str, arguments: tuple[Any, ...], why: str, value: object = None) -> None:
+        call = f"{function}({', '.join(f'{argument!r:.80}' for argument in arguments)})"
+        remedy = "Return a value of the declared type, or None for null; or exclude such arguments by a condition."
+        GpuWcojError.__init__(self, f"{where}{call} {why}.\n  {remedy}")
+        self.calculation, self.function, self.arguments, self.value = call, function, arguments, value
+
+
 class NegativeWeightError(WeightError):
     """A row has a negative weight where rows are counted, summed, put in order or made distinct.
 
@@ -586,7 +608,9 @@ def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
             if not os.environ.get(FULL_TRACEBACK):
                 error.__traceback__ = _of_users(error.__traceback__)
                 hides_context = error.__suppress_context__
-                error.__cause__, error.__context__ = _from_users(error.__cause__), _from_users(error.__context__)
+                if not isinstance(error, FunctionError):  # its cause is the user's, also if their function is C
+                    error.__cause__ = _from_users(error.__cause__)
+                error.__context__ = _from_users(error.__context__)
                 error.__suppress_context__ = hides_context
             raise  # which adds no frame of its own
 

@@ -15,15 +15,36 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.data.column import Dictionary, float_codes, floats_of, without_zero_signs
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import COMPARE
 from gpu_wcoj.zset.arrays import BoolArray
+
+
+class PythonFunction(Protocol):
+    """A function of the user within a program; see `gpu_wcoj.function_calls.BoundFunction`."""
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Return whether it is called for null."""
+        ...
+
+    def evaluate(
+        self, kinds: Sequence[DataType], columns: Sequence[Int64Array], nulls: Sequence[BoolArray | None]
+    ) -> tuple[Int64Array, BoolArray, BoolArray]:
+        """Return the codes of results, a mask of nulls and a mask of failures, for rows on the host."""
+        ...
+
+    def error_of(self, where: str, kinds: Sequence[DataType], arguments: Sequence[int | None]) -> GpuWcojError:
+        """Return the error of a call that failed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -63,8 +84,9 @@ class Formula:
 
     @cached_property
     def makes_text(self) -> bool:
-        """Return whether texts are calculated."""
-        makes_text = self.calculation is not None and self.calculation.family == "string"
+        """Return whether texts are calculated, or Python functions called."""
+        made = self.calculation
+        makes_text = made is not None and (made.family == "string" or made.function is not None)
         return makes_text or any(part.makes_text for part in self.parts)
 
 
@@ -96,6 +118,8 @@ class Calculation:
         The formula of a null-aware calculation; `op` is ``formula``, or ``flag`` for whether the result is null.
     shown
         The text of a null-aware calculation, with the rule's variable names.
+    function, kinds
+        Of a call of a Python function, the function, and the types of the arguments.
     """
 
     variable: str
@@ -112,21 +136,36 @@ class Calculation:
     keeps_zero_sign: bool = False
     formula: Formula | None = None
     text: object = field(default="", compare=False)
+    function: PythonFunction | None = None
+    kinds: tuple[DataType, ...] = ()
 
     @property
     def makes_text(self) -> bool:
-        """Return whether texts are calculated."""
+        """Return whether texts are calculated, or Python functions called."""
         return self.formula.makes_text if self.formula is not None else self.family == "string"
 
     def __str__(self) -> str:
         if self.formula is not None:
             return f"{self.variable} = {self.text if self.op == 'formula' else f'isnull({self.text})'}"
         operands = list(map(str, self.arguments))
-        if self.op.isalpha():
+        if self.op.isidentifier():
             return f"{self.variable} = {self.op}({', '.join(operands)})"
         return f"{self.variable} = " + (
             f" {self.op} ".join(operands) if len(operands) > 1 else f"{self.op}{operands[0]}"
         )
+
+
+def name_function(calculation: Calculation) -> str:
+    """Return the name of the first Python function in a calculation, or an empty string."""
+    waiting = [calculation]
+    formulas = [] if calculation.formula is None else [calculation.formula]
+    while waiting or formulas:
+        for made in waiting:
+            if made.function is not None:
+                return made.op
+        waiting = [formula.calculation for formula in formulas if formula.calculation is not None]
+        formulas = [part for formula in formulas for part in formula.parts]
+    return ""
 
 
 # Years, months and days of dates, in the proleptic Gregorian calendar.
@@ -487,7 +526,7 @@ class FormulaRun:
     Attributes
     ----------
     lost
-        The calculations that were done, their arguments, and masks of their failures.
+        The calculations that were done, their arguments with masks of nulls, and masks of their failures.
     """
 
     def __init__(
@@ -498,7 +537,7 @@ class FormulaRun:
         self.xp = backend.xp
         self.dictionary = dictionary
         self.ranks = ranks
-        self.lost: list[tuple[Calculation, list[Int64Array], BoolArray]] = []
+        self.lost: list[tuple[Calculation, list[Nullable], BoolArray]] = []
 
     def evaluate(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Evaluate a formula to codes."""
@@ -569,6 +608,8 @@ class FormulaRun:
         """Evaluate a calculation; it is null if an argument is."""
         assert formula.calculation is not None
         values = [self.evaluate(part, alive) for part in formula.parts]
+        if formula.calculation.function is not None:
+            return self._evaluate_function(formula.calculation, formula.calculation.function, values, alive)
         null: BoolArray | None = None
         failed: BoolArray | None = None
         for value in values:
@@ -582,10 +623,40 @@ class FormulaRun:
         )
         if failures is not None:
             failures = failures if null is None else failures & ~null
-            self.lost.append((formula.calculation, columns, failures))
+            self.lost.append((formula.calculation, values, failures))
             failed = _union(failed, failures)
         null = null if null is None or failed is None else null & ~failed
         return Nullable(codes, null, failed)
+
+    def _evaluate_function(
+        self, calculation: Calculation, function: PythonFunction, values: Sequence[Nullable], alive: BoolArray
+    ) -> Nullable:
+        """Call a Python function on the host for rows that are alive.
+
+        The result is null if the function returns None, or is not called as an argument is null.
+        """
+        backend, n = self.backend, len(alive)
+        masks: list[BoolArray | None] = [None] * len(values)
+        null: BoolArray | None = None
+        failed: BoolArray | None = None
+        for value in values:
+            null, failed = _union(null, value.null), _union(failed, value.failed)
+        if function.takes_nulls:
+            masks, null = [value.null for value in values], None
+        there = alive
+        for lacks in (null, failed):
+            there = there if lacks is None else there & ~lacks
+        (rows,) = np.nonzero(backend.to_host(there))
+        codes = np.zeros(n, np.int64)
+        is_null, has_failed = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        if len(rows):
+            columns = [backend.to_host(value.codes)[rows] for value in values]
+            chosen = [None if mask is None else backend.to_host(mask)[rows] for mask in masks]
+            codes[rows], is_null[rows], has_failed[rows] = function.evaluate(calculation.kinds, columns, chosen)
+        failures = backend.asarray(has_failed)
+        self.lost.append((calculation, list(values), failures))
+        failed, null = _union(failed, failures), _union(null, backend.asarray(is_null))
+        return Nullable(backend.asarray(codes), null if null is None or failed is None else null & ~failed, failed)
 
     def _evaluate_case(self, formula: Formula, alive: BoolArray) -> Nullable:
         """Return the value of the first true condition.

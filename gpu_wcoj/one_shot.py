@@ -10,6 +10,7 @@ import numpy as np
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import ZSet, in_order
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def query(
     dialect: str = "duckdb",
     arguments: Sequence[Any] = (),
     bag: bool | None = None,
+    functions: Sequence[Function] = (),
     backend: BackendName = "auto",
     threads: int | None = None,
     **more: Any,
@@ -52,7 +54,7 @@ def query(
         Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
-    backend, threads
+    functions, backend, threads
         As for `Program`.
 
     Examples
@@ -60,7 +62,7 @@ def query(
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
     """
-    from gpu_wcoj.engine.options import ProgramOptions
+    from gpu_wcoj.engine.options import ProgramOptions, validate_functions
     from gpu_wcoj.prepared_query import QuerySource, prepare_query
 
     for name, value in more.items():
@@ -71,11 +73,12 @@ def query(
                 got=value,
                 remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
-    source = QuerySource(text, language, dialect, arguments, bag)
+    source = QuerySource(text, language, dialect, arguments, bag, validate_functions("functions", functions))
     prepared = prepare_query(source, merge_relations(relations, more), query, is_single=True)
     options = ProgramOptions(
-        bag=prepared.bag, inputs=prepared.rules.inputs, backend=backend, threads=threads, single_tick=True
-    )
+        bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
+        single_tick=True,
+    )  # fmt: skip
     program, changes = prepared.start(options)
     answers = {name: hide_unit_weights(answer) for name, answer in program.answer(changes).items()}
     sorting = prepared.rules.sorting

@@ -8,15 +8,16 @@ from inspect import signature
 from typing import Any
 
 from gpu_wcoj.arrow.table import columns_by_name, type_names
+from gpu_wcoj.data.schema import declared_type
 from gpu_wcoj.engine.ingest import read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
-from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import BAGS, BY_NAME, Language, check_language, language_of
 from gpu_wcoj.query.translation import read
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import ZSet
 
 
@@ -36,6 +37,8 @@ class QuerySource:
         The arguments of a query in EDN.
     bag
         True for exact weights; None if the language decides.
+    functions
+        Python functions that the text may call.
     """
 
     text: str | Rules
@@ -43,6 +46,7 @@ class QuerySource:
     dialect: str = "duckdb"
     arguments: Sequence[Any] = ()
     bag: bool | None = None
+    functions: Sequence[Function] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +151,7 @@ def prepare_query(
         try:
             reading = read(
                 text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments,
-                is_single=is_single,
+                is_single=is_single, functions=source.functions,
             )  # fmt: skip
         except UnknownRelationError as error:
             raise _with_option_remedy(error, entry) from None
@@ -157,7 +161,7 @@ def prepare_query(
     allowed = _declared(rules, types_by_relation) if may_be_empty else set()
     remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
     try:
-        check_required(rules, rules.inputs, {*relations, *facts, *allowed}, remedy)
+        check_required(rules, rules.inputs, {*relations, *facts, *allowed}, remedy, source.functions)
     except UnknownRelationError as error:
         raise _with_option_remedy(error, entry) from None
     bag = resolved_language in BAGS if source.bag is None else validate_flag("bag", source.bag)

@@ -52,6 +52,7 @@ from gpu_wcoj.errors import (
     entry_point,
     listed,
 )
+from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.delta import Piece
 from gpu_wcoj.join.prefixes import CHUNK_ROWS
 from gpu_wcoj.join.settings import ITERATIONS, Execution, Share, get_tuning
@@ -71,6 +72,7 @@ from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_rel
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import ZSet, python_values
 
 if TYPE_CHECKING:
@@ -358,6 +360,7 @@ class TickRunner:
         start = time.perf_counter()
         sizes = [len(dictionary) for dictionary in self.dictionaries]
         report = self.ledger.present.report
+        self.lowering.calls.begin()
         read: dict[str, Incoming] = {}
         try:
             if sink is not None:
@@ -376,7 +379,7 @@ class TickRunner:
         was = self.ledger.state
         tick = was.report.tick + 1
         if tick == 0:
-            check_required(self.rules, self.required, changes, _UNNAMED)
+            check_required(self.rules, self.required, changes, _UNNAMED, self.lowering.options.functions)
         try:
             incoming = {
                 self.input_of[name]: read[name] if name in read else self._read(name, data)
@@ -533,6 +536,7 @@ class TickRunner:
         """
         start = time.perf_counter()
         check_inputs(changes, tuple(self.input_of), self.heads)
+        self.lowering.calls.begin()
         try:
             incoming = {self.input_of[name]: self._read(name, data) for name, data in changes.items()}
             if self.lowering.rules.facts:
@@ -995,6 +999,8 @@ class Program(Inspected):
         Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
         be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
         them instead: a relation that neither it nor anything else names is treated as misspelled.
+    functions
+        Python functions that the text may call, as `gpu_wcoj.function` declares them.
     merge_policy
         Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
     single_tick
@@ -1045,6 +1051,7 @@ class Program(Inspected):
         order: Mapping[str, Sequence[str]] | None = None,
         schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
         inputs: Sequence[str] | None = None,
+        functions: Sequence[Function] = (),
         merge_policy: MergePolicy | None = None,
         single_tick: bool = False,
     ) -> None:
@@ -1054,7 +1061,7 @@ class Program(Inspected):
                 bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
                 twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
                 replan=replan, analyze=analyze, strategy=strategy, order=order, schema=schema, inputs=inputs,
-                merge_policy=merge_policy, single_tick=single_tick,
+                functions=functions, merge_policy=merge_policy, single_tick=single_tick,
             ),
         )  # fmt: skip
 
@@ -1070,12 +1077,13 @@ class Program(Inspected):
             raise UsageError.wrong_type(
                 "the program", text, "program text or Rules", "To run a file, pass its contents."
             )
-        self.rules = parse(text) if isinstance(text, str) else text
+        self.rules = parse(text, functions=options.functions) if isinstance(text, str) else text
         self.options = options.for_rules(self.rules)
         schema = options.schema or {}
         required = tuple(name for name in unnamed_inputs(self.rules) if name not in schema)
         if options.inputs is not None:
-            check_required(self.rules, required, options.inputs, "Add '{}' to inputs=, or declare it with .decl.")
+            remedy = "Add '{}' to inputs=, or declare it with .decl."
+            check_required(self.rules, required, options.inputs, remedy, options.functions)
             required = ()
         self.bag = options.bag
         self.inputs = self.rules.inputs
@@ -1090,7 +1098,8 @@ class Program(Inspected):
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
-        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution)
+        calls = FunctionCalls(self.dictionaries)
+        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution, calls)
         router = router_of(self._lowering, chosen_backend, self.options)
         self._ledger = StateStore(self._lowering, router, chosen_backend, State(types, names), Feedback(options.replan))
         self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)

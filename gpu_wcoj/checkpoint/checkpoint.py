@@ -43,7 +43,6 @@ from gpu_wcoj.errors import (
     entry_point,
 )
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.printer import deserialize
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +82,7 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
                 "  gpu_wcoj.spark.View.restore reads it, by the folder that is the view's checkpoint."
             )
-        rules = deserialize(definition.text)
+        rules = definition.rules(options.functions)
         program = make(rules, definition.complete_options(options, rules))
         if manifest.state is not None:
             load(program.subject, manifest.state, folder, manifest.version_name)

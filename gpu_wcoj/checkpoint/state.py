@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -32,7 +32,8 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.printer import serialize
+from gpu_wcoj.query.printer import deserialize, serialize
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.index import IndexedZSet
 
 # Runs on the disk: immutable Parquet files of sorted rows or of dictionary values.
@@ -610,6 +611,8 @@ class Definition:
             "schema": {name: _plain(columns) for name, columns in (options.schema or {}).items()},
             "layout": layout,
         }
+        if rules.functions:
+            parts["functions"] = [function.signature for function in rules.functions.values()]
         return cls(serialize(rules), parts)
 
     @classmethod
@@ -620,6 +623,30 @@ class Definition:
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {"text": self.text, "parts": dict(self.parts)}
+
+    def rules(self, functions: Iterable[Function]) -> Rules:
+        """Return the rules of the program, which may call these Python functions.
+
+        Raises
+        ------
+        CheckpointError
+            If the program calls a function that is not among them, or that has other types.
+        """
+        signatures = {function.name: function.signature for function in functions}
+        for stored in self.parts.get("functions", ()):
+            name = stored.partition("(")[0]
+            if name not in signatures:
+                raise CheckpointError.with_parts(
+                    f"the program of the checkpoint calls the Python function {stored}, which a checkpoint does not "
+                    "store",
+                    subject=name, expected="a function of that name and these types",
+                    remedy=f"Pass it: functions=[{name}].",
+                )  # fmt: skip
+            if signatures[name] != stored:
+                raise CheckpointError.mismatch(
+                    f"the Python function '{name}'", "has other types than in the checkpoint", signatures[name], stored
+                )
+        return deserialize(self.text, functions)
 
     def complete_options(self, options: ProgramOptions, rules: Rules) -> ProgramOptions:
         """Return options together with the stored ones, for a program of these rules."""

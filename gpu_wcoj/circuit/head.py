@@ -775,14 +775,19 @@ class _FailureSearch:
     def refuse(self) -> None:
         """Raise for the smallest failing binding."""
         execution = self.join.execution
-        smallest: tuple[tuple[int, ...], Calculation, list[int]] | None = None
+        smallest: tuple[tuple[int, ...], Calculation, list[int | None]] | None = None
         for values in self._bindings():
             failure = self._failing(values, execution.backend)
             if failure is not None and (smallest is None or failure[0] < smallest[0]):
                 smallest = failure
         if smallest is not None:
-            _, calculation, arguments = smallest
-            described = f"in the rule '{self.query.rule}', {_describe(calculation, arguments, execution)}"
+            _, calculation, codes = smallest
+            where = f"in the rule '{self.query.rule}', "
+            if calculation.function is not None:
+                error = calculation.function.error_of(where, calculation.kinds, codes)
+                raise error from error.__cause__
+            arguments = [0 if code is None else code for code in codes]  # only functions of users take nulls
+            described = f"{where}{_describe(calculation, arguments, execution)}"
             raise CalculationError(described, _failure_reason(calculation, arguments))
 
     def _bindings(self) -> Iterator[dict[str, Int64Array]]:
@@ -806,8 +811,11 @@ class _FailureSearch:
 
     def _failing(
         self, values: dict[str, Int64Array], backend: Backend
-    ) -> tuple[tuple[int, ...], Calculation, list[int]] | None:
-        """Return the smallest failing binding, its calculation, and the codes of the arguments."""
+    ) -> tuple[tuple[int, ...], Calculation, list[int | None]] | None:
+        """Return the smallest failing binding, its calculation, and the arguments.
+
+        They are codes, None where null.
+        """
         xp, execution = backend.xp, self.join.execution
         n = len(next(iter(values.values())))
         names = sorted(values)
@@ -849,21 +857,29 @@ class _FailureSearch:
             if first_value(undefined[failed_calculation.variable])
         )
         arguments = [first_value(self._column(term, values, n)) for term in failed_calculation.arguments]
+        codes: list[int | None] = [*arguments]
         if failed_calculation.formula is not None:
-            failed_calculation, arguments = self._find_failed_step(failed_calculation.formula, arguments)
-        return tuple(first_value(values[name]) for name in names), failed_calculation, arguments
+            failed_calculation, codes = self._find_failed_step(failed_calculation.formula, arguments)
+        return tuple(first_value(values[name]) for name in names), failed_calculation, codes
 
-    def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int]]:
-        """Return the first undefined step of a formula for one row, and its argument codes."""
+    def _find_failed_step(self, formula: Formula, arguments: Sequence[int]) -> tuple[Calculation, list[int | None]]:
+        """Return the first undefined step of a formula for one row, and its arguments.
+
+        They are codes, None where null.
+        """
         backend, execution = self.join.execution.backend, self.join.execution
         columns = [backend.asarray(np.array([code], np.int64)) for code in arguments]
         ranks = execution.ranks if execution.host_ranks else None
         run = FormulaRun(columns, backend, execution.dictionary, ranks)
         _ = run.evaluate(formula, backend.xp.ones(1, np.bool_))
-        calculation, columns_of_arguments = next(
+        calculation, inputs_of_step = next(
             (step, inputs) for step, inputs, lost in run.lost if bool(backend.to_host(lost)[0])
         )
-        return calculation, [int(backend.to_host(column)[0]) for column in columns_of_arguments]
+        codes: list[int | None] = []
+        for value in inputs_of_step:
+            is_null = value.null is not None and bool(backend.to_host(value.null)[0])
+            codes.append(None if is_null else int(backend.to_host(value.codes)[0]))
+        return calculation, codes
 
     def _holds(self, check: Check, values: dict[str, Int64Array], n: int) -> BoolArray:
         if isinstance(check, Absent):

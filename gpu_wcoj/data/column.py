@@ -322,7 +322,12 @@ _EMPTY = _frozen(np.empty(0, np.int64))
 class Dictionary:
     """An append-only mapping between values of one kind and their codes 0, 1, 2, ...
 
-    The kind is ``"string"`` or ``"binary"``.
+    Attributes
+    ----------
+    kind
+        ``"string"`` or ``"binary"``.
+    truncations
+        How often values have been removed, after which their codes may stand for other values.
 
     Examples
     --------
@@ -336,7 +341,7 @@ class Dictionary:
     ['Oslo']
     """
 
-    __slots__ = ("__weakref__", "_arrow", "_codes", "_lock", "_order", "_rank", "_values", "kind")
+    __slots__ = ("__weakref__", "_arrow", "_codes", "_lock", "_order", "_rank", "_values", "kind", "truncations")
 
     def __init__(self, kind: Literal["string", "binary"] = "string") -> None:
         self.kind: Literal["string", "binary"] = kind
@@ -344,6 +349,7 @@ class Dictionary:
         self._codes: dict[str | bytes, int] = {}
         self._arrow: pa.Array | None = None
         self._order = self._rank = _EMPTY
+        self.truncations = 0
         self.begin_anew()
         register_for_forks(self)
 
@@ -483,6 +489,7 @@ class Dictionary:
     def truncate(self, size: int) -> None:
         """Remove every value that was added after the dictionary had `size` values."""
         with self._lock:
+            self.truncations += len(self._values) > size
             for value in self._values[size:]:
                 del self._codes[value]
             del self._values[size:]

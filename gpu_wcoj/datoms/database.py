@@ -376,7 +376,7 @@ class Database(NotCopied):
 
 def _program_options(options: Mapping[str, Any]) -> ProgramOptions:
     """Return the options of a query's program, which do not include its inputs and outputs."""
-    for name in ("outputs", "schema", "inputs"):
+    for name in ("outputs", "schema", "inputs", "functions"):
         if name in options:
             raise UsageError.unsupported(f"the option '{name}' for a query of datoms", remedy="Leave it out.")
     return ProgramOptions.from_keywords(options)

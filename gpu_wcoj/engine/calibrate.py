@@ -24,6 +24,7 @@ from gpu_wcoj.engine.compile import Compiler
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions, processors
 from gpu_wcoj.engine.replicas import ALWAYS, CostModel, Replica, Replicas, SideCosts, proposed_by
+from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
@@ -158,7 +159,8 @@ def _lowering(backend: Backend, rules: Rules) -> Compiler:
     def execution() -> Execution:
         return Execution(backend, False, threads=processors())
 
-    return Compiler(rules, arity, ProgramOptions(outputs=rules.heads), dictionaries, execution)
+    calls = FunctionCalls(dictionaries)
+    return Compiler(rules, arity, ProgramOptions(outputs=rules.heads), dictionaries, execution, calls)
 
 
 def _loaded(lowering: Compiler, edges: Int64Array) -> Replicas:

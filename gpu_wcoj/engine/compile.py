@@ -20,6 +20,7 @@ from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import Kinds, Shape, null_columns, resolver
@@ -89,6 +90,8 @@ class Compiler:
         The options of the program, with its outputs.
     execution
         Creates the settings of a circuit's joins.
+    calls
+        The Python functions of the program.
     """
 
     rules: Rules
@@ -96,6 +99,7 @@ class Compiler:
     options: ProgramOptions
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
+    calls: FunctionCalls
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -251,7 +255,7 @@ class Compiler:
                 types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
             )
 
-        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results)
+        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results, self.calls.bind)
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
             self.options.strategy, self.options.order or {}, auxiliaries, execution,

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, validate_backend
-from gpu_wcoj.data.schema import INT64, DataType, check_names
+from gpu_wcoj.data.schema import INT64, DataType, check_names, declared_type
 from gpu_wcoj.errors import (
     SchemaError,
     UnknownRelationError,
@@ -24,12 +24,12 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.planner.ir import STRATEGIES, Strategy
 from gpu_wcoj.planner.types import Types, names_of
-from gpu_wcoj.query.datalog import declared_type
-from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable
+from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable, functions_by_name
 from gpu_wcoj.query.safety import inner_aggregates
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.units import part_of
+from gpu_wcoj.user_functions import Function
 
 # The record of options. Functions that users call spell them out again, because editors show signatures;
 # `tests/engine/test_options.py` compares these with the record.
@@ -164,6 +164,23 @@ def validate_merge_policy(option: str, value: object) -> MergePolicy | None:
     return value
 
 
+def validate_functions(option: str, value: object) -> tuple[Function, ...]:
+    """Return an option that must be a list of functions with declared types and distinct names."""
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes, Mapping, Function)) or not isinstance(value, Collection):
+        raise UsageError.wrong_type(
+            f"the option '{option}'", value, "a list of functions", "Write functions=[score]."
+        )  # fmt: skip
+    for function in value:
+        if not isinstance(function, Function):
+            raise UsageError.wrong_type(
+                f"an element of the option '{option}'", function, "a function with declared types",
+                "Declare it: @gpu_wcoj.function('int64', returns='float64').",
+            )  # fmt: skip
+    return tuple(functions_by_name(value).values())
+
+
 def _optional_backend(option: str, value: object) -> BackendName | Backend | None:
     return None if value is None else validate_backend(option, value)
 
@@ -253,6 +270,8 @@ class ProgramOptions:
         Relations that may get rows later, ``["edge", "node"]``. Every relation that rules read and none defines must
         be in it, in `schema`, or in a ``.decl`` or ``.input`` line. If `inputs` is left out, the first change may name
         them instead: a relation that neither it nor anything else names is treated as misspelled.
+    functions
+        Python functions that the text may call, as `gpu_wcoj.function` declares them.
     merge_policy
         Conditions under which batches of an arrangement merge; by default those of `MergePolicy`.
     single_tick
@@ -292,6 +311,7 @@ class ProgramOptions:
         default=None, metadata=_rule(validate_schema, is_stored=True)
     )
     inputs: Sequence[str] | None = field(default=None, metadata=_rule(validate_inputs, is_stored=True))
+    functions: Sequence[Function] = field(default=(), metadata=_rule(validate_functions))
     merge_policy: MergePolicy | None = field(default=None, metadata=_rule(validate_merge_policy))
     single_tick: bool = field(default=False, metadata=_rule(validate_flag))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cpu_fallback import walk_records as record
-from gpu_wcoj.functions import Calculation
+from gpu_wcoj.functions import Calculation, name_function
 from gpu_wcoj.join.plan import Check, Condition, DeltaPath, DeltaQuery, Step, split_independent
 from gpu_wcoj.kernels.protocol import N_WORK, Int64Array, WalkKernels
 from gpu_wcoj.trace.arrangement import ArrangementKey
@@ -38,7 +38,8 @@ def find_obstacle(query: DeltaQuery) -> str | None:
         steps = [check for step in path.steps for check in (*step.conditions, *step.checks)]
         for check in (*path.seed_conditions, *path.seed_checks, *steps):
             if isinstance(check, Calculation):
-                return f"{check.variable} is calculated"
+                called = name_function(check)
+                return f"{check.variable} is calculated" + (f" by the Python function {called}" if called else "")
             if isinstance(check, Condition) and check.textual:
                 return f"text is compared in {check}"
     return None

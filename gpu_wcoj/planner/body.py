@@ -27,7 +27,7 @@ import numpy as np
 
 from gpu_wcoj.data.column import without_zero_signs
 from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
-from gpu_wcoj.functions import Calculation, Formula
+from gpu_wcoj.functions import Calculation, Formula, PythonFunction
 from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.types import BOOL, STRING, decimal_kind, result_of
 from gpu_wcoj.query.constant_folding import is_spelled
@@ -46,6 +46,7 @@ from gpu_wcoj.query.ir import (
     plain,
 )
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
+from gpu_wcoj.user_functions import Function
 
 # Substitutions of variables by the equalities of a rule.
 
@@ -124,9 +125,10 @@ def _resolved(term: Expression, value: Mapping[Variable, Term]) -> Term:
 # Nullable variables of a rule, by the null columns of its relations.
 #
 # A variable that occurs once in a body, or is null-safe and occurs only in nullable columns, is copied with its flag.
-# Any other variable has a value. The result of a null-aware call may be null and is copied with its flag, unless its
-# value is needed: then rows in which it is null are dropped. A variable that a rule requires to be null becomes a
-# constant; a rule that requires null of a column without null, or of a variable with a value, derives nothing.
+# Any other variable has a value. The result of a null-aware call, or of a Python function, may be null and is copied
+# with its flag, unless its value is needed: then rows in which it is null are dropped. A variable that a rule requires
+# to be null becomes a constant; a rule that requires null of a column without null, or of a variable with a value,
+# derives nothing.
 
 
 Nullable = Mapping[str, Sequence[bool]]
@@ -181,7 +183,7 @@ def nulls_of(
     >>> nulls_of(rule, lambda term: term, {"r": (True, True, True), "s": (False, False)}).flags
     {'x': 'x?'}
     """
-    calls = [computed for computed in rule.computed if computed.call.takes_nulls]
+    calls = [computed for computed in rule.computed if computed.call.may_be_null]
     if not (requirement or calls or rule.says_null or any(any(nullable[atom.relation]) for atom in rule.atoms)):
         return Nulls(frozenset(), {})
     places = _places(rule, resolve)
@@ -190,7 +192,7 @@ def nulls_of(
     valued: set[Variable] = set()
     for term, is_null in _tests(rule, requirement or {}):
         tested = resolve(term)
-        if isinstance(tested, Variable) and tested in places:
+        if isinstance(tested, Variable) and (tested in places or not is_null):
             (null if is_null else valued).add(tested)
         elif is_null:
             return None
@@ -215,9 +217,9 @@ def nulls_of(
                 flag += "?"
             taken.add(flag)
             flags[variable.name] = flag
-    needed = (
-        strict | {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms} if calls else strict
-    )
+    needed: set[Expression] = {*strict, *valued}
+    if calls:
+        needed |= {resolve(term) for atom in (*rule.atoms, *rule.negated) for term in atom.terms}
     dropped: dict[str, str] = {}
     for call in calls:
         tested = resolve(call.variable)
@@ -234,6 +236,8 @@ def may_be_null(expression: Expression, resolve: Resolve, names: Collection[str]
         return term == NULL or (isinstance(term, Variable) and term.name in names)
     if expression.op in ("isnull", "istrue"):
         return False
+    if expression.function is not None:
+        return True
     parts = expression.arguments
     if expression.op == "case":
         if len(parts) % 2 == 0:
@@ -369,12 +373,15 @@ class Kinds:
         Map (relation, column) to the type of the column.
     signed
         Map a rule to the names of its variables that keep the sign of a zero.
+    bind
+        Map a Python function to the same function within the program; None if there are none.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
     encode: EncodeValue
     column: Callable[[str, int], DataType | None]
     signed: Callable[[Rule], Collection[str]] = lambda _: ()
+    bind: Callable[[Function], PythonFunction] | None = None
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
@@ -444,7 +451,7 @@ def formula_of(
     kinds: Kinds,
     signed: Collection[str] = (),
 ) -> list[Calculation]:
-    """Return a null-aware calculation on codes, and that of its null flag where it may be null.
+    """Return a calculation that may be null, on codes, and that of its null flag if needed.
 
     Parameters
     ----------
@@ -536,7 +543,7 @@ class _Translation:
         if term.op == "cat" and len(term.arguments) > 2:
             first = Call("cat", term.arguments[:2])
             return self.formula(Call("cat", (first, *term.arguments[2:])), expected)
-        return self._calculated(term)
+        return self._calculated(term) if term.function is None else self._called(term, term.function)
 
     def _place(self, name: str) -> int:
         return self.arguments.setdefault(name, len(self.arguments))
@@ -561,6 +568,20 @@ class _Translation:
             parts.append(self.formula(argument, kind))
         made = calculation_of(Computed(Variable("#"), call), terms, types, self.kinds, (), ("#",))
         return Formula("call", tuple(parts), calculation=made)
+
+    def _called(self, call: Call, function: Function) -> Formula:
+        """Return the formula of a call of a Python function."""
+        kinds = [
+            parameter if isinstance(self.term(argument), Constant) else self.kind(argument) or parameter
+            for argument, parameter in zip(call.arguments, function.parameters, strict=True)
+        ]
+        parts = tuple(self.formula(argument, kind) for argument, kind in zip(call.arguments, kinds, strict=True))
+        assert self.kinds.bind is not None
+        made = Calculation(
+            "#", call.op, tuple(f"#{i}" for i in range(len(parts))), tuple(kind.family for kind in kinds),
+            function.returns.family, function=self.kinds.bind(function), kinds=tuple(kinds),
+        )  # fmt: skip
+        return Formula("call", parts, calculation=made)
 
     def _compared(self, call: Call) -> Formula:
         left, right = call.arguments
@@ -873,7 +894,7 @@ def normalise(
         for name in (condition.variable, condition.operand)
     }
     for computed in rule.computed:
-        if computed.call.takes_nulls:
+        if computed.call.may_be_null:
             calculations += formula_of(computed, resolve, nulls, types, kinds, signed)
             continue
         terms = [resolve(argument) for argument in computed.call.arguments]

@@ -26,6 +26,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import describe_column, describe_place
 from gpu_wcoj.query.stratify import loops_of
+from gpu_wcoj.user_functions import Function, takes
 
 # Types of calculations and aggregates, from the types of their arguments.
 
@@ -94,6 +95,9 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
     >>> result_of(Call("*", (x, y)), [DataType("decimal128(9, 2)"), DataType("decimal128(4, 1)")], "").name
     'decimal128(13, 3)'
     """
+    if call.function is not None:
+        _check_parameters(call, call.function, kinds, rule)
+        return call.function.returns
     if call.op in NULL_AWARE:
         return _null_aware(call, kinds, rule, is_last)
     if call.op in _OF_TEXT:
@@ -113,6 +117,25 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
     if "decimal" in families:
         return _decimal_of(call, types, rule) if len(types) == len(call.arguments) else None
     return INT64 if types else None
+
+
+def _check_parameters(call: Call, function: Function, kinds: Sequence[DataType | None], rule: object) -> None:
+    """Raise for an argument of a Python function that is not of the declared type."""
+    for argument, kind, parameter in zip(call.arguments, kinds, function.parameters, strict=True):
+        if isinstance(argument, Constant):
+            is_wrong = argument != NULL and not fits(argument.value, parameter)
+            shown = "a constant of another type"
+        elif kind is None or is_spelled(argument):
+            continue
+        else:
+            is_wrong, shown = not takes(parameter, kind), f"of type '{kind.name}'"
+        if is_wrong:
+            raise TypeMismatchError.with_parts(
+                f"the function '{function.name}' takes '{parameter.name}', and '{argument}' in '{rule}' is {shown}",
+                subject=str(argument),
+                got=argument.value if isinstance(argument, Constant) else shown,
+                remedy=f"Cast the column, or declare the function otherwise; it is {function.signature}.",
+            )
 
 
 def _null_aware(call: Call, kinds: Sequence[DataType | None], rule: object, is_last: bool) -> DataType | None:

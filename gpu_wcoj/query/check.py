@@ -35,6 +35,7 @@ from gpu_wcoj.query.safety import (
     standing,
 )
 from gpu_wcoj.query.stratify import check_stratified
+from gpu_wcoj.user_functions import Function
 
 _MAX_TEXT_LENGTH = 200
 """Longest excerpt of a rule or atom in a message, in characters."""
@@ -113,7 +114,13 @@ def _named(rules: Rules) -> set[str]:
     }
 
 
-def check_required(rules: Rules, required: Iterable[str], available: Collection[str], remedy: str) -> None:
+def check_required(
+    rules: Rules,
+    required: Iterable[str],
+    available: Collection[str],
+    remedy: str,
+    functions: Iterable[Function] = (),
+) -> None:
     """Raise for the first relation of `required` that is not available.
 
     Parameters
@@ -124,11 +131,14 @@ def check_required(rules: Rules, required: Iterable[str], available: Collection[
         Relations that have rows, or are declared to have none yet.
     remedy
         The advice of the caller that takes the relations; ``{}`` stands for the relation.
+    functions
+        Python functions that the text may call; a name may be a misspelled one.
 
     Raises
     ------
     UnknownRelationError
-        At the first atom that reads the relation; with the nearest of the heads, declared and available relations.
+        At the first atom that reads the relation; with the nearest of the heads, declared and available relations, and
+        functions.
     """
     for name in required:
         if name in available:
@@ -142,10 +152,10 @@ def check_required(rules: Rules, required: Iterable[str], available: Collection[
             if rules.text and atom.span.line:
                 span = atom.span
                 where = pointed(subject, rules.text, span.line, span.column, span.width)
-        candidates = {*rules.heads, *available, *_named(rules)}
-        raise UnknownRelationError(
-            name, candidates - {name}, "relations given or defined", where=where, remedy=remedy.format(name)
-        )
+        candidates, what = {*rules.heads, *available, *_named(rules)}, "relations given or defined"
+        if names := {function.name for function in functions}:
+            candidates, what = candidates | names, f"{what}, and the functions"
+        raise UnknownRelationError(name, candidates - {name}, what, where=where, remedy=remedy.format(name))
 
 
 def _check_columns(rules: Rules, point: _Point) -> None:

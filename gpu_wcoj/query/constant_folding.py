@@ -263,8 +263,11 @@ def _simplified_case(parts: Sequence[Expression]) -> Expression:
             break
         if not isinstance(condition, Constant):
             left += [condition, value]
-    if all(value == default for value in left[1::2]):
+    if all(value == default for value in left[1::2]) and not (isinstance(default, Call) and default.function):
         return default
+    if not left:  # a Python function is null for null only within a null-aware function
+        left += [TRUE, default]
+        default = NULL
     return Call("case", (*left, *(() if default == NULL else (default,))))
 
 
@@ -279,6 +282,8 @@ def fold_constants(value: Expression) -> Expression:
     if not isinstance(value, Call):
         return value
     arguments = [fold_constants(argument) for argument in value.arguments]
+    if value.function is not None:
+        return replace(value, arguments=tuple(arguments))
     if value.takes_nulls or all(isinstance(argument, Constant) for argument in arguments):
         return simplified_call(value.op, *arguments)
     return replace(value, arguments=tuple(arguments))

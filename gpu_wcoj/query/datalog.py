@@ -12,11 +12,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.data.column import whole_pattern
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import declared_type
 from gpu_wcoj.errors import (
     DatalogSyntaxError,
     SchemaError,
-    TypeMismatchError,
     UnsupportedError,
     UnsupportedTypeError,
     UsageError,
@@ -44,71 +43,13 @@ from gpu_wcoj.query.ir import (
     Rules,
     Span,
     Variable,
+    functions_by_name,
 )
 from gpu_wcoj.query.languages import language_of
+from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree
-
-
-# Types that a declaration may name, in the spellings of Arrow and other systems.
-
-
-SPELLINGS = {
-    "float32": "float",
-    "float64": "double",
-    "date32": "date32[day]",
-    "date64": "date64[ms]",
-    "utf8": "string",
-    "large_utf8": "large_string",
-    "boolean": "bool",
-    "number": "int64",
-    "unsigned": "uint64",
-    "symbol": "string",
-}
-"""Other spellings of a type, and the Arrow spelling. ``float`` is Arrow's: 32 bits."""
-
-_PLAIN = (
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    *("bool", "float", "double", "string", "large_string", "string_view", "binary", "large_binary", "binary_view"),
-    *("date32[day]", "date64[ms]"),
-)
-_SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)")
-_DECIMAL_DIGITS = 18
-"""Largest precision of a decimal, in digits: 18 digits fit int64."""
-
-
-def declared_type(text: str) -> str:
-    """Return the Arrow spelling of a type of a declaration.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        If there is no such type, or the engine does not support it.
-
-    Examples
-    --------
-    >>> declared_type("symbol"), declared_type("timestamp[ms,tz=Europe/Rome]"), declared_type("decimal(9,2)")
-    ('string', 'timestamp[ms, tz=Europe/Rome]', 'decimal128(9, 2)')
-    """
-    name = SPELLINGS.get(text, text)
-    if match := re.fullmatch(r"timestamp\[\s*(\w+)\s*(?:,\s*tz\s*=\s*(.*\S)\s*)?\]", name):
-        name = f"timestamp[{match[1]}, tz={match[2]}]" if match[2] else f"timestamp[{match[1]}]"
-    elif match := re.fullmatch(r"decimal(|32|64|128|256)\((\d{1,9}), ?(-?\d{1,9})\)", name):
-        if not 1 <= int(match[2]) <= _DECIMAL_DIGITS:
-            raise UnsupportedTypeError.mismatch(
-                f"type '{text}'", "has an unsupported number of digits", match[2], f"1 to {_DECIMAL_DIGITS}"
-            )
-        name = f"decimal{match[1] or 128}({match[2]}, {match[3]})"
-    try:
-        _ = DataType(name).family
-    except TypeMismatchError:
-        spellings = (*_PLAIN, *SPELLINGS, *_SHAPED)
-        raise UnsupportedTypeError(
-            f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
-            f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, spellings)}"
-        ) from None
-    return name
 
 
 if TYPE_CHECKING:
@@ -133,7 +74,7 @@ _UNESCAPED = {spelled[1]: char for char, spelled in ESCAPES.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 
 
-def parse(text: str, *, source: str = "<text>") -> Rules:
+def parse(text: str, *, source: str = "<text>", functions: Iterable[Function] = ()) -> Rules:
     """Parse and check a program.
 
     Parameters
@@ -143,6 +84,8 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
         ``.input`` and ``.output``; see docs/datalog.md for the syntax of bodies. At most 1,000,000 bytes.
     source
         The name of the text in messages, for example the name of its file.
+    functions
+        Python functions that the text may call; no relation can have the name of one.
 
     Raises
     ------
@@ -170,31 +113,34 @@ def parse(text: str, *, source: str = "<text>") -> Rules:
         raise UsageError.mismatch(
             "the program text", "is too long", f"{n_bytes:,} bytes", f"at most {TEXT_BYTES:,} bytes"
         )
-    return _read(text, source)
+    return _read(text, source, tuple(functions_by_name(functions).values()))
 
 
 @functools.lru_cache(maxsize=64)
-def _read(text: str, source: str) -> Rules:
+def _read(text: str, source: str, functions: tuple[Function, ...]) -> Rules:
     """Return the program of a text; equal texts share it, as `Rules` are immutable."""
-    return _Reader(text, source).rules()
+    return _Reader(text, source, functions).rules()
 
 
-@functools.cache
-def _parser() -> Lark:
+@functools.lru_cache(maxsize=16)
+def _parser(names: tuple[str, ...] = ()) -> Lark:
+    """Return the parser of texts that may call Python functions of these names."""
     from importlib.resources import files
 
     from lark import Lark
 
     grammar = files("gpu_wcoj.query").joinpath("datalog.lark").read_text(encoding="utf-8")
+    grammar = grammar.replace("FUNCTION.2: /(", "".join(("FUNCTION.2: /(", *(f"{name}|" for name in names))))
     return Lark(grammar, parser="lalr", lexer="contextual", start="program", propagate_positions=True)
 
 
 class _Reader:
     """Converter of the syntax tree of one text to rules."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, functions: Iterable[Function] = ()) -> None:
         self.text = text
         self.source = source
+        self.functions = {function.name: function for function in functions}
         self.n_wildcards = 0
 
     def rules(self) -> Rules:
@@ -219,10 +165,11 @@ class _Reader:
     def statements(self) -> Iterator[Node]:
         from lark import UnexpectedInput
 
+        names = tuple(sorted(self.functions))
         try:
-            tree = _parser().parse(self.text)
+            tree = _parser(names).parse(self.text)
         except UnexpectedInput:
-            raise syntax_error(_parser(), self.text, self.source) from None
+            raise syntax_error(_parser(names), self.text, self.source, names) from None
         return _trees(tree)
 
     def rule(self, node: Node) -> Rule:
@@ -237,7 +184,7 @@ class _Reader:
         groups: dict[str, list[Node]] = {"atom": [], "comparison": [], "negated": []}
         for part in parts:
             node = next(_trees(part)) if part.data == "negated" else part
-            is_compared = part.data == "comparison" or next(_tokens(node)) in CONSTRAINTS
+            is_compared = part.data == "comparison" or next(_tokens(node)) in (*CONSTRAINTS, *self.functions)
             groups["comparison" if is_compared else "negated" if node is not part else "atom"].append(part)
         return (
             tuple(self.atom(part, depth) for part in groups["atom"]),
@@ -253,6 +200,10 @@ class _Reader:
         if node.data != "comparison":  # a constraint: a call that is true, or false if negated
             is_negated = node.data == "negated"
             constraint = self.call(next(_trees(node)) if is_negated else node, depth)
+            if constraint.function is not None and constraint.function.returns.family != "bool":
+                kind = constraint.function.returns.name
+                what = f"'{constraint.op}' returns '{kind}': a condition must return bool; compare it with a value"
+                raise self.error(what, next(_tokens(next(_trees(node)) if is_negated else node)))
             return Comparison("=", constraint, Constant(not is_negated), _span(node))
         left, right = (self.expression(term, depth) for term in _trees(node))
         (operator,) = _tokens(node)
@@ -279,8 +230,12 @@ class _Reader:
         """Return the call of a function or operator."""
         name = next(_tokens(node))
         inner = list(_trees(node))
-        call = Call(str(name), tuple(self.expression(argument, depth + 1) for argument in inner), _span(node))
+        function = self.functions.get(str(name))
+        arguments = tuple(self.expression(argument, depth + 1) for argument in inner)
+        call = Call(str(name), arguments, _span(node), function)
         n_arguments = len(call.arguments)
+        if function is not None and n_arguments != len(function.parameters):
+            raise self.error(f"'{call.op}' is {function.signature}: got {n_arguments} arguments", name)
         min_arguments, max_arguments = ARGUMENT_COUNTS.get(call.op, (1, 1))
         if call.op in FUNCTIONS and not min_arguments <= n_arguments <= max_arguments:
             raise self.error(f"'{call.op}' takes {FUNCTIONS[call.op]}: got {n_arguments} arguments", name)
@@ -392,7 +347,8 @@ class _Reader:
 
     def relation(self, token: Token) -> str:
         """Return the name of a relation."""
-        for names, what in ((AGGREGATES, "an aggregate"), (RESERVED, "a function"), (("not",), "negation")):
+        functions = (*RESERVED, *self.functions)
+        for names, what in ((AGGREGATES, "an aggregate"), (functions, "a function"), (("not",), "negation")):
             if token in names:
                 raise self.error(f"'{token}' is {what}; no relation can have this name", token)
         return self.name(token)
@@ -552,10 +508,12 @@ class _Place:
         return self.previous is not None and self.previous.type in kinds
 
 
-def syntax_error(parser: Lark, text: str, source: str) -> DatalogSyntaxError | UnsupportedError:
-    """Return the error for a text that the parser refuses."""
+def syntax_error(
+    parser: Lark, text: str, source: str, functions: Sequence[str] = ()
+) -> DatalogSyntaxError | UnsupportedError:
+    """Return the error for a text that the parser refuses; `functions` are declared names."""
     place = _stopped(parser, text)
-    refused = _unsupported(place, text)
+    refused = _unsupported(place, text, functions)
     if _FILE_NAME.fullmatch(text.strip()):
         return DatalogSyntaxError(
             "this is the name of a file, and a program is its text",
@@ -625,7 +583,7 @@ def _stopped(parser: Lark, text: str) -> _Place:
 Complaint = tuple[str, int, int]
 
 
-def _unsupported(place: _Place, text: str) -> Complaint | None:
+def _unsupported(place: _Place, text: str, functions: Sequence[str]) -> Complaint | None:
     """Return the unsupported feature, its offset and its length; None for any other mistake."""
     previous, token_text, here = place.previous, place.token_text, (place.position, len(place.token_text))
     if place.is_statement and token_text == ".":
@@ -647,7 +605,10 @@ def _unsupported(place: _Place, text: str) -> Complaint | None:
     if previous.lower() in _UNKNOWN_AGGREGATES and in_body and place.kind in {*_TERMS, "_LPAR", "_COLON"}:
         return f"the aggregate '{previous}' is not supported; {', '.join(AGGREGATES)} are", *there
     if place.kind == "_LPAR" and in_body:
-        return f"functions such as '{_short(previous)}(...)' are not supported; {', '.join(FUNCTIONS)} are", *there
+        names = (*functions, *FUNCTIONS)
+        what = f"functions such as '{_short(previous)}(...)' are not supported; {', '.join(names)} are"
+        near = nearest(previous, names)
+        return f"{what}.{near}" if near else what, *there
     if place.kind in ("_IF", "_DOT") and not place.inside and "_LPAR" in place.accepts and not in_body:
         return f"relation '{_short(previous)}' has no columns; relations without columns are not supported", *there
     return None

@@ -99,7 +99,7 @@ class Variant:
         self.negated += [*self._negated_atoms()]
         if self.fails:
             return None
-        if self.negated and not self.atoms:
+        if (self.negated or self.computed) and not self.atoms:
             self.atoms.append(Atom(UNIT, (Variable("_#1"),)))
         places = [term for atom in (*self.atoms, *self.negated) for term in atom.terms]
         for variable in self.compared:
@@ -249,7 +249,7 @@ class Variant:
         arguments = [self._term(argument) for argument in expression.arguments]
         while len(arguments) > 2 and expression.op == "cat":
             arguments[:2] = [self._calculated(Call("cat", tuple(arguments[:2])), None)]
-        return self._calculated(Call(expression.op, tuple(arguments)), name)
+        return self._calculated(replace(expression, arguments=tuple(arguments)), name)
 
     def _nested(self, call: Call) -> Expression:
         """Return a null-aware call with variables and aggregates replaced by terms.
@@ -260,6 +260,8 @@ class Variant:
             self._nested(argument) if isinstance(argument, Call) else self._term(argument)
             for argument in call.arguments
         )
+        if call.function is not None:
+            return replace(call, arguments=tuple(arguments))
         return simplified_call(call.op, *arguments)
 
     def _calculated(self, call: Call, name: Variable | None) -> Term:
@@ -276,11 +278,11 @@ class Variant:
 
         A tick that needs the value fails.
 
-        That is the case for an undefined call with a count or sum of nothing, such as a division by it; an undefined
-        call of constants of the text raises.
+        That is the case for a Python function, and for an undefined call with a count or sum of nothing, such as a
+        division by it; an undefined call of constants of the text raises.
         """
         constants = [argument for argument in call.arguments if isinstance(argument, Constant)]
-        if len(constants) < len(call.arguments):
+        if len(constants) < len(call.arguments) or call.function is not None:
             return None
         try:
             return evaluate(call, constants)

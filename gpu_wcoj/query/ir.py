@@ -10,7 +10,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TypeVar
 
-from gpu_wcoj.errors import UnsupportedTypeError
+from gpu_wcoj.errors import UnsupportedTypeError, UsageError
+from gpu_wcoj.user_functions import Function
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,8 @@ ARGUMENT_COUNTS = {
 """Least and greatest number of arguments of a function; functions not listed here take one."""
 CONSTRAINTS = ("match", "contains")
 """Boolean functions that may be conditions of a body by themselves, negated or not."""
+WORDS = ("not", "true", "false", "null")
+"""Words that have a meaning in a text, beside the names of functions and aggregates."""
 SOUFFLE_FUNCTORS = (
     "autoinc", "band", "bnot", "bor", "bshl", "bshr", "bshru", "bxor", "fold", "land", "lnot", "lor", "lxor", "ord",
     "range", "to_float", "to_number", "to_string", "to_unsigned",
@@ -189,9 +192,39 @@ SOUFFLE_FUNCTORS = (
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
+def functions_by_name(functions: Iterable[Function]) -> dict[str, Function]:
+    """Return Python functions by name.
+
+    Raises
+    ------
+    UsageError
+        If two have one name, also in upper and lower case, as SQL does not tell them apart; or if a name is that of a
+        function, an aggregate or a word of the language.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.user_functions import function
+    >>> functions_by_name([function(abs, "int64", returns="int64", name="size")])
+    {'size': Function(size(int64) -> int64)}
+    """
+    by_name: dict[str, Function] = {}
+    folded: dict[str, str] = {}
+    for function in functions:
+        name = function.name
+        if name.lower() in (*FUNCTIONS, *AGGREGATES, *WORDS):
+            raise UsageError.with_parts(
+                f"the function '{name}' has the name of a built-in function or word",
+                subject="functions", got=name, remedy="Give it another one: gpu_wcoj.function(..., name='my_name').",
+            )  # fmt: skip
+        if folded.setdefault(name.lower(), name) != name or by_name.get(name, function) is not function:
+            raise UsageError.duplicate("the function", name, remedy="Give each function a name of its own: name='...'.")
+        by_name[name] = function
+    return by_name
+
+
 @dataclass(frozen=True)
 class Call:
-    """``op(arguments)``: arithmetic or one of `FUNCTIONS`.
+    """``op(arguments)``: arithmetic, one of `FUNCTIONS`, or a Python function of that name.
 
     Arithmetic is ``+ - * / %``, and ``-`` of one argument.
 
@@ -225,9 +258,10 @@ class Call:
     op: str
     arguments: tuple[Expression, ...]
     span: Span = field(default=Span(), compare=False)
+    function: Function | None = None
 
     def __str__(self) -> str:
-        if self.op.isalpha():
+        if self.op.isidentifier():
             return f"{self.op}({', '.join(map(str, self.arguments))})"
         if len(self.arguments) == 1:
             (only,) = self.arguments
@@ -245,19 +279,26 @@ class Call:
 
     @cached_property
     def takes_nulls(self) -> bool:
-        """Return whether the function, or one called in its arguments, is in `NULL_AWARE`.
+        """Return whether the function, or one in its arguments, is called for null.
+
+        Those are the functions in `NULL_AWARE`, and Python functions that are declared with `nulls`.
 
         Core form keeps such a call together with all calculations in its arguments.
         """
-        return self.op in NULL_AWARE or any(
-            isinstance(argument, Call) and argument.takes_nulls for argument in self.arguments
-        )
+        if self.op in NULL_AWARE or (self.function is not None and self.function.nulls):
+            return True
+        return any(isinstance(argument, Call) and argument.takes_nulls for argument in self.arguments)
+
+    @property
+    def may_be_null(self) -> bool:
+        """Return whether the result may be null: that of a Python function may be, too."""
+        return self.takes_nulls or self.function is not None
 
 
 def _is_closed(piece: Call | Constant) -> bool:
     """Return whether the text of an operand needs no parentheses, also after a minus."""
     if isinstance(piece, Call):
-        return piece.op.isalpha()
+        return piece.op.isidentifier()
     return isinstance(piece.value, (bool, str, type(None))) or str(piece).startswith("-")
 
 
@@ -429,7 +470,7 @@ DEMAND = "demand#"
 class Computed:
     """``variable = call`` of a rule in core form: the arguments are variables and constants.
 
-    A call that takes nulls may have calls as arguments, and its variable may be null.
+    A call that takes nulls may have calls as arguments. Its variable may be null, and that of a Python function, too.
     """
 
     variable: Variable
@@ -788,6 +829,25 @@ class Rules:
             for declaration in self.declarations
         )
         return replace(self, rules=rules, declarations=declarations)
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The Python functions that the program calls, by name."""
+        functions: dict[str, Function] = {}
+        waiting: list[Rule | Aggregate | Expression] = [*self.rules]
+        while waiting:
+            piece = waiting.pop()
+            if isinstance(piece, Call):
+                if piece.function is not None:
+                    functions[piece.op] = piece.function
+                waiting += piece.arguments
+            elif isinstance(piece, (Rule, Aggregate)):
+                waiting += _parts(piece)
+                if isinstance(piece, Aggregate):
+                    waiting += [] if piece.value is None else [piece.value]
+                else:
+                    waiting += [*piece.head.terms, *(computed.call for computed in piece.computed)]
+        return dict(sorted(functions.items()))
 
     @cached_property
     def demands(self) -> dict[str, str]:

@@ -30,8 +30,10 @@ from gpu_wcoj.query.ir import (
     Rules,
     SortKey,
     Variable,
+    functions_by_name,
 )
 from gpu_wcoj.query.safety import expressions
+from gpu_wcoj.user_functions import Function
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
@@ -69,9 +71,8 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
         program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
     )
     kept = [name for first in program.first_rows for name in (first.relation, first.source)]
-    names = _legal(
-        [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs], _NO_RELATIONS
-    )
+    relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
+    names = _legal(relations, _NO_RELATIONS.union(rules.functions))
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
     for first in program.first_rows:
         renamed = replace(first, relation=names[first.relation], source=names[first.source])
@@ -223,7 +224,9 @@ _CLASSES: Final[dict[str, type[Any]]] = {
     )
 }  # fmt: skip
 _LEFT_OUT = ("span", "text", "sorting")
-_ADDED = ("first_rows",)
+_FUNCTION = "function"
+"""Field of a call that holds a Python function, of which the name is stored."""
+_ADDED = ("first_rows", _FUNCTION)
 """Fields that texts of earlier versions lack, written only if they have something."""
 _OWN_KIND = "own_kind"
 """JSON key of a dataclass field that is itself named ``kind``; `_KIND` holds the class name."""
@@ -252,15 +255,17 @@ def _is_spelled(rules: Rules) -> bool:
     return all(declaration.is_binding or not any(declaration.types) for declaration in rules.declarations)
 
 
-def deserialize(text: str) -> Rules:
-    """Return the rules of a text made by `serialize`."""
+def deserialize(text: str, functions: Iterable[Function] = ()) -> Rules:
+    """Return the rules of a text made by `serialize`, which may call these Python functions."""
     if not text.startswith("{"):  # no Datalog text begins with it
-        return parse(text)
-    rules: Rules = _read(json.loads(text))
+        return parse(text, functions=functions)
+    rules: Rules = _read(json.loads(text), functions_by_name(functions))
     return rules
 
 
 def _plain(piece: Any) -> Any:
+    if isinstance(piece, Function):
+        return piece.name
     if is_dataclass(piece):
         record = {_KIND: type(piece).__name__}
         return record | {
@@ -273,15 +278,17 @@ def _plain(piece: Any) -> Any:
     return {_KIND: "Decimal", "value": str(piece)} if isinstance(piece, Decimal) else piece
 
 
-def _read(piece: Any) -> Any:
+def _read(piece: Any, functions: Mapping[str, Function]) -> Any:
     if isinstance(piece, list):
-        return tuple(_read(item) for item in piece)
+        return tuple(_read(item, functions) for item in piece)
     if not isinstance(piece, dict):
         return piece
     kind = piece[_KIND]
     if kind == "Decimal":
         return Decimal(piece["value"])
-    arguments = {name: _read(value) for name, value in piece.items() if name != _KIND}
+    arguments = {name: _read(value, functions) for name, value in piece.items() if name != _KIND}
+    if _FUNCTION in arguments:
+        arguments[_FUNCTION] = functions[arguments[_FUNCTION]]
     if _OWN_KIND in arguments:
         arguments[_KIND] = arguments.pop(_OWN_KIND)
     return _CLASSES[kind](**arguments)

@@ -11,6 +11,7 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import narrow_inputs
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
+from gpu_wcoj.user_functions import Function
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def read(
     arguments: Sequence[Any] = (),
     source: str = "<text>",
     is_single: bool = False,
+    functions: Sequence[Function] = (),
 ) -> Reading:
     """Translate a text of that language to rules.
 
@@ -54,6 +56,8 @@ def read(
     is_single
         Whether the program is answered once. Then the answer of SQL keeps the order of ORDER BY, and joins read the
         tables themselves; narrowed copies pay if the state is kept.
+    functions
+        Python functions that a text in Datalog or SQL may call.
 
     Raises
     ------
@@ -62,12 +66,18 @@ def read(
     """
     if arguments and language != "edn":
         raise UsageError.with_parts("arguments are for queries in EDN", subject="arguments", remedy="Leave them out.")
+    if functions and language not in ("datalog", "sql"):
+        raise UsageError.with_parts(
+            "functions are for queries in Datalog and SQL", subject="functions", remedy="Leave them out."
+        )
     if language == "datalog":
-        return Reading(parse(text, source=source))
+        return Reading(parse(text, source=source, functions=functions))
     if language == "sql":
         from gpu_wcoj.query import sql
 
-        rules = sql.parse(text, tables or {}, dialect=dialect, source=source, keeps_order=is_single)
+        rules = sql.parse(
+            text, tables or {}, dialect=dialect, source=source, keeps_order=is_single, functions=functions
+        )
         return Reading(rules if is_single else narrow_inputs(rules))
     if language == "edn":
         from gpu_wcoj.query import edn

@@ -14,7 +14,7 @@ from pyspark.sql.types import DecimalType
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.engine.ingest import column_order
-from gpu_wcoj.errors import UnknownRelationError, UnsupportedTypeError, UsageError, entry_point
+from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UnsupportedTypeError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
@@ -81,10 +81,18 @@ def rules_of(
     ------
     UsageError
         For a motif, and if the first words are valid in two languages.
+    UnsupportedError
+        If the rules call a Python function.
     GpuWcojError
         The errors of the language's parser.
     """
     if isinstance(program, Rules):
+        if program.functions:
+            raise UnsupportedError.unsupported(
+                f"the Python function '{next(iter(program.functions))}' on Spark",
+                "executors and checkpoints have the text of a program only",
+                "Add its result as a column of the DataFrame before, with a function of Spark.",
+            )
         return program, bool(bag)
     detected = language_of(program) if language is None else check_language(language)
     if detected == "datalog":

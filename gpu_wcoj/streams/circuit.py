@@ -7,10 +7,10 @@ from typing import Any, Self, cast
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.data.column import Dictionary
+from gpu_wcoj.data.schema import declared_type
 from gpu_wcoj.engine.options import validate_positive
 from gpu_wcoj.errors import CircuitError, IterationLimitError, UnknownRelationError, UsageError, entry_point
 from gpu_wcoj.locks import NotCopied, StateLock
-from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.query.ir import Rule
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct
 from gpu_wcoj.streams.device_context import Place

@@ -51,6 +51,9 @@ class MotifOptions:
 MOTIF_OPTIONS: Final = tuple(declared.name for declared in fields(MotifOptions))
 """The names of the options for the matches of a motif."""
 
+_REFUSED: Final = (*STORED_OPTIONS, "functions")
+"""The options of a program that motifs do not have."""
+
 
 @entry_point
 class Matcher(NotCopied):
@@ -100,7 +103,7 @@ class Matcher(NotCopied):
         is_kept: bool = True,
         **options: Any,
     ) -> None:
-        refuse_options(name for name in STORED_OPTIONS if name in options)
+        refuse_options(name for name in _REFUSED if name in options)
         self._open(
             motif,
             tables_of(graph, vertices, edges),
@@ -131,7 +134,7 @@ class Matcher(NotCopied):
         options: ProgramOptions,
         is_kept: bool,
     ) -> None:
-        refuse_options(options.changed(STORED_OPTIONS))
+        refuse_options(options.changed(_REFUSED))
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.engine.options import ProgramOptions, validate_functions
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.one_shot import hide_unit_weights, merge_relations
@@ -18,6 +18,7 @@ from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.user_functions import Function
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
 from gpu_wcoj.views.matches import Matches
 from gpu_wcoj.zset.zset import ZSet
@@ -38,6 +39,7 @@ def view(
     dialect: str = "duckdb",
     arguments: Sequence[Any] = (),
     bag: bool | None = None,
+    functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     outputs: Sequence[str] | None = None,
     keep: Sequence[str] = (),
@@ -75,7 +77,9 @@ def view(
     schema
         Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
         may start without rows, like relations that a program in Datalog declares.
-    outputs, keep, backend, gpu_memory, route, threads, chunk_rows, iterations, replan, analyze, strategy, order
+    functions, outputs, keep, backend, gpu_memory, route
+        As for `Program`.
+    threads, chunk_rows, iterations, replan, analyze, strategy, order
         As for `Program`.
     more
         Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
@@ -106,15 +110,17 @@ def view(
     is_motif = isinstance(text, str) and resolved_language == "motif"
     prepared = None
     if not is_motif:
-        source = QuerySource(text, resolved_language, dialect, arguments, bag)
+        source = QuerySource(
+            text, resolved_language, dialect, arguments, bag, validate_functions("functions", functions)
+        )
         merged = merge_relations(relations, more)
         prepared = prepare_query(source, merged, view, schema=schema, may_be_empty=True)
-    elif bag is not None:
-        refuse_options(["bag"])
+    elif bag is not None or functions:
+        refuse_options(["functions" if bag is None else "bag"])
     options = ProgramOptions(
         bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
-        schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory, route=route,
-        threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
+        functions=functions, schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory,
+        route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
         strategy=strategy, order=order,
     )  # fmt: skip
     if prepared is None:

@@ -19,19 +19,25 @@ from gpu_wcoj.errors import UsageError
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions
 
+
+@gw.function
+def half(n: int) -> float:
+    return n / 2
+
+
 DEFAULTS = {declared.name: declared.default for declared in dataclasses.fields(ProgramOptions)}
 OTHERS: dict[str, Any] = {
     "bag": True, "keep": ("h",), "outputs": ("h",), "backend": "cpu", "gpu_memory": "50%", "route": 7,
     "twin_memory": "25%", "twin": "cpu", "threads": 3, "chunk_rows": 5, "iterations": 9, "replan": None,
     "analyze": True, "strategy": "binary", "order": {"h": ("b",)}, "schema": {"e": ["int64", "int64"]},
-    "inputs": ("e",), "merge_policy": MergePolicy(ratio=0.5), "single_tick": True,
+    "inputs": ("e",), "functions": (half,), "merge_policy": MergePolicy(ratio=0.5), "single_tick": True,
 }  # fmt: skip
 """For each option, a value that is not its default."""
 WRONG: dict[str, Any] = {
     "bag": "yes", "keep": "h", "outputs": "h", "backend": "gpu", "gpu_memory": "much", "route": "fast",
     "twin_memory": 0, "twin": "gpu", "threads": 0, "chunk_rows": 1.5, "iterations": True, "replan": 1,
-    "analyze": None, "strategy": "hash", "order": ["b"], "schema": ["int64"], "inputs": "e", "merge_policy": "lazy",
-    "single_tick": "once",
+    "analyze": None, "strategy": "hash", "order": ["b"], "schema": ["int64"], "inputs": "e",
+    "functions": [len], "merge_policy": "lazy", "single_tick": "once",
 }  # fmt: skip
 """For each option, a value that is not allowed."""
 
@@ -100,7 +106,7 @@ def test_functions_that_spell_out_options_have_the_defaults_of_the_record(functi
 
 def test_view_passes_on_every_option_that_it_has():
     spelled = [name for name in keywords(gw.view) if name in OPTIONS]
-    assert len(spelled) == 14
+    assert len(spelled) == 15
     options = {name: OTHERS[name] for name in spelled}
     passed = gw.view("h(a, c) :- e(a, b), e(b, c).", e=[(1, 2)], **options).program.options
     assert {name: getattr(passed, name) for name in spelled} == options

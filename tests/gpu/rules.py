@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
+from gpu_wcoj.data.schema import declared_type
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.datalog import RESERVED, declared_type, float_constant
+from gpu_wcoj.query.datalog import RESERVED, float_constant
 from gpu_wcoj.query.ir import (
     AGGREGATES,
     ARGUMENT_COUNTS,

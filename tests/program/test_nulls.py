@@ -367,3 +367,13 @@ def test_a_plan_says_what_is_null():
     shown = program.explain()
     assert "r[c0 | c1 is null]" in shown
     assert "r[c1, c0 | c1 is not null]" in shown
+
+
+def test_a_calculated_value_that_may_be_null_is_tested_for_null():
+    rows = {"r": [(1,), (2,), (None,)]}
+    for text, right in (
+        ("h(x, y) :- r(x), y = case(gt(x, 1), x), y != null.", [((2, 2), 1)]),
+        ("h(x, y) :- r(x), y = case(gt(x, 1), x).", [((None, None), 1), ((1, None), 1), ((2, 2), 1)]),
+        ("h(y) :- r(x), y = case(isnull(x), 7), y != null.", [((7,), 1)]),
+    ):
+        assert gw.query(text, rows).rows() == right, text

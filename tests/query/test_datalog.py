@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gpu_wcoj.data.schema import SPELLINGS
 from gpu_wcoj.errors import (
     DatalogSyntaxError,
     UsageError,
 )
-from gpu_wcoj.query.datalog import NAME_LENGTH, SPELLINGS, TEXT_BYTES, parse
+from gpu_wcoj.query.datalog import NAME_LENGTH, TEXT_BYTES, parse
 from gpu_wcoj.query.ir import (
     COMPARISONS,
     Atom,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
-from gpu_wcoj.query.ir import CHECKED, NULL, Call, Constant, Expression
+from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression
 from gpu_wcoj.query.sql.scope import Branch, RuleWriter, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
+from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -252,12 +253,34 @@ class Coercion(RuleWriter):
             return self._substring(node)
         if isinstance(node, exp.Cast):
             return self._cast(node)
+        python_function = self.python_function(node)
+        if python_function is not None:
+            return self._python_call(node, python_function)
         if isinstance(node, exp.Anonymous):
-            what = f"unknown function '{node.name}'"
-            raise place.refused(
-                f"{what}.{nearest(node.name.upper(), FUNCTION_NAMES)}", node, f"There are {', '.join(FUNCTION_NAMES)}."
-            )
+            names = (*FUNCTION_NAMES, *(function.name for function in self.functions.values()))
+            near = nearest(node.name.upper(), FUNCTION_NAMES) or nearest(node.name, names)
+            what = f"unknown function '{node.name}'.{near}"
+            raise place.refused(what, node, f"There are {', '.join(names)}.")
         raise place.refused(f"{describe_node(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
+
+    def python_function(self, node: Node) -> Function | None:
+        """Return the Python function that a node calls; None for any other node."""
+        from sqlglot import expressions as exp
+
+        return self.functions.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+
+    def _python_call(self, node: Node, function: Function) -> tuple[list[Node], Make]:
+        """Return a call of a Python function: within CASE, it is null where an argument is null."""
+        check_parts(node, self.place, "this", "expressions")
+        if len(node.expressions) != len(function.parameters):
+            what = f"'{node.name}' is {function.signature}: got {len(node.expressions)} arguments"
+            raise self.place.wrong(what, node)
+
+        def made(values: Sequence[Expression]) -> Expression:
+            call = Call(function.name, tuple(map(as_text, values)), function=function)
+            return call if function.nulls else Call("case", (TRUE, call))
+
+        return list(node.expressions), made
 
     def _texts(self, values: Sequence[Expression], node: Node) -> tuple[Expression, ...]:
         for value in values:

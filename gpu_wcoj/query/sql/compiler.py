@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.ir import Declaration, Directive, FirstRows, Rule, Rules
+from gpu_wcoj.query.ir import Declaration, Directive, FirstRows, Rule, Rules, functions_by_name
+from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
 from gpu_wcoj.query.sql.first_rows import is_ordered
 from gpu_wcoj.query.sql.scope import ANSWER, Derived
 from gpu_wcoj.query.sql.select import Queries
 from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
 from gpu_wcoj.query.sql.source import statements as read
+from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -121,6 +123,7 @@ def parse(
     dialect: str = "duckdb",
     source: str = "<text>",
     keeps_order: bool = False,
+    functions: Iterable[Function] = (),
 ) -> Rules:
     """Compile views in SQL to rules, which are meant for a program with ``bag=True``.
 
@@ -138,9 +141,13 @@ def parse(
         The name of the text in messages.
     keeps_order
         Whether `Rules.sorting` describes the order of a query without a name; otherwise only LIMIT needs an order.
+    functions
+        Python functions that the text may call, in upper or lower case.
 
     Raises
     ------
+    UsageError
+        If a Python function has the name of a supported function of SQL.
     SqlSyntaxError
         If the text is not valid SQL.
     UnknownRelationError, ColumnError
@@ -179,11 +186,16 @@ def parse(
         if "#" in name:
             problem = f"the table name '{name}' contains '#', which is reserved for helper relations"
             raise UsageError.with_parts(problem, subject="table", got=name, remedy="Rename it.")
-    compiler = Compiler(place, dialect, schemas)
+    called = {function.name.lower(): function for function in functions_by_name(functions).values()}
+    for name in FUNCTION_NAMES:
+        if name.lower() in called:
+            problem = f"the function '{called[name.lower()].name}' has the name of a function of SQL"
+            raise UsageError.with_parts(problem, subject="functions", got=name, remedy="Give it another: name='...'.")
+    compiler = Compiler(place, dialect, schemas, called)
     compiler.keeps_order = keeps_order
     try:
         named: dict[str, None] = {}
-        for node in read(text, dialect, place):
+        for node in read(text, dialect, place, called):
             place.names.fold(node)
             named.update(dict.fromkeys(_tables(node, schemas, place)))
             compiler.add(node)

@@ -247,10 +247,11 @@ class _Formulas:
         """Return arithmetic or a function call, which is null if an argument is null."""
         arguments, make = self.compiler.function(node)
         values = [self.value(argument) for argument in arguments]
-        if NULL in values:
+        function = self.compiler.python_function(node)
+        if NULL in values and (function is None or not function.nulls):
             return NULL
         for value in values:
-            if is_date(value):
+            if is_date(value) and function is None:
                 what = "a date literal can only be compared, or moved by an interval"
                 raise self.compiler.place.refused(what, node)
         return fold_constants(make(values))
@@ -300,11 +301,21 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
 
 def _needed(value: Call) -> frozenset[Variable]:
     """Return the variables that make a value null if they are null."""
-    if value.op in ("case", "istrue", "isnull", "all", "any"):
+    is_called_for_null = value.function is not None and value.function.nulls
+    if is_called_for_null or value.op in ("case", "istrue", "isnull", "all", "any"):
         return frozenset()
     return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
         *(_needed(argument) for argument in value.arguments if isinstance(argument, Call))
     )
+
+
+def _strict(value: Expression) -> Expression:
+    """Return a call of a Python function without its CASE, as comparisons need no null."""
+    if isinstance(value, Call) and value.op == "case" and value.arguments[0] == TRUE and len(value.arguments) == 2:
+        call = value.arguments[1]
+        if isinstance(call, Call) and call.function is not None and not call.takes_nulls:
+            return call
+    return value
 
 
 def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
@@ -602,8 +613,9 @@ class Conditions(Coercion):
             return self._conjunction(branch, arguments)
         if op == "any":
             return self._any(branch, condition)
-        if op in COMPARING and not any(isinstance(argument, Call) and argument.takes_nulls for argument in arguments):
-            return _as_list(branch.compared(COMPARING[op], *arguments))
+        sides = tuple(map(_strict, arguments))
+        if op in COMPARING and not any(isinstance(side, Call) and side.takes_nulls for side in sides):
+            return _as_list(branch.compared(COMPARING[op], *sides))
         if op == "among" and isinstance(arguments[0], Variable):
             is_double = self.kind(arguments[0]) == "double"
             distinct = {
@@ -1065,26 +1077,27 @@ class Conditions(Coercion):
                 continue
             (value,) = operands
             empty, full = where.null(value), where.not_null(value)
+            base = full and replace(full, comparisons=where.comparisons)  # the pairs lack a test for null
             nulls = [
                 null_branch for null_branch in (pair.null(row[0]) for pair, row in rows) if null_branch is not None
             ]
             if truth_value == FALSE_VALUE:
                 if empty is not None:
                     branches += self.exists(query, FALSE_VALUE, scope, empty)
-                if full is not None:
+                if full is not None and base is not None:
                     branches += [
                         f
-                        for unmatched in self.antijoin(full, full, equal)
-                        for f in self.antijoin(unmatched, full, nulls)
+                        for unmatched in self.antijoin(full, base, equal)
+                        for f in self.antijoin(unmatched, base, nulls)
                     ]
             else:
                 if empty is not None:
                     branches += self.exists(query, TRUE_VALUE, scope, empty)
-                if full is not None:
+                if full is not None and base is not None:
                     branches += [
                         f
-                        for unmatched in self.antijoin(full, full, equal)
-                        for f in self.semijoin(unmatched, full, nulls)
+                        for unmatched in self.antijoin(full, base, equal)
+                        for f in self.semijoin(unmatched, base, nulls)
                     ]
         return branches
 

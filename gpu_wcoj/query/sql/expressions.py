@@ -58,6 +58,7 @@ class Expressions(Conditions):
         if isinstance(node, (exp.AggFunc, exp.Filter)):
             raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
         is_choice = isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif))
+        is_choice = is_choice or self.python_function(node) is not None
         if is_choice and not _is_split(node) and not has_query(node):
             return [self.value(node, scope, branch)]
         if isinstance(node, conditions()):
@@ -250,6 +251,12 @@ class Expressions(Conditions):
 
     def _calculated(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         arguments, make = self.function(node)
+        function = self.python_function(node)
+        if function is not None:
+            return [
+                (where, make(values) if function.nulls or NULL not in values else NULL)
+                for where, values in self.each(arguments, scope, branch)
+            ]
         result: list[Case] = []
         for where, values in self.each(arguments, scope, branch):
             nullable = [value for value in values if not isinstance(value, Call) and where.may_be_null(value)]

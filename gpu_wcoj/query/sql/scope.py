@@ -36,6 +36,7 @@ from gpu_wcoj.query.ir import (
     variables_of,
 )
 from gpu_wcoj.query.sql.source import Place, check_parts, describe_node
+from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -344,7 +345,9 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
         return names.get(value, value)
     if isinstance(value, Call):
         arguments = tuple(substituted(argument, names) for argument in value.arguments)
-        return simplified_call(value.op, *arguments) if value.takes_nulls else replace(value, arguments=arguments)
+        if value.takes_nulls and value.function is None:
+            return simplified_call(value.op, *arguments)
+        return replace(value, arguments=arguments)
     return value
 
 
@@ -527,10 +530,19 @@ class RuleWriter(ABC):
         The query whose order is kept, if there is one, and that order.
     recursing
         The relations that the recursion being compiled derives, and the node that names it.
+    functions
+        The Python functions that the text may call, by their names in lower case.
     """
 
-    def __init__(self, place: Place, dialect: str, tables: Mapping[str, Mapping[str, str | None]]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        dialect: str,
+        tables: Mapping[str, Mapping[str, str | None]],
+        functions: Mapping[str, Function],
+    ) -> None:
         self.place = place
+        self.functions = functions
         self.dialect = dialect
         self.tables = tables
         self.views: dict[str, Derived] = {}
@@ -683,6 +695,8 @@ class RuleWriter(ABC):
 
 
 def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
+    if call.function is not None:
+        return call.function.returns.name
     if call.op in ("cat", "substr", "lower", "upper", "downcase", "upcase"):
         return "string"
     if call.op in ("strlen", "year", "month", "day"):

@@ -279,8 +279,8 @@ _OPENED = {
 }
 
 
-def statements(text: str, dialect: str, place: Place) -> list[Node]:
-    """Parse the statements of a text.
+def statements(text: str, dialect: str, place: Place, functions: Iterable[str] = ()) -> list[Node]:
+    """Parse the statements of a text; `functions` are names that sqlglot must not know.
 
     Raises
     ------
@@ -300,7 +300,10 @@ def statements(text: str, dialect: str, place: Place) -> list[Node]:
         with _quiet():
             tokens = sqlglot.tokenize(text, read=dialect)
             _check_tokens(tokens, place)
-            parser = sqlglot.Dialect.get_or_raise(dialect).parser()
+            parser: Any = sqlglot.Dialect.get_or_raise(dialect).parser()
+            for table in ("FUNCTIONS", "FUNCTION_PARSERS"):
+                known = {name: made for name, made in getattr(parser, table).items() if name.lower() not in functions}
+                setattr(parser, table, known)
             nodes = [node for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
             _check_depth(node, place)

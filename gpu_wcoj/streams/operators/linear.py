@@ -9,11 +9,10 @@ import numpy as np
 
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.rows import as_weights, is_masked_array, weight_among
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import DataType, declared_type
 from gpu_wcoj.engine.ingest import are_numbered, arity_message, column_order, named_after, narrow_columns
 from gpu_wcoj.errors import ArityError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.kernels.protocol import BoolArray, Int64Array
-from gpu_wcoj.query.datalog import declared_type
 from gpu_wcoj.streams.device_context import NOTHING, Place, is_nothing, places_of
 from gpu_wcoj.streams.operator import Node, Operator, Time
 from gpu_wcoj.streams.trace import Sorting, TimedTrace, Trace
