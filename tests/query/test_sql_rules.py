@@ -384,6 +384,14 @@ def test_keys_of_a_subquery_come_from_the_relations_that_bind_them():
     assert sorted(atom.relation for atom in keys.atoms) == ["b", "c"]
 
 
+def test_keys_of_a_subquery_are_no_cross_product():
+    sub = "SELECT 1 FROM c WHERE c.k = a.k AND c.m < b.v"
+    text = f"SELECT a.x FROM a, b, c e WHERE a.x = e.m AND e.k = b.k AND EXISTS ({sub})"
+    rules = parse(text, {name: list(table) for name, table in ORDERED.items()})
+    (keys,) = (rule for rule in rules.rules if rule.head.relation.startswith("keys#"))
+    assert sorted(atom.relation for atom in keys.atoms) == ["a", "b", "c", "c"]
+
+
 def test_a_condition_is_not_moved_before_a_join_that_keeps_rows_which_it_drops():
     data = {"a": {"k": [1, 2]}, "b": {"k": [1, 3]}, "c": {"k": [1, 2]}}
     text = "SELECT a.k, b.k j, c.k i FROM a LEFT JOIN c ON c.k = a.k RIGHT JOIN b ON b.k = a.k WHERE a.k IS NULL"

@@ -442,7 +442,7 @@ def _grouped(parts: list[Node], node: Node) -> list[Node]:
 def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Variable]) -> Branch:
     """Return the atoms that a row lacks with those of the row that bind the needed variables.
 
-    Atoms that bind most of them come first, and among these atoms that share most with those taken before.
+    Atoms that only link these to the former are among them, so that there is no cross product.
     """
     bound = {term for atom in pair.atoms for term in atom.terms}
     unbound = set(needed) - bound
@@ -451,13 +451,11 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
     taken: list[Atom] = []
     waiting = [atom for atom in full_pair.atoms if atom not in pair.atoms]
     while unbound and waiting:
-        best = max(
-            waiting, key=lambda atom: (len(unbound.intersection(atom.terms)), len(bound.intersection(atom.terms)))
-        )
-        waiting.remove(best)
-        taken.append(best)
-        bound.update(best.terms)
-        unbound.difference_update(best.terms)
+        for atom in _chain_to(unbound, bound, waiting):
+            waiting.remove(atom)
+            taken.append(atom)
+            bound.update(atom.terms)
+            unbound.difference_update(atom.terms)
     held = [
         comparison
         for comparison in full_pair.comparisons[: len(row.comparisons)]
@@ -465,6 +463,24 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
     ]
     atoms = tuple(atom for atom in full_pair.atoms if atom in taken or atom in pair.atoms)
     return replace(full_pair, atoms=atoms, comparisons=(*held, *pair.comparisons), negated=pair.negated)
+
+
+def _chain_to(unbound: set[Variable], bound: Collection[Expression], waiting: Sequence[Atom]) -> list[Atom]:
+    """Return a shortest chain of atoms from bound variables to one that has unbound variables.
+
+    It is one atom that has most of them if no chain leads there.
+    """
+    chains: list[list[Atom]] = [[]]
+    reached: list[Atom] = []
+    for chain in chains:  # the list grows during the loop
+        ends = bound if not chain else chain[-1].terms
+        for atom in waiting:
+            if atom not in reached and any(isinstance(term, Variable) and term in ends for term in atom.terms):
+                reached.append(atom)
+                chains.append([*chain, atom])
+                if not unbound.isdisjoint(atom.terms):
+                    return chains[-1]
+    return [max(waiting, key=lambda atom: len(unbound.intersection(atom.terms)))]
 
 
 class Conditions(Coercion):
