@@ -152,10 +152,10 @@ def test_extremes_that_other_batches_have_deleted(greatest, kind):
             for value in chance.choice(((), (-1, 100), (200,), (-5,))):
                 weights[value] = chance.choice(batches[1:])[group, value] = 1
         tries = [
-            IndexedZSet.from_columns([np.array(column) for column in zip(*rows, strict=True)], np.array([*rows.values()]),
-                                     backend)
-            for rows in batches if rows
-        ]  # fmt: skip
+            IndexedZSet.from_columns(list(np.array([*rows]).T.copy()), np.array([*rows.values()]), backend)
+            for rows in batches
+            if rows
+        ]
         groups = [backend.asarray(np.arange(4))]
         has, best = map(backend.to_host, extreme_values(tries, groups, 4, greatest, backend, None))
         pick = max if greatest else min

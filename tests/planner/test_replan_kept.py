@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_wcoj import Program
+from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit import circuit as adopting
 from gpu_wcoj.engine.replicas import Journal
 from gpu_wcoj.engine.state import carry_over_journal
@@ -39,6 +40,14 @@ def test_checkpoints_before_and_after(eager, tmp_path):
         if number in (2, 3, 9):
             program = again
     assert replanned == {False, True}
+
+
+def test_an_arrangement_of_selected_rows_is_made_of_all_rows():
+    cpu = select_backend("cpu")
+    index = RelationIndex("r", 2, [ArrangementKey("r", (0, 1))], cpu)
+    index.load([np.array([4, 5, 5]), np.array([1, 1, 2])], np.ones(3, np.int64))
+    selected = Arrangement(ArrangementKey("r", (1,), constants=((0, 5),)), cpu)
+    assert [column.tolist() for column in adopting._arranged(selected, index, {}).columns()] == [[1, 2]]
 
 
 @pytest.mark.parametrize(("order", "is_kept"), [((0, 1), True), ((1, 0), False)])
