@@ -72,6 +72,18 @@ def test_both(block, bag, kind):
         check(2000 + seed, bag, kind)
 
 
+@pytest.mark.usefixtures("large_ticks")
+@BAGS
+def test_rows_that_a_negated_relation_gains_and_loses(bag, kind):
+    program = gw.Program("h(x, y) :- r(x, y), !n(y), !m(x).", bag=bag, inputs=["r", "n", "m"], backend=kind.backend())
+    program.step({"r": [(1, 1), (2, 2), (3, 3)], "n": [(1,)]})
+    assert program.step({"n": [((1,), -1), (2,)]})["h"].to_dict() == {(1, 1): 1, (2, 2): -1}
+    assert program.step({"n": [((2,), -1), (3,)], "m": [(2,), (3,)]})["h"].to_dict() == {(3, 3): -1}
+    counts = program.step_counts({"m": [((2,), -1), (1,)]})["h"]
+    assert counts.net == 0
+    assert program.relation("h").to_dict() == {(2, 2): 1}
+
+
 def test_counts_where_a_negated_relation_changes():
     program = gw.Program("h(a, b, c) :- e(a, b), f(b, c), !n(a, b). .output h", threads=1)
     ends = [(0, x) for x in range(2000)]

@@ -125,6 +125,8 @@ def without_false_alarms(tree: Path, outcomes: dict[str, Outcome]) -> dict[str, 
     if not nodes:
         return outcomes
     _, failed = run_pytest(tree, nodes, {})
+    if failed:
+        print((tree.parent / "log").read_text()[-3000:])
     return {
         name: replace(outcome, is_found=False, by=f"fails without a fault: {outcome.by}")
         if outcome.by in failed
