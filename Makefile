@@ -28,7 +28,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 # At most four test processes: each compiles or loads the kernels and holds graphs of its own.
 TEST_WORKERS ?= auto
 TESTS ?=
-# Planted faults that `make test-kernel-mutants` looks for, all if none is named.
+# Planted faults that `make test-mutants` and `make test-kernel-mutants` look for, all if none is named.
 MUTANTS ?=
 
 # `make run-engine` reads a stream that it generates once, or any file: make run-engine EDGES=graph.txt.gz TICK_ROWS=10000
@@ -48,7 +48,7 @@ SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-one-shot bench-fast-paths clean test-shim-sanitized test-shim-races test-ptx test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-one-shot bench-fast-paths clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -163,8 +163,11 @@ test-ptx: setup  ## the kernel tests and whole programs on the host, on the PTX 
 	$(BIN)/python -m tests.shim ptx $(TESTS)
 	$(BIN)/python -m pytest -q -p no:xdist tests/ptx
 
+test-mutants: setup  ## plant faults in copies of the tree and see that the tests find each (MUTANTS="null-as-zero", "--jobs 2")
+	$(BIN)/python -m tests.mutants $(MUTANTS)
+
 test-kernel-mutants: setup  ## plant faults in copies of the kernels and see that the tests find each (MUTANTS="8 9", "--all")
-	$(BIN)/python -m tests.shim.mutants $(MUTANTS)
+	$(BIN)/python -m tests.mutants.kernels $(MUTANTS)
 
 # The jar of the RAPIDS Accelerator, a gigabyte, is fetched once. RAPIDS_RECORD=file keeps what the plugin said.
 test-rapids: setup  ## ask the RAPIDS Accelerator what of our plans it would run on a GPU; needs none

@@ -223,10 +223,11 @@ def test_a_null_among_the_categories_is_a_null():
 
 def test_indices_widen_where_too_many_values_are_in_use():
     column = encode(pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), pa.array(range(100))))
-    joined = Column(column.type, np.arange(1000), None, None)
-    assert decode(joined).type == pa.dictionary(pa.int16(), pa.int64())
+    for n, width in ((128, pa.int8()), (129, pa.int16()), (200, pa.int16()), (1000, pa.int16())):
+        joined = Column(column.type, np.arange(n), None, None)
+        assert decode(joined).type == pa.dictionary(width, pa.int64())
+        assert to_python(joined) == list(range(n))
     assert decode(column).type == pa.dictionary(pa.int8(), pa.int64())
-    assert to_python(joined) == list(range(1000))
 
 
 def test_damaged_categories_are_refused():

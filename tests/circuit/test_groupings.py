@@ -7,12 +7,15 @@ import random
 from collections import defaultdict
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.circuit.aggregate import extreme_values
 from gpu_wcoj.errors import NegativeWeightError
 from gpu_wcoj.query.ir import Atom, Grouping, Rule, Rules, Variable
+from gpu_wcoj.zset.index import IndexedZSet
 from tests.helpers.join_comparison import INTEGERS, fed, random_script, translated
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import apply_bag, apply_rows, apply_zset, minus
@@ -132,3 +135,29 @@ def test_floats(op, bag, kind):
     floats = dict(zip((0, 1, 2, -9, 2**40, 3), (0.1, -1e308, 1e-320, 2.5, None, 1e16), strict=True))
     for seed in range(12 if not kind.on_device else 3):
         check(op, seed % 3, scripts(seed, bag, floats), bag=bag, kind=pa.float64(), backend=kind.backend(seed))
+
+
+@pytest.mark.parametrize("greatest", [False, True])
+def test_extremes_that_other_batches_have_deleted(greatest, kind):
+    """The first batch has all values; the others delete those at one end of them, and insert some at the other end."""
+    backend = kind.backend()
+    for seed in range(10):
+        chance = random.Random(seed)
+        values = {group: {value: chance.randint(1, 2) for value in range(100)} for group in range(4)}
+        batches = [{(group, value): weight for group in values for value, weight in values[group].items()}, {}, {}, {}]
+        for group, weights in values.items():
+            n_deleted = chance.choice((0, 3, 4, 5, 31, 32, 33, 100))
+            for value in sorted(weights, reverse=greatest)[:n_deleted]:
+                chance.choice(batches[1:])[group, value] = -weights.pop(value)
+            for value in chance.choice(((), (-1, 100), (200,), (-5,))):
+                weights[value] = chance.choice(batches[1:])[group, value] = 1
+        tries = [
+            IndexedZSet.from_columns(list(np.array([*rows]).T.copy()), np.array([*rows.values()]), backend)
+            for rows in batches
+            if rows
+        ]
+        groups = [backend.asarray(np.arange(4))]
+        has, best = map(backend.to_host, extreme_values(tries, groups, 4, greatest, backend, None))
+        pick = max if greatest else min
+        assert has.tolist() == [bool(values[group]) for group in values]
+        assert [best[group] for group in values if values[group]] == [pick(each) for each in values.values() if each]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 import gpu_wcoj as gw
@@ -34,7 +36,9 @@ def test_random_scripts(name, bag, backend):
     check_scripts(PROGRAMS[name], seeds, bag=bag, positive=bag, values=SIGNED, backend=backend)
 
 
-@pytest.mark.parametrize(("low", "high"), [(2, 5), (0.1, 0.5), (-(2**62), 2**62 + 2**61)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(2, 5), (0.1, 0.5), (-(2**62), 2**62 + 2**61), (Decimal("1.25"), Decimal("2.75"))]
+)
 def test_a_row_counts_once_whatever_its_weight(low, high, backend):
     program = gw.Program("h(x, mean(v)) :- r(x, v). .output h", bag=True, backend=backend)
     both, middle = [low, high], (float(low) + float(high)) / 2

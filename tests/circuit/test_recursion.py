@@ -384,3 +384,11 @@ def test_a_long_chain(backend):
     assert len(gone) == (n // 2 + 1) * (n - n // 2)
     shortcut = program.step({"e": [(0, n)]})["p"]
     assert shortcut.rows() == [((0, n), 1)]
+
+
+def test_a_row_that_has_left_a_large_recursion_is_not_counted(backend):
+    """Its deletion is a batch of its own."""
+    program = gw.Program("r(x) :- s(x). r(y) :- r(x), e(x, y).", backend=backend, inputs=["s", "e"])
+    program.load({"s": [(x,) for x in range(6000)], "e": [(0, 7)]})
+    program.step({"s": [((9,), -1)]})
+    assert program.count("r") == len(program.relation("r")) == 5999

@@ -12,7 +12,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.ir import Atom, Call, Comparison, Computed, Constant, Rule, Rules, Term, Variable
 from tests.helpers.answers import named
-from tests.helpers.join_comparison import Script, check_counts, fed
+from tests.helpers.join_comparison import Script, check_counts, fed, walking
 from tests.reference.changes import Row, ZSet, apply_bag, apply_rows, apply_zset, minus, plus
 from tests.reference.functions import UndefinedError, called
 
@@ -111,13 +111,16 @@ def _value(term: Term, binding: Binding) -> object:
     return term.value if isinstance(term, Constant) else binding.get(term, 0)
 
 
-def check_script(rules: Rules, script: Script, *, bag: bool, way: str = "step", **options: object) -> int:
+def check_script(
+    rules: Rules, script: Script, *, bag: bool, way: str = "step", walks: bool = True, **options: object
+) -> int:
     """Run `script`; after every tick answers and changes are those of brute force, and a tick fails where it does.
 
     A tick that fails leaves the state as it was. Returns how many have failed.
     """
     inputs = arities(rules)
-    program = gw.Program(rules, bag=bag, inputs=named(rules), **options)
+    with walking(walks):
+        program = gw.Program(rules, bag=bag, inputs=named(rules), **options)
     state: dict[str, ZSet] = {name: {} for name in inputs}
     heads = evaluate(rules, state, bag)
     failed = 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pyarrow as pa
 
 import gpu_wcoj as gw
+from gpu_wcoj.join.settings import tune
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import COMPARISONS
 from tests.helpers.answers import named
@@ -73,15 +75,28 @@ class Reference:
         return {name: minus(self.heads[name], before[name]) for name in self.heads}
 
 
+def walking(walks: bool) -> AbstractContextManager[object]:
+    """Ticks and loops of programs that are made within walk as they do otherwise, or all run path by path."""
+    return nullcontext() if walks else tune(max_tick_rows=-1, walk_loops=False)
+
+
 def check_script(
-    text: str, script: Script, *, bag: bool, way: str = "step", kind: pa.DataType = INTEGERS, **options: Any
+    text: str,
+    script: Script,
+    *,
+    bag: bool,
+    way: str = "step",
+    kind: pa.DataType = INTEGERS,
+    walks: bool = True,
+    **options: Any,
 ) -> None:
     """Run `script` through a program and the reference; after every tick all answers and all changes are equal.
 
     `way` is the method under test: ``step``, ``step_counts`` or ``step_pieces``.
     """
     inputs = arities(text)
-    program = gw.Program(text, bag=bag, inputs=named(text), **options)
+    with walking(walks):
+        program = gw.Program(text, bag=bag, inputs=named(text), **options)
     reference = Reference(text, bag)
     for number, tick in enumerate(script):
         changes = {name: fed(change, inputs[name], kind) for name, change in tick.items()}
@@ -126,18 +141,22 @@ def check_counts(counts: Mapping[str, Any], expected: Mapping[str, ZSet], bag: b
 def check_scripts(
     text: str, seeds: Iterable[int], *, bag: bool, values: Mapping[object, object] | None = None, **options: Any
 ) -> None:
-    """`check_script` with the script of every seed; a failure shows the smallest script that fails in the same way."""
+    """`check_script` with the script of every seed; a failure shows the smallest script that fails in the same way.
+
+    Each seed runs once with small ticks that walk, and once path by path.
+    """
     for seed in seeds:
         script = translated(random_script(random.Random(f"{text} {seed}"), arities(text)), values or {})
         variant = {"chunk_rows": (None, 1, 2, 7)[seed % 4], "threads": 1 + seed % 2} | options
-        for way in ("step", ("step_counts", "step_pieces")[seed % 2]):
-            run = functools.partial(check_script, text, bag=bag, way=way, **variant)
+        for number, way in enumerate(("step", ("step_counts", "step_pieces")[seed % 2])):
+            walks = (seed + number) % 2 == 0
+            run = functools.partial(check_script, text, bag=bag, way=way, walks=walks, **variant)
             try:
                 run(script)
             except Exception as error:
                 small = smallest(script, functools.partial(_fails_alike, run, type(error)))
                 raise AssertionError(
-                    f"seed {seed}, bag={bag}, {way}, {variant}\n  {text}\n  smallest script: {small}\n"
+                    f"seed {seed}, bag={bag}, {way}, walks={walks}, {variant}\n  {text}\n  smallest script: {small}\n"
                     f"  {type(error).__name__}: {_failure(run, small)}"
                 ) from error
 

@@ -31,10 +31,11 @@ def assert_refused(changes, error, match, text=TEXT, first=FIRST, following=NEXT
     program, untouched = (gw.Program(text, **options) for _ in range(2))
     for one in (program, untouched):
         one.step(first)
-    before = state(program)
+    before, sizes = state(program), list(map(len, program.dictionaries))
     for step in ways(program):
         with pytest.raises(error, match=match):
             step(changes)
         assert state(program) == before
+        assert list(map(len, program.dictionaries)) == sizes
     assert program.step(following) == untouched.step(following)
     assert state(program)[:3] == state(untouched)[:3]

@@ -21,17 +21,17 @@ def n_seeds(kind):
 
 
 def check(seed, bag, kind, **chances):
-    """Rules and a script by chance; a failure shows the smallest script that fails."""
+    """Rules and a script by chance, with small ticks that walk and path by path; shows the smallest that fails."""
     chance = random.Random(seed)
     rules = random_rules(chance, **chances)
     script = random_script(chance, arities(rules))
     options = {"chunk_rows": (None, 1, 2, 7)[seed % 4], "threads": 1 + seed % 2, "backend": kind.backend(seed)}
     options |= {"keep": rules.heads[: seed % 3], "outputs": rules.heads}
     failed = 0
-    for way in (WAYS[seed % 3], WAYS[(seed + 1) % 3]):
+    for walks, way in ((seed % 2 == 0, WAYS[seed % 3]), (seed % 2 == 1, WAYS[(seed + 1) % 3])):
 
-        def run(script, way=way):
-            return check_script(rules, script, bag=bag, way=way, **options)
+        def run(script, way=way, walks=walks):
+            return check_script(rules, script, bag=bag, way=way, walks=walks, **options)
 
         def fails(script):
             try:
@@ -43,7 +43,7 @@ def check(seed, bag, kind, **chances):
         try:
             failed += run(script)
         except Exception as error:
-            shown = f"seed {seed}, {way}, {options}\n{rules}\nsmallest: {smallest(script, fails)}"
+            shown = f"seed {seed}, {way}, walks={walks}, {options}\n{rules}\nsmallest: {smallest(script, fails)}"
             raise AssertionError(shown) from error
     return failed
 
@@ -70,6 +70,18 @@ def test_calculations(block, bag, kind):
 def test_both(block, bag, kind):
     for seed in range(block, n_seeds(kind), 4):
         check(2000 + seed, bag, kind)
+
+
+@pytest.mark.usefixtures("large_ticks")
+@BAGS
+def test_rows_that_a_negated_relation_gains_and_loses(bag, kind):
+    program = gw.Program("h(x, y) :- r(x, y), !n(y), !m(x).", bag=bag, inputs=["r", "n", "m"], backend=kind.backend())
+    program.step({"r": [(1, 1), (2, 2), (3, 3)], "n": [(1,)]})
+    assert program.step({"n": [((1,), -1), (2,)]})["h"].to_dict() == {(1, 1): 1, (2, 2): -1}
+    assert program.step({"n": [((2,), -1), (3,)], "m": [(2,), (3,)]})["h"].to_dict() == {(3, 3): -1}
+    counts = program.step_counts({"m": [((2,), -1), (1,)]})["h"]
+    assert counts.net == 0
+    assert program.relation("h").to_dict() == {(2, 2): 1}
 
 
 def test_counts_where_a_negated_relation_changes():

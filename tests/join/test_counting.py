@@ -92,3 +92,24 @@ def test_prefixes_that_differ_in_hidden_variables_are_counted_once():
     work = looked_at(program)
     assert program.step_counts({"v": [(x,) for x in range(1, 3000)]})["h"].net == 2999 * once > 0
     assert looked_at(program) <= work + 10
+
+
+@pytest.mark.usefixtures("large_ticks")
+@pytest.mark.parametrize("weight", [1, 2])
+def test_a_value_that_two_conditions_exclude_is_left_out_once(weight):
+    program = gw.Program("h(x, y) :- v(x, y), r(x, z), z != x, z != y.", bag=True, inputs=["v", "r"])
+    program.load({"r": [((x, z), weight) for x in range(50) for z in range(60)]})
+    assert program.step_counts({"v": [(x, x) for x in range(50)]})["h"].net == 50 * 59 * weight
+    assert program.step_counts({"v": [(x, x + 1) for x in range(50)]})["h"].net == 50 * 58 * weight
+
+
+@pytest.mark.usefixtures("large_ticks")
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_row_that_has_left_a_large_negated_relation_is_counted(bag):
+    """Its deletion is a batch of its own."""
+    program = gw.Program("h(x, y) :- v(x), r(x, y), !n(x, y).", bag=bag, inputs=["v", "r", "n"])
+    rows = [(x, y) for x in range(100) for y in range(60)]
+    program.load({"r": rows, "n": rows})
+    program.step({"n": [((7, 8), -1)]})
+    assert program.state_rows["n[0, 1]"] == [6000, 1]
+    assert program.step_counts({"v": [(x,) for x in range(100)]})["h"].net == 1

@@ -229,3 +229,15 @@ class TestWhatALevelByLevelDeltaLoses:
         rows = {"r": [(1, 2)], "s": [(2, 3)], "t": [(1, 3)]}
         changes = {name: gw.ZSet.from_rows(own) for name, own in rows.items()}
         assert [program.step(changes)["h"].to_dict()[1, 2, 3] for _ in range(4)] == [1, 7, 19, 37]
+
+
+@pytest.mark.usefixtures("large_ticks")
+@pytest.mark.parametrize("n_seeds", [1, 3])
+def test_rows_of_a_later_batch_are_found(n_seeds):
+    """A few rows behind many stay a batch of their own, in which a tick path by path looks as well."""
+    program = gw.Program("h(a, d) :- r(a, b), s(b, c), t(c, d).")
+    program.load({"r": [(-1, -1)], "s": [(b, b) for b in range(5000)], "t": [(c, -c) for c in range(6000)]})
+    program.step({"s": [(5000 + seed, 5000) for seed in range(n_seeds)]})
+    assert program.state_rows["s[0, 1]"] == [5000, n_seeds]
+    changes = program.step({"r": [(seed, 5000 + seed) for seed in range(n_seeds)]})
+    assert changes["h"].to_dict() == {(seed, -5000): 1 for seed in range(n_seeds)}

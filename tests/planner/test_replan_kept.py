@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpu_wcoj import Program
+from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit import circuit as adopting
+from gpu_wcoj.engine.replicas import Journal
+from gpu_wcoj.engine.state import carry_over_journal
 from gpu_wcoj.errors import DeviceMemoryError
 from gpu_wcoj.join.plan import AtomUse
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.planner.lower import Plan
-from gpu_wcoj.trace.arrangement import Arrangement
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from tests.helpers.kernel_kinds import QUICK_KINDS
 from tests.helpers.replanned_programs import RULE, proposed, run_both, stream, was_replanned
 
@@ -36,6 +40,29 @@ def test_checkpoints_before_and_after(eager, tmp_path):
         if number in (2, 3, 9):
             program = again
     assert replanned == {False, True}
+
+
+def test_an_arrangement_of_selected_rows_is_made_of_all_rows():
+    cpu = select_backend("cpu")
+    index = RelationIndex("r", 2, [ArrangementKey("r", (0, 1))], cpu)
+    index.load([np.array([4, 5, 5]), np.array([1, 1, 2])], np.ones(3, np.int64))
+    selected = Arrangement(ArrangementKey("r", (1,), constants=((0, 5),)), cpu)
+    assert [column.tolist() for column in adopting._arranged(selected, index, {}).columns()] == [[1, 2]]
+
+
+@pytest.mark.parametrize(("order", "is_kept"), [((0, 1), True), ((1, 0), False)])
+def test_changes_that_a_checkpoint_lacks_stay_if_rows_have_the_same_order(order, is_kept):
+    """The rows of a journal are in the order of the circuit that made them."""
+
+    def sides(order: tuple[int, ...]) -> Any:
+        index = SimpleNamespace(canonical=ArrangementKey("r", order))
+        return SimpleNamespace(primary=SimpleNamespace(circuit=SimpleNamespace(indices=lambda: [index])))
+
+    before, after = sides((0, 1)), sides(order)
+    journal = carry_over_journal(Journal("version", before.primary.circuit), before, after)
+    assert journal is not None
+    assert journal.circuit is after.primary.circuit
+    assert (journal.changes is not None) == is_kept
 
 
 def test_a_restored_state_is_planned_for_what_it_holds(tmp_path):

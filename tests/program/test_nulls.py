@@ -229,6 +229,13 @@ def test_null_is_not_the_value_that_has_its_code():
     assert program.relation("only").to_dict() == {("a",): 1}
 
 
+def test_a_variable_that_equals_another_is_not_null():
+    rows = [(1, 1), (None, 2), (2, None)]
+    for rest in ("", ", 0 < count : { r(_, _) }"):
+        program = gw.Program(f"h(x) :- r(y, _), x = y{rest}.")
+        assert program.step({"r": rows})["h"].rows() == [((1,), 1), ((2,), 1)]
+
+
 def test_facts_with_null():
     text = 'f(1, null). f(2, ""). f(null, "b"). h(x, y?) :- f(x, y?), !s(y?). j(y?) :- f(_, y?), s(y?).'
     program = gw.Program(text, backend="cpu", inputs=named(text))

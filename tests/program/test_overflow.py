@@ -50,6 +50,28 @@ class TestOverflow:
                 getattr(program, way)({"u": [(x,) for x in range(n)]})
             assert program.count("h") == 0
 
+    def test_of_a_product_that_is_counted(self):
+        """The product is 2^80, which is 0 for who multiplies in int64."""
+        program = gw.Program("h(x, y) :- u(x), e(x, y), f(x, y).", bag=True, inputs=["u", "e", "f"])
+        program.load({"e": [((1, 2), 2**40), ((3, 2), 1)], "f": [((1, 2), 2**40), ((3, 2), 1)]})
+        assert program.step_counts({"u": [(3,)]})["h"].net == 1
+        with pytest.raises(WeightOverflowError, match=r"(?s)'h'.*\(1, 2\).*outside int64"):
+            program.step_counts({"u": [(1,)]})
+        assert program.count("h") == 1
+
+    @pytest.mark.usefixtures("large_ticks")
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_of_a_sum_times_a_weight(self, n):
+        """Each product is 2^62. Their sum is below 2^64, but only one of them fits int64."""
+        program = gw.Program("h(x) :- v(x), e(x, y).", bag=True, inputs=["v", "e"])
+        program.load({"e": [((1, y), 2**30) for y in range(n)]})
+        if n == 1:
+            assert program.step({"v": [((1,), 2**32)]})["h"].to_dict() == {(1,): 2**62}
+            return
+        with pytest.raises(WeightOverflowError, match=r"(?s)'h'.*\(1,\).*outside int64"):
+            program.step({"v": [((1,), 2**32)]})
+        assert program.relation("h").to_dict() == {}
+
     def test_of_rows_that_add_up_within_a_table(self):
         program = gw.Program("h(x) :- v(x).", bag=True)
         with pytest.raises(WeightOverflowError, match="outside int64"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import numpy as np
+import pytest
 
 import gpu_wcoj as gw
 from tests.helpers.answers import answer_of, changes_of
@@ -67,3 +68,14 @@ class TestTicks:
         assert rows.tolist() == [[3, 1], [1, 2], [3, 1]]
         rows[:] = 0
         assert answer_of(program) == {(3, 1): 1, (1, 2): 1}
+
+    @pytest.mark.usefixtures("large_ticks")
+    def test_a_program_returns_to_a_mark(self):
+        program = gw.Program(JOIN)
+        program.load({"r": [(1, 2)], "s": [(2, 3)]})
+        mark = program.mark()
+        assert changes_of(program, r=[(4, 2)], s=[((2, 3), -1)]) == {"h": {(1, 2, 3): -1}}
+        program.return_to(mark)
+        assert answer_of(program) == {(1, 2, 3): 1}
+        assert program.relation("r").to_dict() == {(1, 2): 1}
+        assert changes_of(program, s=[(2, 5)]) == {"h": {(1, 2, 5): 1}}

@@ -129,6 +129,7 @@ QUERIES = {
         SELECT a FROM t WHERE a NOT IN (1, 3);
         SELECT a FROM t WHERE a NOT IN (1, NULL);
         SELECT a FROM t WHERE a NOT IN (1, 3, 10, 11, 12, 13, 14, 15, 16, 17);
+        SELECT a FROM t WHERE a NOT IN (1, 10, 11, 12, 13, 14, 15, 16, 17, NULL);
         SELECT a FROM t WHERE a IN (b, 1);
         SELECT a, b FROM t WHERE (a, b) IN ((1, 2), (2, 2), (0, 4));
         SELECT x.src, y.dst FROM e x, e y WHERE x.dst = y.src AND (x.src, y.dst) IN ((1, 3), (2, 4));

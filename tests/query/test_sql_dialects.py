@@ -58,6 +58,14 @@ def test_division_by_zero_of_integers_as_doubles():
     assert gw.query("SELECT a / 0 AS x FROM r WHERE a > 0", r=table).rows() == [((math.inf,), 1)]
 
 
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
+def test_rows_with_null_are_compared_column_by_column(dialect: str):
+    """One different column makes rows differ, whatever null stands in another; DuckDB takes null for a value."""
+    table = {"a": [1, 20, None, None], "b": [2, 2, 2, 5]}
+    found = [row for row, _ in gw.query("SELECT a, b FROM r WHERE (a, b) <> (1, 2)", r=table, dialect=dialect).rows()]
+    assert sorted(found, key=repr) == [(20, 2), *([(None, 2)] if dialect == "duckdb" else []), (None, 5)]
+
+
 def test_a_view_goes_on_after_a_division_by_zero():
     view = gw.view("SELECT a / b AS q FROM r JOIN s USING (k)", r={"k": [1], "a": [1.0]}, s={"k": [1], "b": [2.0]},
                    dialect="spark")  # fmt: skip

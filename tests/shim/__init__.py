@@ -16,7 +16,7 @@ changing at atomics and fences too. One block runs after the other, so a block t
 Three more flavours of the same kernels are there, run by ``python -m tests.shim FLAVOUR tests/kernels``: ``sanitized``
 by AddressSanitizer and UndefinedBehaviorSanitizer, ``races`` with every access watched for races, ``ptx`` as NVRTC
 compiles them (`tests.ptx`). A device can have sources of its own, as in `test_shim`:
-``ShimDevice(sources=lambda name: text)``; `tests.shim.mutants` plants faults in them.
+``ShimDevice(sources=lambda name: text)``; `tests.mutants.kernels` plants faults in them.
 """
 
 from __future__ import annotations

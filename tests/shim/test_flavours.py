@@ -11,10 +11,9 @@ import pytest
 
 from gpu_wcoj.kernels.cuda import device
 from tests.ptx import library
-from tests.shim import available, build
+from tests.shim import available
 from tests.shim.errors import ShimError
-from tests.shim.mutants import MUTANTS, Mutant, mutated
-from tests.shim.plugin import KERNEL_TESTS, QUICK, ROOT, environment, run
+from tests.shim.plugin import KERNEL_TESTS, QUICK, environment, run
 
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 EXAMPLES = {"races": 4, "sanitized": 3, "ptx": 4}
@@ -47,17 +46,3 @@ def test_the_kernels_of_the_project(flavour):
     if flavour == "ptx":
         launched = set(re.findall(r"(\w+\.\w+) \d+", done.stdout))
         assert launched >= {f"{name}.{kernel}" for name in device.SOURCES for kernel in kernels_of(name)}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.number))
-def test_planted_faults_still_fit_the_sources(mutant):
-    """``make test-kernel-mutants`` sees that each is found."""
-    assert mutated(mutant)
-    assert (ROOT / mutant.tests[0]).is_file()
-    assert mutant.flavour in build.FLAVOURS
-
-
-def test_a_fault_that_does_not_fit_is_an_error():
-    mutant = Mutant(99, "nothing", "scan.cuh", (("no such text", ""),), ("", ""), "plain")
-    with pytest.raises(ValueError, match=r"Mutant 99 does not fit scan\.cuh: got 0 places with .*, expected 1\."):
-        mutated(mutant)

@@ -82,6 +82,17 @@ def test_join_of_changes_with_a_trace_where_a_change_cancels(place):
     assert literal(out) == expected
 
 
+@pytest.mark.parametrize("name", ["outer_join", "incremental_outer_join"])
+def test_an_outer_join_gives_rows_of_either_side_their_key(name, place):
+    circuit = streams.Circuit(backend=place)
+    left, right = circuit.source("left"), circuit.source("right")
+    circuit.sink("out", getattr(left, name)(right, on={"a": "k"}, keep="full"))
+    rows = gw.ZSet.from_rows([(1, 10), (2, 20)], ["a", "b"]), gw.ZSet.from_rows([(2, 200), (3, 300)], ["k", "c"])
+    out = circuit.step({"left": rows[0], "right": rows[1]})["out"]
+    assert out.names == ("a", "b", "c")
+    assert out.to_dict() == {(1, 10, None): 1, (2, 20, 200): 1, (3, None, 300): 1}
+
+
 def test_plus_and_minus(place):
     a, b = {0: 1, 1: 1, 2: 2, 3: 1}, {0: 1, 1: -1, 2: 1}
     assert once(lambda x, y: x + y, a, b, backend=place) == {0: 2, 2: 3, 3: 1}

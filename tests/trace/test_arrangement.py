@@ -56,6 +56,12 @@ def arrangement():
     return made
 
 
+def test_the_spine_to_commit_is_that_of_the_last_change(arrangement):
+    assert (2, 5) not in content(arrangement.committed().batches)
+    arrangement.receive_delta([rows([(8, 5)])])
+    assert near(arrangement.committed().batches) == {(5, 1): 1, (5, 2): 1, (5, 8): 1, (6, 3): 1}
+
+
 def near(batches):
     return {row: weight for row, weight in content(batches).items() if row[0] < 100}
 

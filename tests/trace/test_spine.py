@@ -54,6 +54,10 @@ class TestSizes:
             assert all(len(one) for one in spine.batches)
             assert len(spine) == sum(len(one) for one in spine.batches)
 
+    def test_batches_that_cancel_leave_none(self):
+        rows = [(x, -x) for x in range(9)]
+        assert Spine().insert(batch(rows)).insert(batch(rows, [-1] * 9)).batches == ()
+
     @pytest.mark.parametrize("ratio", [2, 8, RATIO])
     def test_sizes_are_geometric(self, ratio):
         spine = Spine(policy=MergePolicy(ratio=ratio, most_batches=100))
