@@ -100,13 +100,13 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
-	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e '@given' tests)
+	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e 'mark.long' -e '@given' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
-test-spark: setup  ## test on Spark at length: kills, restarts, many cells (some twenty minutes)
-	TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
+test-spark: setup  ## test on Spark at length: formats, kills, restarts, many cells (some twenty minutes)
+	TEST_LONG=1 TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
 
 test-spark-versions: setup  ## test times, types and languages on other versions of PySpark (PYSPARK="4.2.1 4.3.0")
 	@for version in $(PYSPARK); do \

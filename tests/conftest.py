@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import zlib
 from collections import defaultdict
@@ -48,18 +49,19 @@ PARAMETERS = ("backend", "kind", "pair")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, most of those to draw from.
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, long ones and most to draw from.
 
     A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters.
     With ``drawn("graph", "variant", each=True)`` it runs so many cases that every graph and every variant is in one of
-    them, instead of every graph with every variant. Names of cases choose them, so that they are the same in every run.
-    ``make test-long`` runs all, and so does a run that names tests. What is left out is counted as deselected;
-    tests/kernels/test_kinds.py says why a GPU is lacking.
+    them, instead of every graph with every variant. With ``drawn("name", share=4)`` it runs every fourth of them. Names
+    of cases choose them, so that they are the same in every run. ``make test-long`` runs all, tests with the mark
+    ``long`` too, and so does a run that names tests. What is left out is counted as deselected.
     """
     if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
         return
     left_out = set(_on_a_lacking_gpu(items))
     if not IS_LONG and not names_tests(config):
+        left_out.update(item for item in items if item.get_closest_marker("long"))
         left_out.update(_not_drawn(item for item in items if item not in left_out))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
@@ -90,10 +92,14 @@ def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
             assert names <= values.keys(), f"{item.nodeid} has no parameter of {sorted(names - values.keys())}"
             fixed = sorted((name, id(value)) for name, value in values.items() if name not in names)
             each = frozenset(names) if any(mark.kwargs.get("each") for mark in marks) else frozenset()
-            cases[item.parent, item.originalname, each, tuple(fixed)].append(item)
-    for (*_, each, _), alternatives in cases.items():
+            share = max(mark.kwargs.get("share", 0) for mark in marks)
+            cases[item.parent, item.originalname, each, share, tuple(fixed)].append(item)
+    for (*_, each, share, _), alternatives in cases.items():
         alternatives.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        chosen = _one_of_each_value(alternatives, each) if each else alternatives[:1]
+        if each:
+            chosen = _one_of_each_value(alternatives, each)
+        else:
+            chosen = alternatives[: math.ceil(len(alternatives) / share) if share else 1]
         yield from (item for item in alternatives if item not in chosen)
 
 
@@ -106,6 +112,24 @@ def _one_of_each_value(alternatives: list[pytest.Function], names: Iterable[str]
         chosen.append(max(alternatives, key=lambda item: len(values[item] & missing)))
         missing -= values[chosen[-1]]
     return chosen
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say in a line each which cases are left out, and why."""
+    reason = lacking("cuda")
+    lines = [] if reason is None else [f"left out: cases on a GPU: {reason}"]
+    if not IS_LONG and not names_tests(config):
+        lines.append("left out: long cases and most of those to draw from; make test-long runs them, and -k NAME")
+        lines.append("left out: most tests on Spark; make test-spark runs them")
+    return lines
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctests in files of tests, which hold none: looking takes seconds."""
+    collectors = yield
+    is_of_tests = file_path.name.startswith("test_")
+    return [collector for collector in collectors if not is_of_tests or type(collector) is pytest.Module]
 
 
 @pytest.hookimpl(wrapper=True)
