@@ -176,6 +176,7 @@ class TestRecount:
         assert int(on_host(total)[0]) == self.known(keys)
 
 
+    @pytest.mark.drawn("part")
 class TestParts:
     @pytest.mark.parametrize("part", command.PARTS)
     def test_on_the_shim(self, part, on_shim, tmp_path, monkeypatch):
@@ -243,6 +244,7 @@ class TestCommand:
         assert document["parts"][1]["error"] is None
         assert document["options"]["scale"] == 5
 
+    @pytest.mark.long
     def test_a_part_in_its_own_process(self, tmp_path, monkeypatch, capfd):
         monkeypatch.setenv("OUT", str(tmp_path))
         try:

@@ -57,6 +57,7 @@ def killed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_leaves_whole_cases(killed):
     _, document = only(killed)
     assert [name.partition(",")[0] for name in document.planned] == list(WORKLOADS)
@@ -68,6 +69,7 @@ def test_a_run_that_is_killed_leaves_whole_cases(killed):
     assert document.planning is None
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_another_was_killed(killed, tmp_path, capfd):
     path, before = only(killed)
     (tmp_path / path.name).write_bytes(path.read_bytes())
