@@ -176,8 +176,8 @@ class TestRecount:
         assert int(on_host(total)[0]) == self.known(keys)
 
 
-    @pytest.mark.drawn("part")
 class TestParts:
+    @pytest.mark.drawn("part")
     @pytest.mark.parametrize("part", command.PARTS)
     def test_on_the_shim(self, part, on_shim, tmp_path, monkeypatch):
         """On so small a graph, all ticks of more than one edge are alike: one row of the table is enough for them."""

@@ -22,7 +22,7 @@ from tests.helpers.long_tests import IS_LONG
 
 TEXT = "corner(a, label) :- edge(a, b), edge(b, c), name(c, label). both(a, b) :- edge(a, b), edge(b, a)."
 SOAK = bool(os.environ.get("SOAK"))
-TICKS = 50 if SOAK else 30 if IS_LONG else 10
+TICKS = 50 if SOAK else 30 if IS_LONG else 7
 """Ticks whose commits are killed; runs merge from the fifth on, and nulls turn up before the last."""
 SCRIPT = ticks(50 if SOAK or IS_LONG else 24)
 for tick in SCRIPT:

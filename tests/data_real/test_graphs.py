@@ -25,7 +25,7 @@ TRIANGLES = {
 }
 
 
-@pytest.mark.drawn("mode")
+@pytest.mark.drawn("mode", "name", share=5)
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize("name", TRIANGLES)
 def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):

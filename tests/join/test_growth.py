@@ -49,6 +49,7 @@ class TestHubGraph:
             assert looked_at(totals[-1]) <= 40 * n
         assert (totals[1] <= 2.05 * totals[0] + 100).all()
 
+    @pytest.mark.long
     def test_a_million_in_seconds_and_in_memory_linear_in_them(self):
         """Peaks of n and 2 n: what n more cost is a few hundred bytes a node, three arcs and three triangles each."""
         small, large = (peak_of(HUB_SCRIPT, n) for n in (500_000, 1_000_000))

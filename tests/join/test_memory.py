@@ -79,6 +79,7 @@ def run(*arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.drawn("way")
 @pytest.mark.parametrize("way", ["step_counts", "step_pieces"])
 def test_one_prefix_with_ten_million_rows_takes_one_piece(way):
     """240 MB of rows pass through, below a single prefix."""

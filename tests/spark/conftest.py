@@ -1,7 +1,7 @@
 """One session of Spark for all tests of a process, and what marks them.
 
-`make test` has eight minutes, and tries each way into Spark once; what kills drivers, restarts clusters, runs many cells
-or tries each format is left to `make test-spark`.
+`make test` has eight minutes, and tries each way into Spark once; what kills drivers, restarts clusters, runs many
+cells or tries each format is left to `make test-spark`.
 """
 
 from __future__ import annotations
