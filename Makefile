@@ -161,7 +161,7 @@ test-shim-races: setup  ## the kernel tests on the host, with every access of a 
 
 test-ptx: setup  ## the kernel tests and whole programs on the host, on the PTX that NVRTC makes of the kernels (TESTS=path)
 	$(BIN)/python -m tests.shim ptx $(TESTS)
-	$(BIN)/python -m pytest -q -p no:xdist tests/ptx
+	TEST_LONG=1 $(BIN)/python -m pytest -q -p no:xdist tests/ptx
 
 test-kernel-mutants: setup  ## plant faults in copies of the kernels and see that the tests find each (MUTANTS="8 9", "--all")
 	$(BIN)/python -m tests.shim.mutants $(MUTANTS)

@@ -7,7 +7,7 @@ import math
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.join.settings import tune
 from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
 from tests.helpers.long_tests import IS_LONG
+from tests.shim import build
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -44,6 +45,9 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+IS_QUICK = not IS_LONG and build.FLAVOUR_VARIABLE not in os.environ
+"""Whether long tests, shares and half of the examples are left out. Runs of a flavour of the shim have the time."""
+
 PARAMETERS = ("backend", "kind", "pair")
 """How parameters are called whose values are backends or kinds of kernels."""
 
@@ -61,11 +65,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = set(_on_a_lacking_gpu(items))
     if not IS_LONG and not names_tests(config):
-        left_out.update(item for item in items if item.get_closest_marker("long"))
+        if IS_QUICK:
+            left_out.update(item for item in items if item.get_closest_marker("long"))
         left_out.update(_not_drawn(item for item in items if item not in left_out))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+    if IS_QUICK:
+        for function in {item.function for item in items if isinstance(item, pytest.Function)}:
+            take_fewer_examples(function)
+
+
+def take_fewer_examples(function: Callable[..., object]) -> None:
+    """Let a test of hypothesis draw half as many examples as it says: other runs draw others."""
+    given = getattr(function, "_hypothesis_internal_use_settings", None)
+    if given is not None:
+        function._hypothesis_internal_use_settings = settings(given, max_examples=(given.max_examples + 1) // 2)
 
 
 def names_tests(config: pytest.Config) -> bool:
@@ -99,7 +114,8 @@ def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         if each:
             chosen = _one_of_each_value(alternatives, each)
         else:
-            chosen = alternatives[: math.ceil(len(alternatives) / share) if share else 1]
+            n_chosen = 1 if not share else math.ceil(len(alternatives) / share) if IS_QUICK else len(alternatives)
+            chosen = alternatives[:n_chosen]
         yield from (item for item in alternatives if item not in chosen)
 
 

@@ -80,7 +80,7 @@ def test_programs_that_chance_writes(block, bag):
         check_scripts(text, [seed], bag=bag, values={0: None} if seed % 5 == 0 else None, keep=keep, **options)
 
 
-@pytest.mark.drawn("bag", "name")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "greater", "wildcards on both sides"])
 def test_nulls_turn_up(name, bag):
@@ -89,7 +89,7 @@ def test_nulls_turn_up(name, bag):
     )
 
 
-@pytest.mark.drawn("bag", "name")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-cycle once", "greater"])
 def test_text_is_compared_by_rank(name, bag):
@@ -138,7 +138,7 @@ def test_every_bit_is_that_of_the_cpu(name, bag):
         assert found == expected
 
 
-@pytest.mark.drawn("bag", "name")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-clique", "star of 3"])
 def test_skewed_graphs_are_those_of_the_cpu(name, bag):
