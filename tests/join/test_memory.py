@@ -115,6 +115,7 @@ def test_898_792_862_cliques_are_counted_in_pieces():
     assert found["over"] < MOST
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_50_million_rows_are_streamed_to_parquet(tmp_path):
     n, m = 8000, 6300
