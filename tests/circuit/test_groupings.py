@@ -109,6 +109,7 @@ def test_random_scripts(op, keys, bag, kind):
         check(op, keys, scripts(seed, bag), bag=bag, backend=kind.backend(seed), keep=("h", "g")[: seed % 3])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 def test_nulls(op, bag):

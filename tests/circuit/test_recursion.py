@@ -175,6 +175,7 @@ def test_many_changes_a_tick(name, backend):
     check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others", "all pairs"])
 def test_bags(name, backend):
     """A loop reads the rows of positive weight of a bag, and its heads are sets."""
@@ -207,6 +208,7 @@ def test_bags(name, backend):
         assert ranks(program) == ranks(fresh) or not ranks(fresh)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "all pairs", "three atoms"])
 def test_ticks_that_begin_anew(name, backend, monkeypatch):
     """A tick that derives too much restarts from the empty loop, with the same result."""

@@ -23,6 +23,7 @@ INCLUDES = """
 Edge = tuple[str, str]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.drawn("mode")
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])

@@ -90,6 +90,7 @@ class TestHighDegree:
         arriving = np.sort(np.stack([np.full(degree, hub), nodes], axis=1), axis=1)
         return edges, arriving
 
+    @pytest.mark.drawn("name", "hub", "way", each=True)
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     @pytest.mark.parametrize("hub", ["first", "last"])
     @pytest.mark.parametrize("name", ["triangle", "3-cycle", "4-clique", "diamond once"])
@@ -109,6 +110,7 @@ class TestHighDegree:
 
 @pytest.mark.usefixtures("large_ticks")
 class TestGrowingState:
+    @pytest.mark.drawn("name", share=2)
     @pytest.mark.parametrize("name", ["triangle", "4-clique", "4-cycle", "diamond once"])
     def test_a_fixed_change_probes_as_before_while_the_state_grows_away_from_it(self, name):
         random = np.random.default_rng(8)
