@@ -19,7 +19,10 @@ from bench.suite.process import Process, StoppedError
 from tests.helpers.suite_contenders import worker
 
 psutil = pytest.importorskip("psutil", reason="the extra 'bench' is not installed")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is told of Linux only")
+pytestmark = [
+    pytest.mark.long,  # test_suite.py runs contenders in processes, too
+    pytest.mark.skipif(sys.platform != "linux", reason="it is told of Linux only"),
+]
 ROOT = Path(__file__).parents[2]
 PARENT = """
 import sys, time
@@ -39,7 +42,6 @@ def gone(pids):
     return not psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=20)[1]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("begins", "command"),
     [("loaded", "compute and let nobody else"), ("loaded", "sleep"), ("fresh", "compute and let nobody else")],
@@ -58,7 +60,6 @@ def test_what_a_run_has_started_ends_with_it(begins, command, tmp_path):
     assert gone(pids)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("is_loaded", [True, False])
 def test_what_takes_too_long_ends_with_all_that_it_has_started(is_loaded):
     with Process(worker, None, 1, is_loaded=is_loaded) as process:
@@ -74,7 +75,6 @@ def test_what_has_ended_leaves_nobody_behind():
     assert gone(pids)
 
 
-@pytest.mark.long
 def test_a_contender_whose_server_is_gone_is_ended_too():
     with Process(worker, None, 1) as process:
         pids = process.ask("pids", 60)["pids"]
@@ -86,7 +86,6 @@ def test_a_contender_whose_server_is_gone_is_ended_too():
         assert process.ask("pids", 60)["pids"]
 
 
-@pytest.mark.long
 def test_the_engines_contenders_begin_with_its_kernels_and_others_without():
     with Process(worker, None, 1) as loaded, Process(worker, None, 1, is_loaded=False) as fresh:
         assert loaded.ask("kernels", 60)["n"] >= 20
@@ -107,7 +106,6 @@ def test_signals_are_a_contenders_own():
             process.ask("pids", 60)
 
 
-@pytest.mark.long
 def test_what_a_state_takes_is_no_less_than_it_says():
     spec = Spec("triangle", "rmat", {"scale": 15, "edges": 400_000}, 1_000, "mixed", 1)
     limits = Limits(60, 0.1, 1)

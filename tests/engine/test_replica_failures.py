@@ -54,6 +54,7 @@ CASES += [
 ]
 
 
+@pytest.mark.drawn("pair", "name", "error", share=4)
 @pytest.mark.parametrize(("pair", "name", "error"), CASES, indirect=["pair"])
 def test_a_tick_that_fails_at_any_kernel_call_of_either_side_leaves_no_trace(name, error, pair, sides):
     text, options = PROGRAMS[name]

@@ -231,7 +231,7 @@ class TestByCosts:
 CLIQUE = "h(a, b, c, d) :- e(a, b), e(b, c), e(a, c), e(a, d), e(b, d), e(c, d)."
 
 
-@pytest.mark.drawn("pair")
+@pytest.mark.long
 def test_equal_rows_run_where_their_joins_cost_less(pair, monkeypatch, tmp_path):
     """A tick of 2,000 rows looks at 500 values a row for 4-cliques, and at none for edges in both directions."""
     monkeypatch.setattr("gpu_wcoj.engine.replicas.store_path", lambda: tmp_path / "routing.json")

@@ -60,7 +60,7 @@ def test_negated_atoms(block, bag, kind):
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_calculations(block, bag, kind):
-    seeds = range(block, max(n_seeds(kind), 48 if kind.compiled and IS_LONG else 0), 4)
+    seeds = range(block, max(n_seeds(kind), 48 if kind.compiled else 0), 4)
     failed = sum(check(1000 + seed, bag, kind, n_negated=(0,), n_computed=(1, 2)) for seed in seeds)
     assert failed > 0 or not kind.compiled  # others take fewer seeds
 

@@ -349,6 +349,7 @@ def test_verbs_equal_the_fused_kernel_on_patterns(name, bag, seen):
         run_script(PATTERNS[name], arities(PATTERNS[name]), script, Kind("numba"), bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
     seed = 0
@@ -359,6 +360,7 @@ def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
         seed += 1
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_verbs_equal_the_fused_kernel_on_random_rules_in_core_form(bag, host_kind, seen):
     seed = 0

@@ -23,7 +23,7 @@ from tests.helpers.long_tests import IS_LONG
 from tests.helpers.materialized_homes import NAME, TEXT, Tick, changes, kept, world
 from tests.helpers.random_duckdb_queries import N_TICKS, Judge, check, random_script, rows_for
 
-N_QUERIES = 1000 if IS_LONG else 24
+N_QUERIES = 1000 if IS_LONG else 60
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.helpers.long_tests import IS_LONG
 
 TEXT = "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z)."
 PAIRS = 11_947_132
-TICKS = 100 if IS_LONG else 12
+TICKS = 100 if IS_LONG else 25
 Graph = dict[int, set[int]]
 
 
