@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.join.settings import tune
-from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
+from tests.helpers.kernel_kinds import BACKENDS, KINDS, Kind, lacking, needed
 from tests.helpers.long_tests import IS_LONG
 from tests.shim import build
 
@@ -189,7 +189,7 @@ def large_ticks() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each backend in turn; one that this machine lacks is skipped, with what the engine says about it."""
     try:
