@@ -177,7 +177,7 @@ class TestRecount:
 
 
 class TestParts:
-    @pytest.mark.drawn("part")
+    @pytest.mark.long
     @pytest.mark.parametrize("part", command.PARTS)
     def test_on_the_shim(self, part, on_shim, tmp_path, monkeypatch):
         """On so small a graph, all ticks of more than one edge are alike: one row of the table is enough for them."""
@@ -203,6 +203,7 @@ class TestParts:
         assert "CountError: leaves, ticks of 1: 0 triangles; there are 1" in report.error
         assert report.figures[-1]["name"] == "a second hub"
 
+    @pytest.mark.long
     def test_what_is_late_is_left_out(self):
         place = Place(cpu_backend())
         place.deadline = time.monotonic() - 1

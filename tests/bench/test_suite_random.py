@@ -12,6 +12,7 @@ from bench.suite.registry import STRATEGIES
 SMALL = chance.Size(rows=400, most=20_000, change_rows=40, n_ticks=2, rounds=1, seconds=0.0)
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", [2, 5])
 def test_strategies_agree_on_queries_that_chance_writes(seed, tmp_path):
     found = chance.comparison(seed, SMALL, 1, tmp_path)

@@ -33,7 +33,7 @@ LONG = (
 )
 """Files of long tests."""
 QUICK = frozenset({
-    "test_answers_of_cells[hypercube-4]",
+    "test_bags_names_and_nothing[hypercube]",
     "test_tables_of_triangles[hypercube-4]",
     "test_what_cells_do_not_do",
     "test_sources_of_one_relation_that_do_not_go_together",
