@@ -113,7 +113,7 @@ test-spark-versions: setup  ## test times, types and languages on other versions
 	  test -e .run/pyspark-$$version || { rm -rf .run/pyspark-$$version.new; \
 	    PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-compile \
 	      --target .run/pyspark-$$version.new pyspark==$$version && mv .run/pyspark-$$version.new .run/pyspark-$$version; } || exit 1; \
-	  PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
+	  TEST_LONG=1 TEST_SPARK=all PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
 	done
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once

@@ -38,6 +38,7 @@ def test_another_engine_counts_what_chance_writes(tmp_path, monkeypatch):
     assert not any(found.cpu_seconds.values())
 
 
+@pytest.mark.long
 def test_queries_that_take_too_long_are_stopped_one_by_one():
     found = list(chance.comparisons([1, 2], chance.Size(), 1, 0.1, 0.0, lambda seed: None))
     assert [one.case.seed for one in found] == [1, 2]

@@ -18,7 +18,6 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.cli.main import main
-from tests.helpers.long_tests import IS_LONG
 
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 COMMAND = [sys.executable, "-m", "gpu_wcoj.cli.main"]
@@ -66,12 +65,13 @@ def content(output: Path) -> dict[str, Any]:
     return {path.name: pq.read_table(path).to_pydict() for path in sorted((output / "triangle").iterdir())}
 
 
+@pytest.mark.long
 def test_killed_again_and_again(stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wanted = run(capfd, stream, None, tmp_path / "whole")
     rng = random.Random(0)
     printed: list[dict[str, Any]] = []
     kills = 0
-    for stop in (5, 13, 2 * N_TICKS) if IS_LONG else (9, 2 * N_TICKS):
+    for stop in (5, 13, 2 * N_TICKS):
         command = [*COMMAND, *arguments(stream, tmp_path / "checkpoint", tmp_path / "output")]
         process = subprocess.Popen(
             command, env=WITHOUT_LOADING, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

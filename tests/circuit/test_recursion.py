@@ -146,13 +146,14 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
     return program
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tick_equals_recomputation(name, seed, backend):
     check(PROGRAMS[name], seed, 25 if IS_LONG else 12, backend)
 
 
-@pytest.mark.drawn("kind")
+@pytest.mark.drawn("kind", "name", share=4)
 @pytest.mark.parametrize("kind", ["numpy", "shim"])
 @pytest.mark.parametrize("name", PROGRAMS if IS_LONG else list(PROGRAMS)[::3])
 def test_other_kernels(name, kind):

@@ -177,7 +177,7 @@ def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path)
     assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
 
 
-@pytest.mark.drawn("ending", "content")
+@pytest.mark.long
 @one_process
 @pytest.mark.parametrize(
     ("ending", "content"),

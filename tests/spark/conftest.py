@@ -33,7 +33,6 @@ LONG = (
 )
 """Files of long tests."""
 QUICK = frozenset({
-    "test_bags_names_and_nothing[hypercube]",
     "test_tables_of_triangles[hypercube-4]",
     "test_what_cells_do_not_do",
     "test_sources_of_one_relation_that_do_not_go_together",
@@ -41,6 +40,7 @@ QUICK = frozenset({
 })  # fmt: skip
 """Tests in them that always run."""
 LONG_TESTS = frozenset({
+    "test_a_graph_and_its_frames",
     "test_a_first_line_of_csv_that_may_be_a_row_is_asked_for",
     "test_a_stream_goes_on_from_its_table_by_names",
     "test_a_stream_is_normalised_by_the_same_expressions",
@@ -55,6 +55,7 @@ LONG_TESTS = frozenset({
     "test_outer_joins_and_groups_over_dataframes",
     "test_restore_needs_no_spark",
     "test_streams_and_tables_of_several_types_are_one_tick_a_batch",
+    "test_tables_alone_are_loaded_once_and_kept",
     "test_times_of_a_view_and_of_its_outputs",
     "test_times_of_files_and_of_cells",
     "test_what_spark_can_tell_apart_is_answered",
