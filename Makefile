@@ -100,20 +100,20 @@ soak-checkpoint: setup  ## kill a checkpoint's writer at every operation and go 
 	SOAK=1 $(BIN)/python -m pytest -rP tests/checkpoint/test_kill.py tests/checkpoint/test_power.py
 
 test-long: setup  ## run what takes long: GALEN's fixpoint, every recursive program on every kind of kernels, all that chance makes
-	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e '@given' tests)
+	TEST_LONG=1 $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $$(grep -rl --include='test_*.py' -e 'import IS_LONG' -e 'mark.drawn' -e 'mark.long' -e '@given' tests)
 
 check-extras: setup  ## see whether pip can install every extra, alone and beside the others; installs nothing
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
-test-spark: setup  ## test on Spark at length: kills, restarts, many cells (some twenty minutes)
-	TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
+test-spark: setup  ## test on Spark at length: formats, kills, restarts, many cells (some twenty minutes)
+	TEST_LONG=1 TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
 
 test-spark-versions: setup  ## test times, types and languages on other versions of PySpark (PYSPARK="4.2.1 4.3.0")
 	@for version in $(PYSPARK); do \
 	  test -e .run/pyspark-$$version || { rm -rf .run/pyspark-$$version.new; \
 	    PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --no-compile \
 	      --target .run/pyspark-$$version.new pyspark==$$version && mv .run/pyspark-$$version.new .run/pyspark-$$version; } || exit 1; \
-	  PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
+	  TEST_LONG=1 TEST_SPARK=all PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
 	done
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
@@ -161,7 +161,7 @@ test-shim-races: setup  ## the kernel tests on the host, with every access of a 
 
 test-ptx: setup  ## the kernel tests and whole programs on the host, on the PTX that NVRTC makes of the kernels (TESTS=path)
 	$(BIN)/python -m tests.shim ptx $(TESTS)
-	$(BIN)/python -m pytest -q -p no:xdist tests/ptx
+	TEST_LONG=1 $(BIN)/python -m pytest -q -p no:xdist tests/ptx
 
 test-mutants: setup  ## plant faults in copies of the tree and see that the tests find each (MUTANTS="null-as-zero", "--jobs 2")
 	$(BIN)/python -m tests.mutants $(MUTANTS)

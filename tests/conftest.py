@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from hypothesis import HealthCheck, settings
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
 from gpu_wcoj.join.settings import tune
-from tests.helpers.kernel_kinds import KINDS, Kind, lacking, needed
+from tests.helpers.kernel_kinds import BACKENDS, KINDS, Kind, lacking, needed
 from tests.helpers.long_tests import IS_LONG
+from tests.shim import build
 
 ROOT = Path(__file__).parents[1]
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -43,27 +45,42 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+IS_QUICK = not IS_LONG and build.FLAVOUR_VARIABLE not in os.environ
+"""Whether long tests, shares and half of the examples are left out. Runs of a flavour of the shim have the time."""
+
 PARAMETERS = ("backend", "kind", "pair")
 """How parameters are called whose values are backends or kinds of kernels."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, most of those to draw from.
+    """Leave out the cases on a GPU that is lacking, and, unless tests run at length, long ones and most to draw from.
 
     A test with the mark ``drawn("bag")`` runs at one value of parameter `bag` for each case of its other parameters.
     With ``drawn("graph", "variant", each=True)`` it runs so many cases that every graph and every variant is in one of
-    them, instead of every graph with every variant. Names of cases choose them, so that they are the same in every run.
-    ``make test-long`` runs all, and so does a run that names tests. What is left out is counted as deselected;
-    tests/kernels/test_kinds.py says why a GPU is lacking.
+    them, instead of every graph with every variant. With ``drawn("name", share=4)`` it runs every fourth of them. Names
+    of cases choose them, so that they are the same in every run. ``make test-long`` runs all, tests with the mark
+    ``long`` too, and so does a run that names tests. What is left out is counted as deselected.
     """
     if os.environ.get("GPU_WCOJ_TESTS_ON"):  # tests.gpu chooses the cases itself
         return
     left_out = set(_on_a_lacking_gpu(items))
     if not IS_LONG and not names_tests(config):
+        if IS_QUICK:
+            left_out.update(item for item in items if item.get_closest_marker("long"))
         left_out.update(_not_drawn(item for item in items if item not in left_out))
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+    if IS_QUICK:
+        for function in {item.function for item in items if isinstance(item, pytest.Function)}:
+            take_fewer_examples(function)
+
+
+def take_fewer_examples(function: Callable[..., object]) -> None:
+    """Let a test of hypothesis draw half as many examples as it says: other runs draw others."""
+    given = getattr(function, "_hypothesis_internal_use_settings", None)
+    if given is not None:
+        function._hypothesis_internal_use_settings = settings(given, max_examples=(given.max_examples + 1) // 2)
 
 
 def names_tests(config: pytest.Config) -> bool:
@@ -90,10 +107,15 @@ def _not_drawn(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
             assert names <= values.keys(), f"{item.nodeid} has no parameter of {sorted(names - values.keys())}"
             fixed = sorted((name, id(value)) for name, value in values.items() if name not in names)
             each = frozenset(names) if any(mark.kwargs.get("each") for mark in marks) else frozenset()
-            cases[item.parent, item.originalname, each, tuple(fixed)].append(item)
-    for (*_, each, _), alternatives in cases.items():
+            share = max(mark.kwargs.get("share", 0) for mark in marks)
+            cases[item.parent, item.originalname, each, share, tuple(fixed)].append(item)
+    for (*_, each, share, _), alternatives in cases.items():
         alternatives.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        chosen = _one_of_each_value(alternatives, each) if each else alternatives[:1]
+        if each:
+            chosen = _one_of_each_value(alternatives, each)
+        else:
+            n_chosen = 1 if not share else math.ceil(len(alternatives) / share) if IS_QUICK else len(alternatives)
+            chosen = alternatives[:n_chosen]
         yield from (item for item in alternatives if item not in chosen)
 
 
@@ -106,6 +128,24 @@ def _one_of_each_value(alternatives: list[pytest.Function], names: Iterable[str]
         chosen.append(max(alternatives, key=lambda item: len(values[item] & missing)))
         missing -= values[chosen[-1]]
     return chosen
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say in a line each which cases are left out, and why."""
+    reason = lacking("cuda")
+    lines = [] if reason is None else [f"left out: cases on a GPU: {reason}"]
+    if not IS_LONG and not names_tests(config):
+        lines.append("left out: long cases and most of those to draw from; make test-long runs them, and -k NAME")
+        lines.append("left out: most tests on Spark; make test-spark runs them")
+    return lines
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctests in files of tests, which hold none: looking takes seconds."""
+    collectors = yield
+    is_of_tests = file_path.name.startswith("test_")
+    return [collector for collector in collectors if not is_of_tests or type(collector) is pytest.Module]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -149,7 +189,7 @@ def large_ticks() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each backend in turn; one that this machine lacks is skipped, with what the engine says about it."""
     try:

@@ -13,6 +13,7 @@ def _max_degree(edges: np.ndarray) -> int:
     return int(np.bincount(edges.ravel()).max())
 
 
+@pytest.mark.long
 def test_rmat_with_defaults_is_the_standard_graph():
     directed = datasets.rmat()
     assert directed.shape == (2_000_000, 2)

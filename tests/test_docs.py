@@ -122,6 +122,7 @@ def test_gpu_snippets():
         run_python(snippet, namespace)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_spark_snippets(tmp_path: Path):

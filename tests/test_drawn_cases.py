@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.conftest import PARAMETERS, names_tests
+from tests.conftest import IS_QUICK, PARAMETERS, names_tests, take_fewer_examples
 from tests.helpers.kernel_kinds import lacking
 from tests.helpers.long_tests import IS_LONG
 
@@ -44,6 +46,33 @@ def test_each_case_runs_with_each_graph_and_each_option_or_with_all_pairs(case, 
     assert len(cases) == (3 * len(OPTIONS) if everything else len(OPTIONS))
     assert {values["option"] for values in cases} == {*OPTIONS}
     assert {values["graph"] for values in cases} == {"star", "path", "ring"}
+
+
+@pytest.mark.drawn("name", share=4)
+@pytest.mark.parametrize("name", range(10))
+@pytest.mark.parametrize("case", ["a", "b"])
+def test_each_case_runs_with_a_share_of_the_names_or_with_all(case, name, request):
+    if names_tests(request.config):
+        pytest.skip("a run that names tests runs all their cases")
+    everything = not IS_QUICK or "GPU_WCOJ_TESTS_ON" in os.environ
+    assert len(cases_of(request, case=case)) == (10 if everything else 3)
+
+
+@pytest.mark.long
+def test_a_long_test_runs_at_length_or_where_tests_are_named(request):
+    assert not IS_QUICK or names_tests(request.config) or "GPU_WCOJ_TESTS_ON" in os.environ
+
+
+@settings(max_examples=5)
+@given(st.integers())
+def draw_five(number):
+    """A test of hypothesis that no run collects."""
+
+
+def test_ordinary_runs_draw_half_of_the_examples():
+    take_fewer_examples(draw_five)
+    draw_five()
+    assert draw_five._hypothesis_internal_use_settings.max_examples == 3
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])

@@ -59,6 +59,7 @@ def test_unknown_rows_are_named(tmp_path):
     assert "There is no row square. The rows are: triangle-1k," in done.stderr
 
 
+@pytest.mark.long
 def test_whole_run_on_a_small_graph(tmp_path):
     command = [sys.executable, "-m", "bench.engine", "--scale", "9", "--edges", "4000", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -177,6 +177,7 @@ class TestRecount:
 
 
 class TestParts:
+    @pytest.mark.long
     @pytest.mark.parametrize("part", command.PARTS)
     def test_on_the_shim(self, part, on_shim, tmp_path, monkeypatch):
         """On so small a graph, all ticks of more than one edge are alike: one row of the table is enough for them."""
@@ -202,6 +203,7 @@ class TestParts:
         assert "CountError: leaves, ticks of 1: 0 triangles; there are 1" in report.error
         assert report.figures[-1]["name"] == "a second hub"
 
+    @pytest.mark.long
     def test_what_is_late_is_left_out(self):
         place = Place(cpu_backend())
         place.deadline = time.monotonic() - 1
@@ -243,6 +245,7 @@ class TestCommand:
         assert document["parts"][1]["error"] is None
         assert document["options"]["scale"] == 5
 
+    @pytest.mark.long
     def test_a_part_in_its_own_process(self, tmp_path, monkeypatch, capfd):
         monkeypatch.setenv("OUT", str(tmp_path))
         try:

@@ -136,6 +136,7 @@ def test_counts_that_differ_are_an_error():
         check([right, Run("other", 1, [Tick(3, 1, 0.2), Tick(2, 4, 0.2)])])
 
 
+@pytest.mark.long
 def test_command_without_cargo(tmp_path):
     command = [sys.executable, "-m", "bench.rivals", "--scale", "6", "--edges", "300", "--hub", "3", "20"]
     command += ["--nodes", "8", "--output", str(tmp_path)]

@@ -64,6 +64,7 @@ def answers(name, case, folder, how="count"):
     return before, changes, work, after, rows
 
 
+@pytest.mark.drawn("name", share=4)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_all_strategies_give_what_duckdb_does(name, tmp_path):
     skip_without_rows(name)
@@ -87,6 +88,7 @@ def test_all_strategies_give_what_duckdb_does(name, tmp_path):
     assert any(changes) or name == "lsqb-q3", "nothing has changed, so nothing was tested"
 
 
+@pytest.mark.drawn("name")
 @pytest.mark.parametrize("name", ["triangle", "house", "path3", "tpch-local"])
 def test_all_strategies_make_as_many_rows_as_they_count(name, tmp_path):
     case = made(next(spec for spec in suites.TINIEST.specs if spec.workload == name))
@@ -220,6 +222,7 @@ def test_who_cannot_take_part_says_why(runs):
     assert runs[1]["unfit"].seconds is None
 
 
+@pytest.mark.long
 def test_who_takes_too_long_or_ends_is_stopped():
     case = made(TRIANGLE)
     names = [f"{HERE}:Sleeper", f"{HERE}:Deserter", f"{HERE}:Keeper", f"{HERE}:Toiler", f"{HERE}:Straggler"]

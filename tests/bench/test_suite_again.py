@@ -17,6 +17,7 @@ LIMITS = Limits(limit=20.0, budget=5.0, rounds=2)
 TRIANGLE = Spec("triangle", "rmat", {"scale": 7, "edges": 500}, 20, "mixed", 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("apart", "rounds"), [(0.0, (again.AGAIN + 1) * LIMITS.rounds), (1e9, LIMITS.rounds)])
 def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds, tmp_path, monkeypatch):
     monkeypatch.setattr(again, "APART", apart)
@@ -29,6 +30,7 @@ def test_times_of_the_same_work_that_are_far_apart_are_taken_again(apart, rounds
     assert len(random.cpu_seconds["auto"]) == (again.AGAIN + 1 if rounds > LIMITS.rounds else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e9])
 def test_times_are_taken_again_as_long_as_that_is_allowed(seconds, monkeypatch, capsys):
     monkeypatch.setattr(again, "APART", 0.0)

@@ -33,6 +33,7 @@ def run_of(monkeypatch, contenders, expected):
     return SuiteRun(suite, STRATEGIES, ("liar",), 1, progress).run()
 
 
+@pytest.mark.long
 def test_other_code_that_disagrees_makes_the_engine_wrong_where_nobody_else_knows(monkeypatch):
     document = run_of(monkeypatch, (LIAR,), Expected())
     by_name = {one.contender: one for one in document.records}
@@ -49,6 +50,7 @@ def test_other_code_that_disagrees_is_wrong_where_a_judge_agrees_with_the_engine
     assert {one.contender for one in document.records if one.check.is_right} == set(STRATEGIES)
 
 
+@pytest.mark.long
 def test_what_the_engines_ways_agree_on_is_no_confirmation(monkeypatch):
     alone = Facts.of([run_of(monkeypatch, (), Expected())])
     assert (len(alone.checked()), len(alone.agreed())) == (0, 3)
@@ -58,6 +60,7 @@ def test_what_the_engines_ways_agree_on_is_no_confirmation(monkeypatch):
     assert "kept" in OWN
 
 
+@pytest.mark.drawn("name", share=4)
 @pytest.mark.parametrize("name", ["path3", "path5", "star3", "star5", "triangle", "cycle4", "bowtie", "barbell"])
 def test_large_answers_are_counted_by_others_in_no_time(name):
     """Their joins as SQL say them would list them."""

@@ -19,7 +19,10 @@ from bench.suite.process import Process, StoppedError
 from tests.helpers.suite_contenders import worker
 
 psutil = pytest.importorskip("psutil", reason="the extra 'bench' is not installed")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is told of Linux only")
+pytestmark = [
+    pytest.mark.long,  # test_suite.py runs contenders in processes, too
+    pytest.mark.skipif(sys.platform != "linux", reason="it is told of Linux only"),
+]
 ROOT = Path(__file__).parents[2]
 PARENT = """
 import sys, time

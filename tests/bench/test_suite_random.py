@@ -12,6 +12,7 @@ from bench.suite.registry import STRATEGIES
 SMALL = chance.Size(rows=400, most=20_000, change_rows=40, n_ticks=2, rounds=1, seconds=0.0)
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", [2, 5])
 def test_strategies_agree_on_queries_that_chance_writes(seed, tmp_path):
     found = chance.comparison(seed, SMALL, 1, tmp_path)
@@ -37,6 +38,7 @@ def test_another_engine_counts_what_chance_writes(tmp_path, monkeypatch):
     assert not any(found.cpu_seconds.values())
 
 
+@pytest.mark.long
 def test_queries_that_take_too_long_are_stopped_one_by_one():
     found = list(chance.comparisons([1, 2], chance.Size(), 1, 0.1, 0.0, lambda seed: None))
     assert [one.case.seed for one in found] == [1, 2]

@@ -29,7 +29,7 @@ from bench.suite.report.facts import Facts, cpu_per_tick, crossings
 from bench.suite.report.words import digits, duration
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("report of the suite")  # one process makes what they share
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("report of the suite")]  # one process makes what they share
 SPECS = (
     Spec("triangle", "rmat", {"scale": 8, "edges": 1_500}, 1, "mixed", 4),
     Spec("triangle", "rmat", {"scale": 8, "edges": 1_500}, 60, "mixed", 4),

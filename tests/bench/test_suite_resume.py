@@ -23,7 +23,6 @@ from bench.suite.runner import Progress, SuiteRun
 from bench.suite.store import Store, sources
 from gpu_wcoj.cli.main import main
 from gpu_wcoj.errors import UsageError
-from tests.helpers.long_tests import IS_LONG
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("runs that end")  # one process makes what they share
@@ -57,6 +56,7 @@ def killed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_a_run_that_is_killed_leaves_whole_cases(killed):
     _, document = only(killed)
     assert [name.partition(",")[0] for name in document.planned] == list(WORKLOADS)
@@ -68,6 +68,7 @@ def test_a_run_that_is_killed_leaves_whole_cases(killed):
     assert document.planning is None
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_another_was_killed(killed, tmp_path, capfd):
     path, before = only(killed)
     (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -86,14 +87,12 @@ def test_a_run_goes_on_where_another_was_killed(killed, tmp_path, capfd):
     assert {name: seconds for name, seconds in after.done.items() if name in before.done} == before.done
 
 
+@pytest.mark.long
 # The signal may come while an object is freed; Python then reports what it raises, and the run ends at its next word.
 # It may come when something was just opened, before anything is there to close it; Python closes it, and says so.
 @pytest.mark.filterwarnings("ignore:(?s).*(EndedError|ResourceWarning):pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_run_in_good_order(number, status, tmp_path, capfd):
-    if number == signal.SIGINT and not IS_LONG:
-        pytest.skip("goes as SIGTERM does; make test-long runs it")
-
     def end_it():
         while not list(tmp_path.glob("*.json")):
             time.sleep(0.01)

@@ -113,6 +113,7 @@ def follow(contender, case, answers):
     assert contender.count() == counts[0]
 
 
+@pytest.mark.drawn("name", "workload", each=True)
 @pytest.mark.parametrize(
     "workload", [name if name in SHORT else pytest.param(name, marks=ONLY_LONG) for name in PATTERNS]
 )
@@ -131,6 +132,7 @@ def test_counts_are_those_of_brute_force(name, workload, expected, tmp_path):
         contender.close()
 
 
+@pytest.mark.drawn("workload")
 @pytest.mark.parametrize("name", ["ladybug", "duckdb-delta", "graphblas", "kept"])
 @pytest.mark.parametrize("workload", ["triangle", "diamond"])
 def test_counts_are_the_same_with_vertices_by_degree(name, workload, expected, tmp_path):
@@ -141,6 +143,7 @@ def test_counts_are_the_same_with_vertices_by_degree(name, workload, expected, t
     contender.close()
 
 
+@pytest.mark.drawn("workload")
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("workload", ["triangle", "star3"])
 def test_rows_are_made_or_refused(name, workload, expected, tmp_path):

@@ -19,6 +19,7 @@ from gpu_wcoj.checkpoint.state import checked_bytes
 from gpu_wcoj.errors import GpuWcojError
 from tests.helpers.checkpoint_folders import HookedFolder, MemoryFolder
 from tests.helpers.checkpoint_script import Reference, new_program, ticks
+from tests.helpers.long_tests import IS_LONG
 
 SOAK = bool(os.environ.get("SOAK"))
 SEEDS = 200 if SOAK else 2
@@ -90,7 +91,7 @@ def test_no_loss_of_power_leaves_a_wrong_state() -> None:
 def test_after_a_loss_of_power_the_work_goes_on() -> None:
     """Recover, go on for some ticks, lose power again, to the end: answers and states are those without a loss."""
     reference = Reference(ticks(20))
-    for seed in range(100 if SOAK else 2):
+    for seed in range(100 if SOAK else 2 if IS_LONG else 1):
         rng = random.Random(seed)
         memory = MemoryFolder()
         least = -1

@@ -65,6 +65,7 @@ def content(output: Path) -> dict[str, Any]:
     return {path.name: pq.read_table(path).to_pydict() for path in sorted((output / "triangle").iterdir())}
 
 
+@pytest.mark.long
 def test_killed_again_and_again(stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wanted = run(capfd, stream, None, tmp_path / "whole")
     rng = random.Random(0)
@@ -139,6 +140,7 @@ def test_a_checkpoint_of_a_program_is_none_of_a_run(
     assert "is not that of a run over files" in refused(capfd, arguments(stream, tmp_path / "checkpoint"))
 
 
+@pytest.mark.long
 def test_a_file_grows_by_one_tick_again_and_again(
     stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_file_grows_by_one_tick_again_and_again(
     assert [*shown, total] == wanted
 
 
+@pytest.mark.drawn("tick")
 @pytest.mark.parametrize("tick", [0, N_TICKS - 2, N_TICKS - 1])
 def test_other_rows_are_refused(stream: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], tick: int) -> None:
     run(capfd, stream, tmp_path / "checkpoint")

@@ -26,7 +26,7 @@ from tests.helpers.checkpoint_script import INPUTS, SET_TEXT, Reference, answers
 TRIANGLE = "triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
 
 
-@pytest.mark.drawn("seed")
+@pytest.mark.drawn("seed", "bag", "most_runs", each=True)
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("most_runs", [2, 16])
 @pytest.mark.parametrize("seed", [0, 1])

@@ -50,6 +50,7 @@ def _length(value):
     return 0
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", HEADS)
 def test_a_hub_is_not_looked_at(name, bag):

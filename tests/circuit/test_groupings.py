@@ -108,10 +108,11 @@ def scripts(seed, bag, values=None):
 @pytest.mark.parametrize("keys", [0, 1, 2])
 @pytest.mark.parametrize("op", OPS)
 def test_random_scripts(op, keys, bag, kind):
-    for seed in range(4 if kind.on_device else 24 if IS_LONG else 6):
+    for seed in range(4 if kind.on_device else 24 if IS_LONG else 3):
         check(op, keys, scripts(seed, bag), bag=bag, backend=kind.backend(seed), keep=("h", "g")[: seed % 3])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 def test_nulls(op, bag):
@@ -119,7 +120,7 @@ def test_nulls(op, bag):
         check(op, seed % 3, scripts(seed, bag, {0: None}), bag=bag)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "kind")
 @BAGS
 @pytest.mark.parametrize("op", ["count", "min", "max"])
 def test_texts(op, bag, kind):
@@ -128,7 +129,7 @@ def test_texts(op, bag, kind):
         check(op, seed % 3, scripts(seed, bag, texts), bag=bag, kind=pa.string(), backend=kind.backend(seed))
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "kind")
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 def test_floats(op, bag, kind):

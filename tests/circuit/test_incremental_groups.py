@@ -49,6 +49,7 @@ def stepped(program, tick):
     return {name: zset.rows() for name, zset in program.step(tick).items()}
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_nulls_and_wider_types_that_turn_up_later(bag):
     for seed in range(5):
@@ -93,6 +94,7 @@ def test_checkpoints(bag, tmp_path):
         assert contents(again) == contents(program)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_ticks_on_either_side(bag):
     why = lacking("shim")

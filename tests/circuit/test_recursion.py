@@ -146,13 +146,14 @@ def check(text: str, seed: int, ticks: int, backend, size: int = 4, values: int 
     return program
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("seed", range(3 if IS_LONG else 1))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tick_equals_recomputation(name, seed, backend):
     check(PROGRAMS[name], seed, 25 if IS_LONG else 12, backend)
 
 
-@pytest.mark.drawn("kind")
+@pytest.mark.drawn("kind", "name", share=4)
 @pytest.mark.parametrize("kind", ["numpy", "shim"])
 @pytest.mark.parametrize("name", PROGRAMS if IS_LONG else list(PROGRAMS)[::3])
 def test_other_kernels(name, kind):
@@ -175,6 +176,7 @@ def test_many_changes_a_tick(name, backend):
     check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "read by others", "all pairs"])
 def test_bags(name, backend):
     """A loop reads the rows of positive weight of a bag, and its heads are sets."""
@@ -207,6 +209,7 @@ def test_bags(name, backend):
         assert ranks(program) == ranks(fresh) or not ranks(fresh)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["linear", "mutual", "negation", "loop over a loop", "all pairs", "three atoms"])
 def test_ticks_that_begin_anew(name, backend, monkeypatch):
     """A tick that derives too much restarts from the empty loop, with the same result."""

@@ -163,7 +163,7 @@ def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels
     check(text, options, way, RuntimeError("the kernel failed"), *kernels, **share)
 
 
-@pytest.mark.drawn("error")
+@pytest.mark.drawn("error", "name", share=4)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("full")], ids=["interrupt", "memory"])
 @pytest.mark.parametrize(
     "name", ["triangle", "4-cycle once", "projection", "projection, bag", "recursion", "recursion, best values"]
@@ -314,6 +314,7 @@ class Interrupt:
         return self.trace
 
 
+@pytest.mark.drawn("name", "keep", "walks", "fewest_lines", share=2)
 @pytest.mark.parametrize(
     ("name", "keep", "walks", "fewest_lines"),
     [

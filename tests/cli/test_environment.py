@@ -105,6 +105,7 @@ def test_an_ascii_locale(small, tmp_path):
     assert total(done) == 1000
 
 
+@pytest.mark.drawn("form")
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_a_pipe_is_refused_for_what_is_read_from_files_only(tmp_path, form):
     os.mkfifo(tmp_path / "pipe")

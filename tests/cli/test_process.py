@@ -24,6 +24,7 @@ from gpu_wcoj.files import formats
 from tests.helpers.command_line import COMMAND, ENVIRONMENT, TRIANGLE
 
 
+@pytest.mark.drawn("name")
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_standard_input(name: str):
     command = [*COMMAND, "run", "-e", TRIANGLE, "--json", "--input"]

@@ -51,7 +51,7 @@ def chunk_rows(seed: int) -> int | None:
     return (None, 3, 64, 7)[seed % 4]
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "block", share=4)
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_triangles(block, bag):
@@ -60,7 +60,7 @@ def test_triangles(block, bag):
         check_scripts(TRIANGLE, [seed], bag=bag, backend=backend, route="device", chunk_rows=chunk_rows(seed))
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=8)
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_patterns(name, bag):
@@ -73,14 +73,14 @@ def test_patterns(name, bag):
 @BAGS
 @pytest.mark.parametrize("block", range(3))
 def test_programs_that_chance_writes(block, bag):
-    for seed in range(block, 30 if IS_LONG else 9, 3):
+    for seed in range(block, 30 if IS_LONG else 3, 3):
         text = random_text(random.Random(f"device {seed}"))
         keep = parse(text).heads[: seed % 3]
         options = {"backend": shim_backend(seed), "route": "device", "chunk_rows": chunk_rows(seed)}
         check_scripts(text, [seed], bag=bag, values={0: None} if seed % 5 == 0 else None, keep=keep, **options)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "greater", "wildcards on both sides"])
 def test_nulls_turn_up(name, bag):
@@ -89,7 +89,7 @@ def test_nulls_turn_up(name, bag):
     )
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-cycle once", "greater"])
 def test_text_is_compared_by_rank(name, bag):
@@ -126,7 +126,7 @@ def run(text: str, script: Script, *, bag: bool, backend: Backend, **options: An
     return seen
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=4)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "heads of heads", "star of 3", "1 to 4"])
 def test_every_bit_is_that_of_the_cpu(name, bag):
@@ -138,7 +138,7 @@ def test_every_bit_is_that_of_the_cpu(name, bag):
         assert found == expected
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ["triangle", "4-clique", "star of 3"])
 def test_skewed_graphs_are_those_of_the_cpu(name, bag):

@@ -125,6 +125,7 @@ def test_short_ranges_are_scanned_by_a_warp(seed, step, batches):
     check(case, shim_backend(seed), (97, HUGE))
 
 
+@pytest.mark.drawn("seed", share=3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_units_end_anywhere(seed):
     """Prefixes of sizes around a block's and a unit's, some of none, thousands of none together."""
@@ -198,6 +199,7 @@ def test_a_walk_that_was_interrupted_goes_on_in_its_place():
     assert found == [expected, expected]
 
 
+@pytest.mark.drawn("seed", share=4)
 @pytest.mark.parametrize("seed", range(12))
 def test_small_windows_and_stretches(monkeypatch, seed):
     """Windows, plans and counts cut everywhere."""
@@ -263,7 +265,7 @@ def lone(rng: random.Random, n_batches: int, weights: tuple[int, ...], *, top: b
     return case
 
 
-@pytest.mark.drawn("seed")
+@pytest.mark.drawn("seed", "n_batches", "rest", share=8)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n_batches", [1, 3])
 @pytest.mark.parametrize("rest", [0, 1])
@@ -314,6 +316,7 @@ def test_copies_that_were_interrupted_go_on_in_their_place():
     assert question.work[SUM_OF_MINIMA] == 2 * case.sum_of_minima()
 
 
+@pytest.mark.drawn("seed", share=3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_memory_nothing_moves(seed):
     """A call that fails leaves `resume`; one with a smaller capacity succeeds, and no row is lost or repeated."""
@@ -363,6 +366,7 @@ def batches_of(rng: random.Random, n_batches: int) -> list[dict[tuple[int, int],
     return batches
 
 
+@pytest.mark.drawn("seed", share=4)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("n", [1, 3, 16])
 @pytest.mark.parametrize("top", [False, True])

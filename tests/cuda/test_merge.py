@@ -95,6 +95,7 @@ def test_numbers_that_launcher_and_source_share():
     assert found["COUNTED"] * found["COUNT_BLOCK"] == tries.COUNT_CHUNK
 
 
+@pytest.mark.drawn("seed", share=4)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_tries(seed):
     rng = np.random.default_rng(seed)

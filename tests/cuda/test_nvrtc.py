@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(nvrtc() is None, reason="the wheel nvidia-cuda-n
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
 
 
-@pytest.mark.drawn("architecture")
+@pytest.mark.drawn("architecture", "name", share=8)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", device.SOURCES)
 def test_sources_compile_without_a_word(name, architecture):
@@ -23,12 +23,14 @@ def test_sources_compile_without_a_word(name, architecture):
     assert compiled.n_bytes > 0
 
 
+@pytest.mark.drawn("name", share=5)
 @pytest.mark.parametrize("name", device.SOURCES)
 def test_sources_compile_with_our_options_alone(name):
     compiled = compile_source(name, device.source_text(name), "compute_90", OPTIONS[:1])
     assert (compiled.result, compiled.log) == (0, "")
 
 
+@pytest.mark.drawn("architecture")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_benchmarks_own_kernel_compiles(architecture):
     compiled = compile_source("recount", SOURCE, architecture)

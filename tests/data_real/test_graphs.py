@@ -25,7 +25,7 @@ TRIANGLES = {
 }
 
 
-@pytest.mark.drawn("mode")
+@pytest.mark.drawn("mode", "name", share=5)
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize("name", TRIANGLES)
 def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):
@@ -34,7 +34,7 @@ def test_triangles(shared_data: Path, run: Run, name: str, mode: list[str]):
     assert total["total"] == {"triangle": TRIANGLES[name]}
 
 
-@pytest.mark.drawn("mode")
+@pytest.mark.drawn("mode", "name", "cliques")
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
 @pytest.mark.parametrize(
     ("name", "cliques"), [("wiki-Vote.txt.gz", 2_077_903), ("soc-Epinions1_und.txt.gz", 5_803_397)]
@@ -44,6 +44,7 @@ def test_four_cliques(shared_data: Path, run: Run, name: str, cliques: int, mode
     assert total["total"] == {"clique": cliques}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_closed_walks_are_counted_without_being_listed(shared_data: Path, run: Run):
     _, total = run("-e", WALK, "--input", f"edge={shared_data / 'graphs' / 'wiki-Vote.txt.gz'}", "--count")

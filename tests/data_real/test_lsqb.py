@@ -65,6 +65,7 @@ def test_at_once(lsqb: Path, scale: str, query: Query, known: int):
     assert stepped.step(inputs)["answer"].weights.sum() == known
 
 
+@pytest.mark.drawn("scale", "query", "known", share=3)
 @pytest.mark.parametrize(("scale", "query", "known"), CASES)
 def test_in_50_ticks(lsqb: Path, scale: str, query: Query, known: int):
     program = gw.Program(query.text, bag=True, backend="cpu")

@@ -47,6 +47,7 @@ def test_at_once(lsqb: Path, scale: str, number: int, known: int):
     assert counting.relation("answer").rows() == [((known,), 1)]
 
 
+@pytest.mark.drawn("scale", "number", "known", share=3)
 @pytest.mark.parametrize(("scale", "number", "known"), CASES if IS_LONG else SMALL)
 def test_in_50_ticks(lsqb: Path, scale: str, number: int, known: int):
     counting = program(number)

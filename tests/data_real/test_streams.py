@@ -23,6 +23,7 @@ INCLUDES = """
 Edge = tuple[str, str]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.drawn("mode")
 @pytest.mark.parametrize("mode", [[], ["--count"]], ids=["rows", "counted"])
@@ -74,6 +75,7 @@ def test_includes_as_they_are(shared_data: Path, run: Run):
     assert len(present) == 6299
 
 
+@pytest.mark.long
 def test_patterns_of_includes_after_every_batch(shared_data: Path, run: Run, tmp_path: Path):
     """Targets are resolved to the files that they mean, since as they are no target is ever a file that includes."""
     batches = _batches(shared_data / "streams" / "souffle_include_stream.tsv.gz")

@@ -39,7 +39,7 @@ def test_forced_routes_give_the_answers_of_recomputation(name, route, bag, pair)
         check_script(text, script, bag=bag, way=("step", "step_counts")[seed], **pair.options(route=route))
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "keeps")
 @BAGS
 @pytest.mark.parametrize("keeps", [False, True], ids=["joined afresh", "kept"])
 @pytest.mark.parametrize("name", SOME)

@@ -219,6 +219,7 @@ class TestByCosts:
         assert abs(ran_on.index("cpu") - n_paying) <= 1
         assert set(ran_on[ran_on.index("cpu") :]) == {"cpu"}
 
+    @pytest.mark.drawn("pair")
     def test_a_big_tick_takes_the_device_back_at_once(self, program):
         for number in range(20):
             program.step_counts({"e": [(number, 9000)]})
@@ -230,6 +231,7 @@ class TestByCosts:
 CLIQUE = "h(a, b, c, d) :- e(a, b), e(b, c), e(a, c), e(a, d), e(b, d), e(c, d)."
 
 
+@pytest.mark.long
 def test_equal_rows_run_where_their_joins_cost_less(pair, monkeypatch, tmp_path):
     """A tick of 2,000 rows looks at 500 values a row for 4-cliques, and at none for edges in both directions."""
     monkeypatch.setattr("gpu_wcoj.engine.replicas.store_path", lambda: tmp_path / "routing.json")

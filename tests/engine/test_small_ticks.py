@@ -21,6 +21,7 @@ from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.trace import spine
 from gpu_wcoj.trace.spine import MergePolicy
 from gpu_wcoj.zset.index import TrieMerge
+from tests.helpers.long_tests import IS_LONG
 
 ORDERED = "e(a, b) :- edge(a, b), a < b.\n"
 SYMMETRIC = "s(a, b) :- edge(a, b).\ns(b, a) :- edge(a, b).\n"
@@ -154,7 +155,7 @@ class Twins:
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_ticks_equal_large_ones_and_recomputation(name: str, bag: bool) -> None:
-    for seed in range(3):
+    for seed in range(3 if IS_LONG else 1):
         rng = np.random.default_rng([seed, len(name), bag])
         with tune(max_memtable_rows=8 if seed == 1 else 512):
             twins = Twins(PROGRAMS[name], bag, rng, policy=SLOW_MERGES if seed == 1 else None)
@@ -500,6 +501,7 @@ def test_work_that_made_ticks_large_ones_is_forgotten() -> None:
     small.check(1)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", ["clique4", "clique5", "diamond", "cycle4", "house"])
 def test_counts_over_long_ranges_equal_those_of_large_ticks(name: str, bag: bool) -> None:

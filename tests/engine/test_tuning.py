@@ -82,7 +82,7 @@ def run(text: str, seed: int, bag: bool, tuning: Mapping[str, Any]) -> tuple[lis
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_random_programs(bag: bool) -> None:
     walked: Counter[str] = Counter()
-    for seed in range(30 if IS_LONG else 14):
+    for seed in range(30 if IS_LONG else 10):
         text = random_text(random.Random(seed))
         expected, _ = run(text, seed, bag, WAYS["never"])
         for way, tuning in WAYS.items():

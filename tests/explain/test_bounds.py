@@ -21,6 +21,7 @@ def ways(plan: dict) -> list[list[dict]]:
     return [way["levels"] for path in paths for way in (path, *path["variants"])]
 
 
+@pytest.mark.drawn("strategy")
 @pytest.mark.parametrize("strategy", ["wcoj", "binary"])
 @pytest.mark.parametrize("name", ["triangle", "4-cycle", "path", "variants", "selected"])
 def test_no_level_has_more_prefixes_than_its_bound(name, strategy):

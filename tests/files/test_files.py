@@ -25,10 +25,12 @@ from gpu_wcoj.files.record_batch import memory_budget
 from gpu_wcoj.files.spec import InputSpec, parse_input
 from gpu_wcoj.units import parse_bytes
 from tests.helpers.input_files import BUDGET, TABLE, read, read_text, read_ticks, rows, write_all_forms
+from tests.helpers.long_tests import IS_LONG
 
 
 def test_every_form_gives_the_same_rows(tmp_path: Path):
-    for path in write_all_forms(tmp_path):
+    """Ordinary runs read every second form as rows, and the others as ticks."""
+    for path in write_all_forms(tmp_path)[:: 1 if IS_LONG else 2]:
         spec = parse_input("edge=" + path % "columns=2,0&weight=3")
         table = read_table(spec, 2, BUDGET)
         assert table.schema.types == [pa.string(), pa.int64(), pa.int64()], path
@@ -39,13 +41,14 @@ def test_every_form_gives_the_same_rows(tmp_path: Path):
 
 def test_every_form_gives_the_same_ticks(tmp_path: Path):
     sizes = [2, 3, 1, 1]
-    for path in write_all_forms(tmp_path):
+    for path in write_all_forms(tmp_path)[0 if IS_LONG else 1 :: 1 if IS_LONG else 2]:
         spec = "edge=" + path % "columns=0,1&weight=3&tick=4"
         got = read_ticks([spec])
         assert [len(tick["edge"]) for tick in got] == sizes, path
         assert [row for tick in got for row in tick["edge"]] == rows(TABLE.select(["src", "dst", "weight"])), path
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.arrows", "t.csv"])
 def test_columns_by_name(tmp_path: Path, name: str):
     write_all_forms(tmp_path)
@@ -110,6 +113,7 @@ def test_a_crash_of_the_reading_process_is_an_error(tmp_path: Path, monkeypatch:
             read(tmp_path / "t.arrow")
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.arrows"])
 def test_truncated_binary_files(tmp_path: Path, name: str):
     write_all_forms(tmp_path)

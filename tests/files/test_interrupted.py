@@ -20,6 +20,7 @@ from gpu_wcoj.files.spec import parse_input
 N_ROWS = 400_000
 
 
+@pytest.mark.drawn("unbuffered")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_nothing_is_lost_where_the_process_is_stopped_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str

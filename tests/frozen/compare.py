@@ -21,6 +21,12 @@ def write() -> None:
 
 def differences() -> Iterator[str]:
     """One text per program that differs."""
+    yield from text_differences()
+    yield from random_differences()
+
+
+def text_differences() -> Iterator[str]:
+    """One text per program that is stored as text and differs."""
     for name, cases in TEXTS.items():
         stored = _split((FOLDER / f"{name}.txt").read_text())
         now = _split(texts(cases()))
@@ -30,9 +36,14 @@ def differences() -> Iterator[str]:
                 lines = list(difflib.unified_diff(before, after, "stored", "now", lineterm="", n=1))[2:]
                 more = [f"  ... and {len(lines) - N_LINES} more lines"] if len(lines) > N_LINES else []
                 yield "\n".join([f"{name}: {key}", *(f"  {line}" for line in lines[:N_LINES]), *more])
-    lines = DIGESTS.read_text().splitlines()
-    stored_lines = {json.loads(line)["name"]: json.loads(line) for line in lines}
-    for line in random_lines():
+
+
+def random_differences(part: int = 0, n_parts: int = 1) -> Iterator[str]:
+    """One text per random program that differs, of those of a part: each `n_parts`-th program, from `part` on."""
+    stored_lines = {
+        fields["name"]: fields for fields in map(json.loads, DIGESTS.read_text().splitlines()[part::n_parts])
+    }
+    for line in random_lines(part, n_parts):
         after_fields = json.loads(line)
         before_fields = stored_lines.pop(after_fields["name"], {})
         if before_fields != after_fields:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +146,9 @@ def as_line(case: Case, sections: Record) -> str:
     return json.dumps({"name": case.name} | fields)
 
 
-def random_lines() -> Iterator[str]:
-    """A line per random program."""
-    for case in random_cases():
+def random_lines(part: int = 0, n_parts: int = 1) -> Iterator[str]:
+    """A line per random program, or per `n_parts`-th one, from `part` on."""
+    for case in islice(random_cases(), part, None, n_parts):
         yield as_line(case, record(case, is_random=True))
 
 

@@ -32,6 +32,7 @@ def test_what_broke_a_parser_breaks_it_no_more(name, path):
     read(name, text_of(path.read_bytes()))
 
 
+@pytest.mark.drawn("name", "piece", share=3)
 @pytest.mark.parametrize(("name", "piece"), [(name, piece) for name, pieces in DEEP.items() for piece in pieces])
 def test_deep_and_long_texts(name, piece):
     began = time.process_time()

@@ -49,6 +49,7 @@ def test_a_part_that_fails_is_named(folder):
     assert "assert 1 == 2" in part["failures"][0]["message"]
 
 
+@pytest.mark.long
 def test_a_part_that_takes_too_long_has_told_what_it_did(folder):
     test = folder / "test_slow.py"
     test.write_text("import time\n\n\ndef test_quick():\n    pass\n\n\ndef test_slow():\n    time.sleep(60)\n")
@@ -57,6 +58,7 @@ def test_a_part_that_takes_too_long_has_told_what_it_did(folder):
     assert (part["verdict"], part["passed"]) == ("stopped after 12 s", 1)
 
 
+@pytest.mark.long
 def test_where_everything_is_skipped_nothing_has_passed(folder):
     test = folder / "test_away.py"
     test.write_text("import pytest\n\n\ndef test_away():\n    pytest.skip('no such thing')\n")
@@ -84,6 +86,7 @@ def test_without_a_sanitizer(monkeypatch, capfd):
     assert "compute-sanitizer is not at hand" in capfd.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("status", "verdict"), [("$?", "passed"), (command.FINDINGS, "the sanitizer has findings")])
 def test_under_a_sanitizer(folder, monkeypatch, status, verdict):
     stand_in = folder / "compute-sanitizer"
@@ -148,6 +151,7 @@ importlib.machinery.PathFinder.find_spec = staticmethod(found)
 """
 
 
+@pytest.mark.long
 def test_every_part_is_collected_where_libraries_are_absent(folder):
     """With what a machine with a GPU has: no file ends the run, and each part keeps tests."""
     (folder / "absent.py").write_text(ABSENT)

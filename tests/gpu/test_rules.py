@@ -68,20 +68,20 @@ def test_patterns(name):
 
 
 def test_texts_in_the_files():
-    """They hold programs."""
+    """They hold programs; ordinary runs read every fourth file."""
     n_programs = 0
-    for path in FILES:
+    for path in FILES if IS_LONG else FILES[::4]:
         for text in texts_of(path):
             try:
                 n_programs += check(text)
             except BaseException as error:
                 error.add_note(f"a text in {path.relative_to(TESTS)}")
                 raise
-    assert n_programs > 150
+    assert n_programs > (150 if IS_LONG else 30)
 
 
 def test_texts_that_chance_writes():
-    for seed in range(300 if IS_LONG else 100):
+    for seed in range(300 if IS_LONG else 25):
         assert check(random_text(random.Random(seed)))
         assert check(chance_text(random.Random(f"reader {seed}")))
 

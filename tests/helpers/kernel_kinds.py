@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import pytest
@@ -10,9 +11,7 @@ from gpu_wcoj.backend import Backend, cpu_backend, select_backend
 from gpu_wcoj.errors import BackendUnavailableError
 from tests import shim
 
-KINDS = ("numba", "numpy", "shim", "cuda")
-QUICK_KINDS = pytest.mark.parametrize("kind", [name for name in KINDS if name != "numpy"], indirect=True)
-"""Has a test take fixture `kind` without the slowest."""
+ALL_KINDS = ("numba", "numpy", "shim", "cuda")
 N_SCHEDULES = 7
 """How many schedules of the shim are drawn from: ascending, descending, and some by chance."""
 
@@ -68,3 +67,11 @@ def needed(name: str) -> Kind:
     if reason is not None:
         pytest.skip(reason)
     return Kind(name)
+
+
+HAS_GPU_CASES = "GPU_WCOJ_TESTS_ON" in os.environ or lacking("cuda") is None
+"""Whether tests have cases on a GPU: not where it is lacking, unless tests.gpu runs them on what stands in for it."""
+KINDS = tuple(name for name in ALL_KINDS if name != "cuda" or HAS_GPU_CASES)
+BACKENDS = ("cpu", "cuda") if HAS_GPU_CASES else ("cpu",)
+QUICK_KINDS = pytest.mark.parametrize("kind", [name for name in KINDS if name != "numpy"], indirect=True)
+"""Has a test take fixture `kind` without the slowest."""

@@ -43,7 +43,7 @@ def test_any_branches(orders, bag, monkeypatch):
 def test_negation_and_calculation(bag, monkeypatch):
     chance = random.Random("branches")
     with_any_branches(monkeypatch, chance)
-    for seed in range(400 if IS_LONG else 20):
+    for seed in range(400 if IS_LONG else 8):
         chance.seed(seed)
         rules = random_rules(random.Random(f"branches {seed}"))
         script = random_script(random.Random(seed), core_rules.arities(rules))
@@ -55,7 +55,7 @@ def test_negation_and_calculation(bag, monkeypatch):
 def test_recursion(bag, monkeypatch):
     chance = random.Random("loops")
     with_any_branches(monkeypatch, chance)
-    for seed in range(60 if IS_LONG else 5):
+    for seed in range(60 if IS_LONG else 2):
         text = chance_text(random.Random(f"branches {seed} {bag}"), negative=True)
         recursion.check_scripts(text, [seed], bag=bag, positive=bag, backend="cpu", clingo=False, values=SIGNED)
 

@@ -197,6 +197,7 @@ FAILS = {
 }
 
 
+@pytest.mark.drawn("bag", "way")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("way", ["step", "step_counts", "load"])
 @pytest.mark.parametrize("name", FAILS)

@@ -17,7 +17,7 @@ WAYS = ("step", "step_counts", "step_pieces")
 
 def n_seeds(kind):
     """How many rules and scripts are made for a kind of kernels."""
-    return 16 if kind.on_device and IS_LONG else 120 if IS_LONG else 16 if kind.compiled else 8
+    return 16 if kind.on_device and IS_LONG else 120 if IS_LONG else 8 if kind.compiled else 4
 
 
 def check(seed, bag, kind, **chances):
@@ -56,6 +56,7 @@ def test_negated_atoms(block, bag, kind):
         check(seed, bag, kind, n_negated=(1, 2), n_computed=(0,))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_calculations(block, bag, kind):

@@ -330,7 +330,7 @@ def is_enough(seen, *names):
     return min(seen[name] for name in names) >= 3
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "kind", share=3)
 @BAGS
 @pytest.mark.parametrize("name", PREDICATES)
 def test_verbs_equal_the_fused_kernel_with_conditions(name, bag, kind, seen):
@@ -340,7 +340,7 @@ def test_verbs_equal_the_fused_kernel_with_conditions(name, bag, kind, seen):
         run_script(text, inputs, random_script(random.Random(f"{name} {seed}"), inputs), kind, bag)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_verbs_equal_the_fused_kernel_on_patterns(name, bag, seen):
@@ -349,6 +349,7 @@ def test_verbs_equal_the_fused_kernel_on_patterns(name, bag, seen):
         run_script(PATTERNS[name], arities(PATTERNS[name]), script, Kind("numba"), bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
     seed = 0
@@ -359,6 +360,7 @@ def test_verbs_equal_the_fused_kernel_on_random_programs(bag, host_kind, seen):
         seed += 1
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_verbs_equal_the_fused_kernel_on_random_rules_in_core_form(bag, host_kind, seen):
     seed = 0

@@ -49,6 +49,7 @@ class TestHubGraph:
             assert looked_at(totals[-1]) <= 40 * n
         assert (totals[1] <= 2.05 * totals[0] + 100).all()
 
+    @pytest.mark.long
     def test_a_million_in_seconds_and_in_memory_linear_in_them(self):
         """Peaks of n and 2 n: what n more cost is a few hundred bytes a node, three arcs and three triangles each."""
         small, large = (peak_of(HUB_SCRIPT, n) for n in (500_000, 1_000_000))
@@ -89,6 +90,7 @@ class TestHighDegree:
         arriving = np.sort(np.stack([np.full(degree, hub), nodes], axis=1), axis=1)
         return edges, arriving
 
+    @pytest.mark.drawn("name", "hub", "way", each=True)
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     @pytest.mark.parametrize("hub", ["first", "last"])
     @pytest.mark.parametrize("name", ["triangle", "3-cycle", "4-clique", "diamond once"])
@@ -108,6 +110,7 @@ class TestHighDegree:
 
 @pytest.mark.usefixtures("large_ticks")
 class TestGrowingState:
+    @pytest.mark.drawn("name", share=2)
     @pytest.mark.parametrize("name", ["triangle", "4-clique", "4-cycle", "diamond once"])
     def test_a_fixed_change_probes_as_before_while_the_state_grows_away_from_it(self, name):
         random = np.random.default_rng(8)

@@ -79,6 +79,7 @@ def run(*arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.drawn("way")
 @pytest.mark.parametrize("way", ["step_counts", "step_pieces"])
 def test_one_prefix_with_ten_million_rows_takes_one_piece(way):
     """240 MB of rows pass through, below a single prefix."""
@@ -114,6 +115,7 @@ def test_898_792_862_cliques_are_counted_in_pieces():
     assert found["over"] < MOST
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_50_million_rows_are_streamed_to_parquet(tmp_path):
     n, m = 8000, 6300

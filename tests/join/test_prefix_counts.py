@@ -59,12 +59,14 @@ class TestSumOfMinima:
                     checked += smallest > 0
         assert checked >= (len(query.symmetry.representatives) if stands_for_all else len(paths))
 
+    @pytest.mark.drawn("way")
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     @pytest.mark.parametrize("name", NAMES)
     def test_random_graphs(self, name, way):
         edges = random_edges(np.random.default_rng(1), 900, 80, power=1)
         self.check(PATTERNS[name], edges, 100, 1 + MARK_FACTOR, way)
 
+    @pytest.mark.drawn("power", "way")
     @pytest.mark.parametrize("way", ["step", "step_counts"])
     @pytest.mark.parametrize("power", [2, 5])
     @pytest.mark.parametrize("name", NAMES)

@@ -36,6 +36,7 @@ BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 SOME = ("triangle of three relations", "4-cycle", "heads of heads", "wildcards on both sides", "two components")
 
 
+@pytest.mark.drawn("bag", "block", share=4)
 @BAGS
 @pytest.mark.parametrize("block", range(TRIANGLE_BLOCKS))
 @pytest.mark.parametrize("name", ["triangle", "triangle of three relations"])
@@ -50,7 +51,7 @@ def test_patterns(name, bag, backend):
     check_scripts(PATTERNS[name], range(OTHER_SEEDS), bag=bag, backend=backend.name)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_where_every_range_has_ranks(name, bag):
@@ -58,6 +59,7 @@ def test_patterns_where_every_range_has_ranks(name, bag):
         check_scripts(PATTERNS[name], range(2 if IS_LONG else 1), bag=bag, backend="cpu")
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_programs_that_chance_writes(block, bag, backend):
@@ -67,14 +69,14 @@ def test_programs_that_chance_writes(block, bag, backend):
         check_scripts(text, [seed], bag=bag, backend=backend.name, values=values, keep=parse(text).heads[: seed % 3])
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns_with_nulls(name, bag, backend):
     check_scripts(PATTERNS[name], range(3 if IS_LONG else 1), bag=bag, backend=backend.name, values={0: None})
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", {**GRAPHS, **ARITIES})
 def test_patterns_over_text(name, bag, backend):
@@ -83,7 +85,7 @@ def test_patterns_over_text(name, bag, backend):
     check_scripts(PATTERNS[name], seeds, bag=bag, backend=backend.name, values=texts, kind=pa.string())
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_from_the_empty_state(name, bag, backend):
@@ -124,6 +126,7 @@ def test_one_big_tick_is_the_same_rows_one_per_tick(name, backend):
             assert programs[0].relation(head) == programs[1].relation(head)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_chunks_and_threads_do_not_change_a_bit(name, bag, backend):
@@ -141,6 +144,7 @@ def test_chunks_and_threads_do_not_change_a_bit(name, bag, backend):
     assert all(other == found[0] for other in found)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", [*SOME, "house", "4-clique", "1 to 4", "greater", "variable twice beside a join"])
 def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
@@ -159,7 +163,7 @@ def test_the_order_of_a_body_does_not_change_a_bit(name, bag, backend):
     assert all(other == found[0] for other in found)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_inserting_and_deleting_everything_leaves_nothing(name, bag, backend):

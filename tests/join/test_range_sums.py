@@ -157,6 +157,7 @@ def test_codes_far_from_zero(shift, monkeypatch, added):
     assert None not in added
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.usefixtures("large_ticks")
 def test_codes_of_both_signs_that_span_all(monkeypatch, kind, added):
     monkeypatch.setattr(eliminate, "MIN_MERGED", 1)

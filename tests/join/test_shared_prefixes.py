@@ -77,6 +77,7 @@ def proposals(program: gw.Program) -> dict[tuple[str, int, str], int]:
     }
 
 
+@pytest.mark.drawn("bag", "block")
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("block", range(8 if IS_LONG else 2))
 @pytest.mark.usefixtures("from_one_row")

@@ -50,7 +50,7 @@ def changes(chance: random.Random, inputs: tuple[str, ...], bag: bool, lacks: bo
     return found
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "strategy")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", TEXTS)

@@ -87,6 +87,7 @@ for _, one in recorder.buffer:
 """Like `SEARCH`, once three processes have come so far; prints what it compiles."""
 
 
+@pytest.mark.long
 def test_processes_that_start_together_compile_each_function_once(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     running = [
@@ -176,6 +177,7 @@ def test_where_nothing_can_be_kept_the_log_says_so_once_and_calls_work(tmp_path)
     assert logged.startswith(f"Compiled kernels cannot be kept in {file / 'cache' / 'cpu_fallback-'}")
 
 
+@pytest.mark.long
 @one_process
 @pytest.mark.parametrize(
     ("ending", "content"),

@@ -86,7 +86,7 @@ def run(
     return [*seen, program.last_tick.kernels]
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=4)
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_answers_are_the_same_bits_wherever_the_kernels_change(name, bag, change):

@@ -69,6 +69,7 @@ def start(package: Path, cache: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_background_process_has_the_lowest_priority_and_leaves_no_zombie(package, tmp_path):
     printed, logged = start(package, tmp_path / "cache").communicate(timeout=90)
     assert (json.loads(printed), logged) == ([True, [], False, ""], "")
@@ -78,6 +79,7 @@ def test_the_background_process_has_the_lowest_priority_and_leaves_no_zombie(pac
     assert list(folder.glob("lookup.ascends-*.nbc"))
 
 
+@pytest.mark.long
 def test_processes_that_start_together_start_one_compilation(package, tmp_path):
     running = [start(package, tmp_path / "cache") for _ in range(3)]
     for process in running:
@@ -96,6 +98,7 @@ def test_a_compilation_that_fails_is_reported_and_not_taken_for_complete(package
     assert reports == ["the process that compiles the kernels ended with status 1"]
 
 
+@pytest.mark.long
 @one_process
 def test_a_copied_folder_serves_at_another_place_and_read_only(compiled, tmp_path):
     place, copy = copy_package(tmp_path / "place"), shutil.copytree(compiled, tmp_path / "other" / "cache")

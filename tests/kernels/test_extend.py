@@ -203,7 +203,7 @@ def test_short_ranges_of_single_prefixes_are_sought(kind, backend, width):
         assert question.work[MARKS] == (0 if width == 15 else 10 * width)
 
 
-@pytest.mark.drawn("name", "variant", each=True)
+@pytest.mark.drawn("name", "variant", share=4)
 @pytest.mark.parametrize("variant", ["plain", "own goes on in batches"])
 @pytest.mark.parametrize("name", LONG_HUBS)
 def test_long_hubs(kind, backend, name, variant):
@@ -216,6 +216,7 @@ def test_long_hubs(kind, backend, name, variant):
         assert (question.work[MARKS] == 0) == (name == "several blocks" and variant == "plain")
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", ["scan", "list", "hashed", "around 2^63", "a value each", "a value each, far"])
 def test_hubs_within_bounds(kind, backend, name):
     shape = {**HUBS, **SHORT_HUBS}[name]

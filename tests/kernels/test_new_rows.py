@@ -89,6 +89,7 @@ def test_random(kind, seed):
     assert work[SURVIVORS] == sum(map(len, expected))
 
 
+@pytest.mark.drawn("spread", "base", each=True)
 @pytest.mark.parametrize("spread", [1, 3, 1000, 2**31, 2**45])
 @pytest.mark.parametrize("base", [0, -(2**62)])
 def test_one_large_group(backend, base, spread):

@@ -256,12 +256,14 @@ def check_queries(texts: list[str], bag: bool, seed: int, monkeypatch: pytest.Mo
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("name", TEXTS)
 def test_walks_of_rules(name, bag, monkeypatch):
     check_queries([TEXTS[name]] * 4, bag, len(name), monkeypatch)
 
 
+@pytest.mark.drawn("bag", "seed", share=3)
 @BAGS
 @pytest.mark.parametrize("seed", range(6))
 def test_walks_of_rules_that_chance_writes(seed, bag, monkeypatch):
@@ -282,6 +284,7 @@ def test_walks_where_every_range_has_ranks(bag, monkeypatch):
         check_queries(list(TEXTS.values()), bag, 1, monkeypatch)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("has_ranks", [False, True], ids=["searched", "ranked"])
 @pytest.mark.parametrize("name", ["triangle of smaller ends", "clique of four", "diamond", "four-cycle, one column"])

@@ -215,7 +215,7 @@ def test_locate_at_the_top(backend, values):
 
 
 @given(seeds)
-@settings(max_examples=80 if IS_LONG else 24)
+@settings(max_examples=80 if IS_LONG else 14)
 def test_index_rows(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)
@@ -232,7 +232,7 @@ def test_index_rows(kind, seed):
 
 
 @given(seeds)
-@settings(max_examples=80 if IS_LONG else 24)
+@settings(max_examples=80 if IS_LONG else 14)
 def test_rearrange(kind, seed):
     rng = random.Random(seed)
     arity = rng.randint(1, 4)

@@ -143,6 +143,7 @@ def test_limits_stop_a_fixpoint_where_it_can_go_on(kind, monkeypatch):
     assert rows[:, 1].tolist() == ranks.tolist() == list(range(31))
 
 
+@pytest.mark.drawn("name", "kind", each=True)
 @pytest.mark.parametrize("name", ["reach", "two heads", "an intersection", "numbers"])
 def test_maintenance_is_the_difference_of_two_fixpoints(name, kind, monkeypatch):
     """After every tick the stored rows and ranks are those of a program that begins anew."""

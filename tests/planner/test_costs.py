@@ -38,6 +38,7 @@ def skewed(random, n):
     return np.unique(np.stack([random.integers(0, 1000, n) ** 2 // 1000, random.integers(0, 1000, n)]), axis=1)
 
 
+@pytest.mark.drawn("kind", "n", each=True)
 @pytest.mark.parametrize("n", [200, 40_000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_shares_are_those_of_the_rows(kind, n):

@@ -37,9 +37,9 @@ def queries(block: int) -> Iterator[Query]:
 
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_answers_are_those_of_duckdb(block, judge):
-    """One of five of them, all where that may take long. Queries of about the same size share their rows."""
+    """One of ten of them, all where that may take long. Queries of about the same size share their rows."""
     alike: dict[tuple[int, bool], list[Query]] = defaultdict(list)
-    for query in (one for one in queries(block) if IS_LONG or one.seed // N_BLOCKS % 5 == 0):
+    for query in (one for one in queries(block) if IS_LONG or one.seed // N_BLOCKS % 10 == 0):
         alike[rows_for(query), query.is_textual].append(query)
     for bag in (False, True) if IS_LONG else (bool(block % 2),):
         for (n_rows, textual), group in alike.items():
@@ -58,8 +58,8 @@ def test_answers_are_those_of_duckdb(block, judge):
 
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_all_are_planned(block):
-    """Ordinarily every fourth of them."""
-    for query in islice(queries(block), 0, None, 1 if IS_LONG else 4):
+    """Ordinarily every tenth of them."""
+    for query in islice(queries(block), 0, None, 1 if IS_LONG else 10):
         sizes = {name: 10.0 ** (1 + number) for number, name in enumerate(query.inputs)}
         text = replace(query, is_textual=False).text
         draft = draft_program(text, PASSES, strategy=STRATEGIES[query.seed // N_BLOCKS % 3], sizes=sizes)

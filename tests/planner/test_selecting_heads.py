@@ -19,6 +19,7 @@ HEADS = {
 }
 
 
+@pytest.mark.drawn("bag", "options")
 @pytest.mark.parametrize("options", [{}, {"keep": ["s"]}, {"outputs": ["h", "s"]}], ids=repr)
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", HEADS)

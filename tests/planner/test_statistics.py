@@ -13,6 +13,7 @@ from gpu_wcoj.planner.statistics import HEAVIEST, TrieStatistics, measure, stati
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import MergePolicy
 from tests.helpers.kernel_kinds import KINDS, needed
+from tests.helpers.long_tests import IS_LONG
 
 POLICIES = [MergePolicy(), MergePolicy(ratio=4, most_batches=3), MergePolicy(ratio=1, most_batches=9)]
 
@@ -62,10 +63,11 @@ def random_tick(chance, state, arity, n_rows, n_values):
     return {row: weight for row, weight in change.items() if weight}
 
 
+@pytest.mark.drawn("policy", "order", each=True)
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 @pytest.mark.parametrize("order", [(0,), (1, 0), (2, 0, 1), (0, 1, 2, 3)], ids=repr)
 def test_those_of_brute_force(backend, order, policy):
-    for seed in range(2 if backend.device is not None else 6):
+    for seed in range(2 if backend.device is not None or not IS_LONG else 6):
         chance = random.Random(f"{order} {policy} {seed}")
         arrangement = Arrangement(ArrangementKey("r", order), backend, policy)
         state = {}

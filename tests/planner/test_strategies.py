@@ -36,6 +36,7 @@ SOME = ("triangle of three relations", "4-cycle", "diamond", "heads of heads", "
 BAGS = pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(4))
 def test_strategies(block, bag):
@@ -48,6 +49,7 @@ def test_strategies(block, bag):
             check_scripts(text, seeds, bag=bag, backend="cpu", strategy=strategy, values=values)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(2))
 def test_any_hints(block, bag):
@@ -68,6 +70,7 @@ def test_any_plan(block, bag, monkeypatch):
         check_scripts(text, range(3 if IS_LONG else 1), bag=bag, backend="cpu", replan=None)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(3))
 def test_recursion_negation_calculation_and_aggregates(block, bag):
@@ -125,6 +128,7 @@ def test_what_is_asked_for_derivations_joins_as_it_was_said(text):
         recursion.check_scripts(text, [chance.randrange(1000)], backend="cpu", **options)
 
 
+@pytest.mark.drawn("strategy")
 @pytest.mark.parametrize("kind", [*map(Kind, KINDS)], ids=repr)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_all_kinds_of_kernels(kind, strategy):

@@ -80,7 +80,7 @@ def some_changes(chance, inputs):
     return made
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", PATTERNS)
 def test_patterns(name, bag):
@@ -91,7 +91,7 @@ def test_patterns(name, bag):
 
 @BAGS
 def test_programs_that_chance_writes(bag):
-    for seed in range(150 if IS_LONG else 60):
+    for seed in range(150 if IS_LONG else 30):
         chance = random.Random(seed)
         text = random_text(chance)
         check(text, some_changes(chance, arities(text)), bag, strategy=chance.choice(("auto", "wcoj", "binary")))
@@ -102,7 +102,7 @@ def aggregating(name, op):
     return re.sub(r"OP (\w)", lambda match: op.format(match[1]), AGGREGATES[name])
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=4)
 @BAGS
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", AGGREGATES)

@@ -252,6 +252,7 @@ def expected(values: list[Any], says: Any) -> Any:
     return says if isinstance(says, type) else shown(values if says is SAME else says)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_list_of_values(name):
     values, says = VALUES[name]
@@ -412,6 +413,7 @@ def sparse() -> Any:
     return pytest.importorskip("scipy.sparse")
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", TYPED)
 def test_what_a_container_holds_is_what_comes_through(name):
     make, says = TYPED[name]

@@ -117,6 +117,7 @@ def launch(kernel: str, n: int, *, schedule: int = 0, blocks: int = 1, size: int
     return out
 
 
+@pytest.mark.drawn("schedule")
 @pytest.mark.parametrize("schedule", [0, 1, 2, 3])
 @pytest.mark.parametrize(("kernel", "n", "message"), [
     ("past_the_end", SIZE, r"past_the_end: block 0, thread \d+, PTX line \d+: store of 8 bytes at .*, outside of any"),
@@ -160,6 +161,7 @@ def test_threads_are_interrupted_at_memory_accesses():
         assert launch("kept_updates", 5, schedule=seed)[0] == 5 * SIZE
 
 
+@pytest.mark.drawn("schedule")
 @pytest.mark.parametrize("schedule", range(5))
 def test_sums_by_warps_and_blocks(schedule):
     found = launch("sums", 7, schedule=schedule, blocks=3, size=3 * SIZE).reshape(3, 2, 32)

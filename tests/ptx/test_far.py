@@ -19,7 +19,10 @@ from tests.ptx.library import PtxLibrary, Range, load_ptx, ptx_of
 from tests.reference import kernels as reference
 from tests.shim import build
 
-pytestmark = pytest.mark.skipif(library.available() is not None, reason=str(library.available()))
+pytestmark = [
+    pytest.mark.long,  # make test-ptx runs it, too
+    pytest.mark.skipif(library.available() is not None, reason=str(library.available())),
+]
 
 NORESERVE = 0x4000
 """Linux's MAP_NORESERVE: pages that nobody touches cost nothing."""

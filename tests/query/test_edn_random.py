@@ -15,7 +15,7 @@ from tests.helpers.edn_queries import ATTRIBUTES, KNOWN, VALUES, Queries
 from tests.helpers.long_tests import IS_LONG
 from tests.reference import edn as reference
 
-N_QUERIES = 1500 if IS_LONG else 32
+N_QUERIES = 1500 if IS_LONG else 16
 Datom = tuple[int, str, object]
 
 

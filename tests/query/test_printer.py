@@ -24,6 +24,7 @@ from tests.reference.random_programs import INPUTS, chance_text
 LOOPS = {**recursive_programs.CLOSURES, **recursive_programs.SETS}
 
 
+@pytest.mark.drawn("seed", share=2)
 @pytest.mark.parametrize("seed", range(40))
 def test_programs_of_chance_are_equal(seed):
     rules = parse(chance_text(random.Random(f"printed {seed}")))
@@ -39,7 +40,7 @@ def test_loops_are_equal(name):
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_programs_in_core_form_answer_alike(bag):
     """Their helpers have names that no text can spell, and groupings and extremes are no rules."""
-    helpers, n_programs = 0, 120 if IS_LONG else 40
+    helpers, n_programs = 0, 120 if IS_LONG else 16
     for seed in range(n_programs):
         chance = random.Random(f"printed core {seed}")
         text = chance_text(chance)
@@ -64,6 +65,7 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.drawn("seed", share=4)
 @pytest.mark.parametrize("seed", range(60))
 def test_names_that_datalog_cannot_spell(seed):
     """Printed programs with odd names differ only by a one-to-one renaming."""

@@ -17,7 +17,7 @@ from tests.helpers.sql_conditions import FEATURES
 from tests.helpers.sql_queries import Writer
 from tests.helpers.sql_tables import random_script, random_tables
 
-N_SQL = 1500 if IS_LONG else 24
+N_SQL = 1500 if IS_LONG else 12
 BLOCKS = 4
 
 

@@ -68,6 +68,7 @@ def spelled(text: str, dialect: str) -> str:
     return text.replace("Q", "`" if dialect in BACKTICKS else '"')
 
 
+@pytest.mark.drawn("place", "dialect", each=True)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place(place: str, dialect: str):

@@ -20,7 +20,7 @@ from tests.helpers.sql_tables import random_script, random_tables
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
-N_QUERIES = 2000 if IS_LONG else 32
+N_QUERIES = 2000 if IS_LONG else 16
 MAX_REFUSED = 0.02
 
 

@@ -237,6 +237,7 @@ def arrow(table: str, rows: Sequence[Row], weights: Sequence[int] | None = None)
     )
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_view_of_the_query_is_what_duckdb_answers(name: str):
     sql = QUERIES[name].replace("customer,", "customer_h AS customer,") if name == "TPC-H 7" else QUERIES[name]

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/rapids/"):
             item.add_marker("rapids")
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
 

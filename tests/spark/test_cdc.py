@@ -31,6 +31,7 @@ def failure(frame) -> str:
     return str(error.value)
 
 
+@pytest.mark.drawn("name", share=5)
 @pytest.mark.parametrize("name", CASES)
 def test_rows_get_their_weights_and_the_engine_answers_as_if_fed_directly(spark, name):
     """Rows that arrive shuffled are put back in order; without an order, the net weights decide."""

@@ -26,8 +26,7 @@ def rows_of(frame):
     return Counter(tuple(row) for row in frame.collect())
 
 
-@pytest.mark.drawn("layout")
-@pytest.mark.parametrize("layout", ["one", "hypercube"])
+@pytest.mark.parametrize("layout", ["one", pytest.param("hypercube", marks=pytest.mark.long)])
 def test_a_join_in_sql_is_that_of_spark(spark, layout):
     edges = spark.createDataFrame([(i, (i * k) % 11) for i in range(11) for k in (2, 3, 7)], "src bigint, dst bigint")
     edges.createOrReplaceTempView("edges")

@@ -44,6 +44,7 @@ def inputs_of(query: Query, seed: int) -> list[list[gw.ZSet]]:
     return [make(100 * seed + i, TICKS) for i in range(query.n_inputs)]
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear_operators_commute_with_plus_delay_and_negate(place, seeds, name):
     q = LINEAR[name]
@@ -54,6 +55,7 @@ def test_linear_operators_commute_with_plus_delay_and_negate(place, seeds, name)
         check_equal(place, lambda a: q(-a), lambda a: -q(a), two[:1])
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear_operators_are_their_own_incremental_form(place, seeds, name):
     q = LINEAR[name]
@@ -86,6 +88,7 @@ def test_incremental_forms(place, seeds, name):
 JOINS = [name for name in NON_LINEAR if name.startswith(("join", "multiway of", "multiway triangle"))]
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("name", JOINS)
 def test_joins_are_linear_on_every_side(place, seeds, name):
     q = NON_LINEAR[name].lifted
@@ -106,6 +109,7 @@ def test_joins_are_linear_on_every_side(place, seeds, name):
 UNARY = ["distinct", "count by key", "max by key", "sum by key", "top 2 by key", "count distinct by key"]
 
 
+@pytest.mark.drawn("inner", "outer", share=2)
 @pytest.mark.parametrize("inner", UNARY)
 @pytest.mark.parametrize("outer", ["distinct", "count", "filter", "antijoin", "join"])
 def test_chain_rule(inner, outer):

@@ -24,7 +24,7 @@ SEEDS = {"numba": range(3 if IS_LONG else 1), "numpy": range(1), "shim": range(1
 TICKS = {"numba": 16, "numpy": 9, "shim": 4, "cuda": 9}
 
 
-@pytest.mark.drawn("text")
+@pytest.mark.drawn("text", "kind")
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "texts"])
 @pytest.mark.parametrize("name", CLOSURES)
 def test_transitive_closure(kind, name, text):

@@ -11,6 +11,7 @@ import gpu_wcoj as gw
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.errors import AggregateOverflowError, CalculationError, IterationLimitError, UnsupportedError
 from tests.helpers.kernel_kinds import Kind, lacking
+from tests.helpers.long_tests import IS_LONG
 from tests.helpers.recursion_comparison import SIGNED, Judges, agree, bits, check_scripts, compared
 
 COMPARED = "o(0, 0). o(r + 1, n) :- o(r, _), r < 3, n = count : { p(x, y), x <= r }."
@@ -74,7 +75,15 @@ def test_every_tick_brings_what_changes(backend):
 def test_programs_equal_recomputation_after_every_tick(name, bag, backend):
     clingo = name not in ("nested", "calculated", "the key is an aggregate")
     values = None if name == "beside a least value" else SIGNED
-    check_scripts(PROGRAMS[name], range(4), bag=bag, positive=bag, values=values, clingo=clingo, backend=backend.name)
+    check_scripts(
+        PROGRAMS[name],
+        range(4 if IS_LONG else 2),
+        bag=bag,
+        positive=bag,
+        values=values,
+        clingo=clingo,
+        backend=backend.name,
+    )
 
 
 def test_weights_of_either_sign_do_not_hide_a_key(backend):

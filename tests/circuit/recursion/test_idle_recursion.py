@@ -20,6 +20,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TEXTS)
 def test_after_every_tick(name: str, bag: bool):

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[set[Edge]], Rows]]] = {
 }
 
 
-@pytest.mark.drawn("density")
+@pytest.mark.drawn("density", "name", share=6)
 @pytest.mark.parametrize("density", [0.8, 1.3, 4.0])
 @pytest.mark.parametrize("name", CASES)
 def test_a_graph_that_changes(name, density, backend):

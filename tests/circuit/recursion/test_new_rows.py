@@ -145,7 +145,7 @@ def knowns(question: Question, backend: Backend, orders: str) -> StoredRows:
     return {order: question.known_in(order, backend, ranked=orders == "all") for order in every[orders]}
 
 
-@pytest.mark.drawn("orders")
+@pytest.mark.drawn("orders", "name", share=12)
 @pytest.mark.parametrize("orders", ORDERS)
 @pytest.mark.parametrize("name", RULES)
 def test_rules(name, orders, backend):
@@ -157,7 +157,7 @@ def test_rules(name, orders, backend):
         assert all(column.shape == (0,) for column in find_new_rows(joins, 0, knowns(question, backend, orders)))
 
 
-@pytest.mark.drawn("threads")
+@pytest.mark.drawn("threads", "name", share=8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", RULES)
 def test_in_pieces(name, threads, backend, monkeypatch):

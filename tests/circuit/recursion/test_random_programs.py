@@ -22,6 +22,7 @@ PROGRAMS = 160 if IS_LONG else 16
 """Of sets; half as many of bags, a quarter with nulls, or aggregates nested. `make test-long` runs more."""
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_sets(block, backend):
     for seed in range(block, PROGRAMS, BLOCKS):
@@ -30,6 +31,7 @@ def test_sets(block, backend):
         check_scripts(text, [seed, seed + 1], values=SIGNED if negative else SMALL, backend=backend.name)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_bags(block, backend):
     """Rows come and go once, since of a negative weight not everything can be said."""
@@ -38,6 +40,7 @@ def test_bags(block, backend):
         check_scripts(text, [seed], bag=True, positive=True, values=SIGNED, backend=backend.name)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_nulls(block, backend):
     for seed in range(block, PROGRAMS // 4, BLOCKS):
@@ -47,6 +50,7 @@ def test_nulls(block, backend):
         check_scripts(text, [seed], bag=seed % 2 == 0, positive=seed % 2 == 0, values=values, backend=backend.name)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_aggregates_within_aggregates(block, backend):
     for seed in range(block, PROGRAMS // 4, BLOCKS):
@@ -55,6 +59,7 @@ def test_aggregates_within_aggregates(block, backend):
         check_scripts(text, [seed], bag=bag, positive=bag, values=SIGNED, clingo=False, backend=backend.name)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
     """Counts, pieces, compaction and checkpoints between ticks do not change later answers."""
@@ -90,7 +95,7 @@ def test_other_kernels(kind):
     reason = lacking(kind)
     if reason:
         pytest.skip(reason)
-    for seed in range(16 if IS_LONG else 4):
+    for seed in range(16 if IS_LONG else 2):
         text = chance_text(random.Random(f"{kind} {seed}"), negative=False)
         backend = Kind(kind).backend(seed)
         check_scripts(text, [seed], bag=seed % 4 == 0, positive=seed % 4 == 0, clingo=False, backend=backend)
@@ -100,7 +105,7 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice():
     reason = lacking("shim")
     if reason:
         pytest.skip(reason)
-    for seed in range(16 if IS_LONG else 6):
+    for seed in range(16 if IS_LONG else 3):
         text = chance_text(random.Random(f"route {seed}"), negative=False)
         sides = {"backend": Kind("shim").backend(seed), "twin": cpu_backend(True), "route": (2, 5, 9)[seed % 3]}
         check_scripts(text, [seed], clingo=False, **sides)

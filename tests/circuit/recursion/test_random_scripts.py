@@ -79,16 +79,19 @@ def _aggregates(literal: Literal) -> bool:
     return any(True for _ in aggregates(literal))
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", {**SETS, **LAYERED})
 def test_small_scripts_with_negative_values(name, backend):
     check_scripts(ALL[name], range(OTHER_SEEDS), values=SIGNED, backend=backend.name)
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", ALL)
 def test_small_scripts_with_nulls(name, backend):
     check_scripts(ALL[name], range(OTHER_SEEDS), values=SMALL | {0: None}, backend=backend.name)
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", ALL)
 def test_rows_that_go_and_come(name, backend):
     for seed in range(OTHER_SEEDS):
@@ -96,6 +99,7 @@ def test_rows_that_go_and_come(name, backend):
         check_script(ALL[name], script, clingo=seed == 0, backend=backend.name)
 
 
+@pytest.mark.drawn("name", "kind", share=4)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("numba", "cuda")])
 @pytest.mark.parametrize("name", SOME)
 def test_other_kernels(name, kind):
@@ -107,6 +111,7 @@ def test_other_kernels(name, kind):
         check_script(ALL[name], script, clingo=False, backend=Kind(kind).backend(seed))
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", SOME)
 def test_a_batch_is_its_rows_in_any_order(name, backend):
     """One row a tick leaves the answers, and the state, of all rows at once."""
@@ -136,6 +141,7 @@ def test_a_batch_is_its_rows_in_any_order(name, backend):
         assert all(result == results[0] for result in results) or not rows
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", ALL)
 def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
     text = ALL[name]
@@ -159,7 +165,7 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
         assert bits(program, program.heads) == before
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=6)
 @BAGS
 @pytest.mark.parametrize("name", ALL)
 def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):
@@ -180,6 +186,7 @@ def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):
     assert bits(program, program.heads) == bits(empty, empty.heads)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", SOME)
 def test_chunks_and_threads_do_not_change_a_bit(name, backend):
     text = ALL[name]
@@ -201,6 +208,7 @@ def test_chunks_and_threads_do_not_change_a_bit(name, backend):
     assert all(result == results[0] for result in results)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", SOME)
 def test_a_restored_program_goes_on(name, backend, tmp_path):
     text = ALL[name]
@@ -216,6 +224,7 @@ def test_a_restored_program_goes_on(name, backend, tmp_path):
             assert bits(program, program.heads) == bits_before
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", SOME)
 def test_load_then_follow(name, backend):
     text = ALL[name]

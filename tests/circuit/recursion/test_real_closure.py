@@ -100,6 +100,7 @@ def _bits(vertices: np.ndarray) -> int:
     return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT], ids=["one step on"])
 def test_edges_go_and_come(shared_data: Path, text: str):

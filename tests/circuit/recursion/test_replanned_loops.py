@@ -129,6 +129,7 @@ def _aggregates(text: str) -> bool:
     return any(rule.aggregates or any(True for literal in rule.body for _ in aggregates(literal)) for rule in rules)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", TRIED)
 def test_any_plan_may_follow_any_other(name, bag, turned, tmp_path):

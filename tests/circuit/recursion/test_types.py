@@ -70,6 +70,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_against_the_judge(name, backend):
     text, inputs = PROGRAMS[name]

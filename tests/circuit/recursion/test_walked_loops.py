@@ -125,6 +125,7 @@ def test_every_tick_equals_the_vectorised_way_and_recomputation(name, bag, way, 
     check_scripts(name, bag, WAYS[way], monkeypatch, 2, "cpu")
 
 
+@pytest.mark.drawn("name", share=4)
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_same_without_numba(name, monkeypatch):
     for way in ({}, {(VectorisedKernels, "walked_rows"): 1 << 10, (loop, "GIVE_UP"): 1e-9}):

@@ -74,6 +74,7 @@ def cells_of(route: Route, row: tuple[int, ...]) -> list[int]:
     return [cell for cell in range(route.cells) if route.coordinate(cell) == part(route, row)]
 
 
+@pytest.mark.drawn("name", "cells", "heavy", each=True)
 @pytest.mark.parametrize("heavy", [{}, {0: {"a": [0, 1]}}, {0: {"a": [0], "b": [0, 3]}}])
 @pytest.mark.parametrize("cells", [1, 3, 4, 8])
 @pytest.mark.parametrize("name", TEXTS)
