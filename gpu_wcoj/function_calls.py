@@ -491,7 +491,8 @@ class BoundFunction:
             ]
             order = cpu_backend().kernels.lexsort(joined)
             trie = IndexedZSet.from_sorted([column[order] for column in joined], 1, cpu_backend())
-            codes, null = (np.concatenate([table[part] for table in tables])[order] for part in (1, 2))
+            codes = np.concatenate([table.codes for table in tables])[order]
+            null = np.concatenate([table.null for table in tables])[order]
             tables = [_Table(trie, codes, null)]
         self._tables[:] = tables
 
@@ -563,8 +564,8 @@ def _failed(failure: Failure) -> Outcomes:
 def _joined(outcomes: Sequence[Outcomes]) -> Outcomes:
     """Return the outcomes of several single calls as one."""
     failures = {row: failure for row, one in enumerate(outcomes) for failure in one.failures.values()}
-    codes, null = (np.concatenate([one[part] for one in outcomes]) for part in (0, 1))
-    return Outcomes(codes, null, failures)
+    codes = np.concatenate([one.codes for one in outcomes])
+    return Outcomes(codes, np.concatenate([one.null for one in outcomes]), failures)
 
 
 def _raised(error: Exception) -> Failure:

@@ -71,7 +71,7 @@ def _snowflake(n_values: int = 200, fan: int = 10) -> Mapping[str, Rows]:
     return {"arm1": leads, "arm2": leads, "end1": ends, "end2": ends, "good1": wanted, "good2": wanted, "fact": facts}
 
 
-def _hub(n: int = 20_000) -> Mapping[str, Rows]:
+def _hub(n: int = 6_000) -> Mapping[str, Rows]:
     """Three relations of which the one in the middle is joined by a value that has a third of its rows."""
     random = np.random.default_rng(0)
     middle = random.integers(0, n, (n, 2))

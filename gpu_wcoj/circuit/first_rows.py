@@ -155,11 +155,15 @@ class FirstRowsHead:
         plan, backend = self.plan, self._backend
         xp, kernels = backend.xp, backend.kernels
         batches = [batch for batch in self.source.pending if batch.n_rows]
-        columns = [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)]
-        if batches:
-            columns, delta = kernels.consolidate(columns, xp.concatenate([batch.weight_column() for batch in batches]))
-        if not batches or not len(delta):
-            return self._emit([xp.empty(0, np.int64)] * len(plan.head), xp.empty(0, np.int64))
+        nothing: Int64Array = xp.empty(0, np.int64)
+        if not batches:
+            return self._emit([nothing] * len(plan.head), nothing)
+        columns, delta = kernels.consolidate(
+            [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
+            xp.concatenate([batch.weight_column() for batch in batches]),
+        )
+        if not len(delta):
+            return self._emit([nothing] * len(plan.head), nothing)
         state = self.source.after(len(self.execution.phases) - 1)
         starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
         groups, n = [column[starts] for column in columns[: plan.n_group]], len(starts)

@@ -34,7 +34,7 @@ def test_loads_equal_recomputation(name, bag):
 
 @pytest.fixture(scope="module")
 def rows():
-    return {name: rows[::4] for name, rows in CASES["load paths"].rows().items()}
+    return dict(CASES["load paths"].rows())
 
 
 def first_tick(body, rows, **options):
@@ -47,17 +47,17 @@ def test_the_order_of_atoms_does_not_matter(rows, monkeypatch):
     monkeypatch.setattr(full_join, "LOAD_ROWS", 4096)
     found = [first_tick(body, rows) for body in itertools.permutations(ATOMS)]
     assert all(answer == found[0][0] for answer, _ in found)
-    assert max(work for _, work in found) < len(rows["left"])
+    assert max(work for _, work in found) <= 2 * min(work for _, work in found)
     with tune(off=frozenset({"load paths"})):
         answer, work = first_tick(ATOMS, rows)
     assert answer == found[0][0]
-    assert work > 20 * len(rows["left"])
+    assert work > 20 * found[0][1]
 
 
 @pytest.mark.parametrize("bag", [False, True])
 def test_a_negated_atom_and_a_calculation(rows, bag):
     body = (*ATOMS, "!gone(u)", "v != w + 1")
-    given = rows | {"gone": np.arange(0, 20_000, 3)[:, None]}
+    given = rows | {"gone": np.arange(0, 6_000, 3)[:, None]}
     found = first_tick(body, given, bag=bag)
     with tune(off=frozenset({"load paths"})):
         assert first_tick(body, given, bag=bag)[0] == found[0]
