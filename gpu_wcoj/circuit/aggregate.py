@@ -559,7 +559,30 @@ def _value_ranges(
 
 def _sums_below(batch: IndexedZSet, level: int, node: Int64Array) -> Int64Array:
     """Return the sum of the weights of the rows below nodes of a level."""
-    begin, end = node, node + 1
+    return _sums_between(batch, level, node, node + 1)
+
+
+def group_weights(batches: Batches, groups: Sequence[Int64Array], n: int, backend: Backend) -> Int64Array:
+    """Return the sum of the weights of each of `n` groups, modulo 2^64. O(log n) per batch and group.
+
+    `groups` are the first columns of the batches; none for one group of all rows.
+    """
+    xp = backend.xp
+    total: Int64Array = xp.zeros(n, np.int64)
+    for batch in batches:
+        if not len(batch):
+            continue
+        if groups:
+            position = batch.locate(groups)
+            below = _sums_below(batch, len(groups) - 1, xp.maximum(position, 0))
+            total += xp.where(position >= 0, below, 0)
+        else:
+            total += _sums_between(batch, 0, xp.zeros(n, np.int64), xp.full(n, len(batch.values[0]), np.int64))
+    return total
+
+
+def _sums_between(batch: IndexedZSet, level: int, begin: Int64Array, end: Int64Array) -> Int64Array:
+    """Return the sum of the weights of the rows below ranges of nodes of a level."""
     for offsets in batch.offsets[level:]:
         begin, end = offsets[begin], offsets[end]
     if batch.weights is None:

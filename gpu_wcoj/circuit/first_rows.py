@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.aggregate import Batches, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.aggregate import Batches, group_weights, refuse_negative_weights, rows_below
 from gpu_wcoj.circuit.head import ChangeCount, PieceSink
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.prefixes import weights_of_rows
@@ -180,7 +180,7 @@ class FirstRowsHead:
         order = self._order(owner, both)
         candidates, marks = _Rows(owner, both, weights).selected(order), marks[order]
         # What is behind the last row of a window is not known, unless the window held the whole group.
-        total = self._totals(state, groups, n)
+        total = group_weights(state, groups, n, backend)
         was_total = total - _group_sums(changed, delta, n, backend)
         is_whole = was_total == _group_sums(before.owner, before.weights, n, backend)
         last: Int64Array = xp.full(n, -1, np.int64)
@@ -203,30 +203,6 @@ class FirstRowsHead:
             after = after.selected(order)
         self.derivations.receive_delta([PhaseRows(*self._difference(before, after))])
         return self._emit(*self._difference(self._clip(before), self._clip(after), in_head=False))
-
-    def _totals(self, state: Batches, groups: Sequence[Int64Array], n: int) -> Int64Array:
-        """Return the number of rows of each group after the tick, by their weights modulo 2^64."""
-        xp = self._backend.xp
-        total: Int64Array = xp.zeros(n, np.int64)
-        for batch in state:
-            if not len(batch):
-                continue
-            if groups:
-                position = batch.locate(groups)
-                is_there, node = position >= 0, xp.maximum(position, 0)
-                begin, end = node, node + 1
-            else:
-                is_there = xp.ones(1, np.bool_)
-                begin, end = xp.zeros(1, np.int64), xp.full(1, len(batch.values[0]), np.int64)
-            for offsets in batch.offsets[max(len(groups) - 1, 0) :]:
-                begin, end = offsets[begin], offsets[end]
-            if batch.weights is None:
-                below = end - begin
-            else:
-                sums = batch.backend.kernels.exclusive_sum(batch.weights)
-                below = sums[end] - sums[begin]
-            total += xp.where(is_there, below, 0)
-        return total
 
     def _below(self, batches: Batches, groups: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
         """Return owner, all columns and weights of the rows of groups."""

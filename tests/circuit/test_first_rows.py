@@ -86,7 +86,7 @@ def drawn_change(chance, held, bag, outer, inner, is_left):
 
 def drawn_first(chance):
     keys = tuple(SortKey(c, chance.random() < 0.5, chance.random() < 0.5) for c in chance.sample(range(3), 2))
-    groups = chance.choice([(), (0,), (1,), (0, 2)])
+    groups = chance.choice([(), (0,), (1,), (0, 2), (0, 1, 2)])
     return FirstRows(
         "f", "s", keys[: chance.randint(0, 2)], chance.choice([0, 1, 2, 5, 20]), chance.choice([0, 1, 3]), groups
     )
@@ -150,6 +150,14 @@ def test_a_row_that_does_not_fit_is_kept_in_part():
     program = program_of(5)
     assert program.step({"r": [((1,), 3), ((2,), 9)]})["t"].rows() == [((1,), 3), ((2,), 2)]
     assert program.step({"r": [((0,), 1)]})["t"].rows() == [((0,), 1), ((2,), -1)]
+
+
+def test_groups_of_all_columns_are_cut_to_the_limit():
+    first = FirstRows("f", "s", (), 2, 1, (0,))
+    rules = replace(parse("s(a) :- r(a). t(a) :- f(a)."), first_rows=(first,), text="")
+    program = gw.Program(rules, bag=True)
+    assert program.step({"r": [((1,), 5), ((2,), 2), ((3,), 1)]})["t"].rows() == [((1,), 2), ((2,), 1)]
+    assert program.step({"r": [((1,), -5), ((3,), 1)]})["t"].rows() == [((1,), -2), ((3,), 1)]
 
 
 def test_a_negative_weight_undoes_the_tick():

@@ -101,7 +101,7 @@ def test_equal_rows_of_an_ordered_answer_stand_apart():
 @pytest.mark.parametrize(
     ("query", "error", "says"),
     [
-        ("SELECT k FROM t ORDER BY 3 LIMIT 1", SqlSyntaxError, "there is no column 3; 1 are selected"),
+        ("SELECT k FROM t ORDER BY 3 LIMIT 1", SqlSyntaxError, "ORDER BY names column 3, but the query selects 1"),
         ("SELECT k FROM t ORDER BY x LIMIT 1", ColumnError, "no column 'x'"),
         ("SELECT k FROM t UNION SELECT k FROM t ORDER BY x LIMIT 1", Exception, "x"),
         ("CREATE VIEW a AS SELECT k FROM t ORDER BY k", UnsupportedError, "ORDER BY without LIMIT"),

@@ -206,4 +206,6 @@ class Ordering:
         elif 1 <= which <= n_selected:
             yield which - 1
         else:
-            raise self.place.wrong(f"there is no column {expression.this}; {n_selected} are selected", expression)
+            raise self.place.wrong(
+                f"ORDER BY names column {expression.this}, but the query selects {n_selected}", expression
+            )
