@@ -563,7 +563,10 @@ def _sums_below(batch: IndexedZSet, level: int, node: Int64Array) -> Int64Array:
 
 
 def group_weights(batches: Batches, groups: Sequence[Int64Array], n: int, backend: Backend) -> Int64Array:
-    """Return the sum of the weights of each of `n` groups, modulo 2^64. O(log n) per batch and group.
+    """Return the sum of the weights of each of `n` groups, modulo 2^64.
+
+    O(log n) per batch and group, once the weights of a batch have been summed up.
+
 
     `groups` are the first columns of the batches; none for one group of all rows.
     """
