@@ -567,7 +567,6 @@ def group_weights(batches: Batches, groups: Sequence[Int64Array], n: int, backen
 
     O(log n) per batch and group, once the weights of a batch have been summed up.
 
-
     `groups` are the first columns of the batches; none for one group of all rows.
     """
     xp = backend.xp
