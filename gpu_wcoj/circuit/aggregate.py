@@ -776,7 +776,7 @@ class RowGroups:
         O(n) if the possible combinations of keys are few, by place in a table; else O(n log n).
         """
         if n_rows == 0 or not keys:
-            return cls(np.zeros(n_rows, np.int64), 1, lambda _: [])
+            return cls(np.zeros(n_rows, np.int64), 1, lambda _: [np.empty(0, np.int64)] * len(keys))
         lows = [int(column.min()) for column in keys]
         sizes = [int(column.max()) - low + 1 for column, low in zip(keys, lows, strict=True)]
         n_places = math.prod(sizes)

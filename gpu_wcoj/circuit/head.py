@@ -412,7 +412,7 @@ class Head:
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
     def _concatenated(self) -> PhaseRows | None:
-        """Return the rows of a single tick as the joins yield them, none consolidated.
+        """Return the rows of a single tick as the joins yield them, none consolidated, without those of weight 0.
 
         None if a sum of their weights may leave int64.
         """
@@ -430,6 +430,9 @@ class Head:
         weights: Int64Array | int = 1
         if any(not isinstance(sign, int) for sign in signs):
             weights = xp.concatenate([PhaseRows(piece.columns, piece.weights).weight_column(xp) for piece in pieces])
+            (found,) = positions(self.execution.backend, weights != 0)  # a seed that joins with nothing has weight 0
+            if len(found) < len(weights):
+                columns, weights = [column[found] for column in columns], weights[found]
         return PhaseRows(columns, weights, is_consolidated=False)
 
     def derivation_changes(self) -> tuple[list[Int64Array], Int64Array]:

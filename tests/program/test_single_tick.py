@@ -113,6 +113,25 @@ def test_aggregates(name, op, bag):
         check(text, some_changes(chance, arities(text)), bag)
 
 
+@pytest.mark.parametrize("op", ["count(*)", "sum(t.v)", "min(t.v)", "max(t.v)", "avg(t.v)"])
+def test_rows_that_join_with_nothing_are_not_aggregated(op):
+    text = f"SELECT {op} AS n FROM t, e, f WHERE e.y = t.y AND f.z = e.z AND f.x = t.x"
+    for seed in range(20):
+        chance = np.random.default_rng(seed)
+        n_rows, n_values = int(chance.integers(1, 60)), int(chance.integers(2, 40))
+        tables = {
+            name: pa.table({column: chance.integers(0, n_values, n_rows) for column in columns})
+            for name, columns in {"t": "xyv", "e": "zy", "f": "zx"}.items()
+        }
+        assert gw.query(text, tables).rows() == gw.view(text, tables).snapshot().rows()
+
+
+def test_groups_of_several_keys_of_which_no_row_is_selected():
+    text = "SELECT a.k, b.v, max(b.v) AS n FROM a LEFT JOIN b ON b.k = a.k AND b.v < 0 GROUP BY a.k, b.v"
+    rows = pa.table({"k": [1, 2], "v": [3, 4]})
+    assert gw.query(text, a=rows, b=rows).rows() == gw.view(text, a=rows, b=rows).snapshot().rows()
+
+
 @BAGS
 def test_texts_and_nulls(bag):
     texts = ["b", "", "größe", None, "B"]
