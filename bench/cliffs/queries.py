@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from bench.suite.hypergraph import is_acyclic
 from gpu_wcoj.query.languages import Language
 
-Edges = list[tuple[int, ...]]
+Edges = Sequence[tuple[int, ...]]
 T = TypeVar("T", "Query", "Subquery")
 Mode = Literal["rows", "distinct", "count", "groups"]
 
@@ -204,7 +204,7 @@ class _Draw:
             return [(0, 1), (1, 2), (0, 2), (0, 3), (3, 4), (0, 4)]
         if shape == "clique":
             return [(i, j) for i in range(4) for j in range(i + 1, 4)]
-        edges: Edges = [(0, 1)]
+        edges: list[tuple[int, ...]] = [(0, 1)]
         for number in range(n - 1):
             if chance.random() < 0.7:
                 edges.append((chance.randrange(number + 2), number + 2))

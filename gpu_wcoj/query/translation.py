@@ -8,9 +8,9 @@ from typing import Any
 
 from gpu_wcoj.errors import UnsupportedError, UsageError
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.desugar import narrow_inputs
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.user_functions import Function
 
 

@@ -12,7 +12,7 @@ import duckdb
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import UnsupportedError
-from gpu_wcoj.query.desugar import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.query.sql import parse
 from tests.helpers.sql_tables import TYPES, Bag, Row, Script, Table, states
 

@@ -9,7 +9,7 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.desugar import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs
 
 RULES = (
     "h(x, v) :- r(x, y, _, _), s(y, v, _).",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.desugar import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement

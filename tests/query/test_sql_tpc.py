@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.query.desugar import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.query.sql import parse
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
