@@ -68,6 +68,7 @@ from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.projection import project_sets
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -1089,12 +1090,14 @@ class Program(Inspected):
         self.inputs = self.rules.inputs
         self.heads = self.rules.heads
         self.outputs = tuple(self.options.outputs or ())
+        self._tuning = get_tuning()
         lowered = desugar(self.rules)
+        if not self.bag and "projections" not in self._tuning.off:
+            lowered = project_sets(lowered)
         self._arity = lowered.arity
         chosen_backend = select_backend(options.backend, options.gpu_memory)
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
-        self._tuning = get_tuning()
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)

@@ -49,6 +49,13 @@ class Case:
     base: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _few_keys() -> Mapping[str, Rows]:
+    """Return relations of 10,000 rows that meet in ten keys."""
+    chance, n_rows = np.random.default_rng(1), 10_000
+    row, keys = np.arange(n_rows), chance.integers(0, 10, (2, n_rows))
+    return {"s": np.stack([row, keys[0]], axis=1), "t": np.stack([keys[1], row], axis=1)}
+
+
 def _graph(scale: int, n_edges: int) -> Callable[[], Mapping[str, Rows]]:
     """Return a function that makes the directed edges of an R-MAT graph, in random order."""
 
@@ -119,6 +126,7 @@ CASES: Mapping[str, Case] = {
         _without("load paths"), _hub, "", 60_000, lists=True,
     ),
     "path variants": Case(f"h(a, b, c, d) :- {CYCLE}.", _without("path variants"), _graph(12, 16_000), "edge", 4000),
+    "projections": Case("h(k, w) :- t(k, w), s(_, k).", _without("projections"), _few_keys, "s", 1_000, lists=True),
     "range sums": Case(
         "s(a, b) :- edge(a, b). s(b, a) :- edge(a, b). "
         "h(a, b, c, d, f) :- s(a, b), s(b, c), s(c, a), s(a, d), s(d, f), s(f, a), b < c, d < f, b < d.",

@@ -412,9 +412,9 @@ class Head:
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
 
     def _concatenated(self) -> PhaseRows | None:
-        """Return the rows of a single tick as the joins yield them, none consolidated, without those of weight 0.
+        """Return the rows of a single tick as the joins yield them, none consolidated.
 
-        None if a sum of their weights may leave int64.
+        Rows of weight 0 are left out. None if a sum of their weights may leave int64.
         """
         xp, pieces = self.execution.backend.xp, list(self._pieces())
         bounds = [join.weight_bound for join in self.joins]

@@ -226,7 +226,7 @@ class Catalog:
         place = (atom.relation, atom.constants, atom.equal, atom.compared, columns)
         trie = self._tries.get(place)
         if trie is None:
-            facts = self._of(atom)
+            facts = self.facts(atom)
             if facts is None:
                 return None
             trie = self._tries[place] = _trie(facts, columns)
@@ -234,12 +234,12 @@ class Catalog:
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable."""
-        facts = self._of(atom)
+        facts = self.facts(atom)
         return None if facts is None else facts.values([atom.columns[atom.variables.index(variable)]])
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
         """Return an even sample of the atom's rows, one array row a variable; None if there is none."""
-        facts = self._of(atom)
+        facts = self.facts(atom)
         rows = None if facts is None else facts.drawn
         return None if rows is None else rows[[atom.columns[atom.variables.index(name)] for name in variables]]
 
@@ -249,8 +249,8 @@ class Catalog:
             facts = self._found[relation] = self._relations[relation]()
         return facts
 
-    def _of(self, atom: BodyAtom) -> Facts | None:
-        """Return the statistics of the rows that the atom's selection leaves."""
+    def facts(self, atom: BodyAtom) -> Facts | None:
+        """Return the statistics of the rows that an atom selects; None if there are none."""
         if not (atom.constants or atom.equal or atom.compared):
             return self._facts(atom.relation) if atom.relation in self._relations else None
         selection = (atom.constants, atom.equal, atom.compared)

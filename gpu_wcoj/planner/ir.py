@@ -120,6 +120,9 @@ class CatalogReader(Protocol):
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:
         """Return an even sample of an atom's rows, one array row a variable, or None."""
 
+    def facts(self, atom: BodyAtom) -> Facts | None:
+        """Return the statistics of the rows that an atom's selection leaves, or None."""
+
     def expecting(self, facts: Mapping[str, Facts]) -> CatalogReader:
         """Return these statistics, with estimates of relations that do not exist yet."""
         ...
@@ -139,6 +142,9 @@ class EmptyCatalog:
         """Return None."""
 
     def sample(self, atom: BodyAtom, variables: Sequence[str]) -> Int64Array | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def facts(self, atom: BodyAtom) -> Facts | None:  # as `CatalogReader` has it
         """Return None."""
 
     def expecting(self, facts: Mapping[str, Facts]) -> EmptyCatalog:  # noqa: ARG002  # as `CatalogReader` has it

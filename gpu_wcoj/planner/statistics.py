@@ -449,6 +449,36 @@ class Facts:
             share *= SELECTIVITY[op]
         return share if sample is None else min(share, 0.5 / sample.shape[1])
 
+    def projected(self, columns: Sequence[int]) -> Facts:
+        """Return the statistics of the distinct rows of some columns, in that order.
+
+        Examples
+        --------
+        >>> edges = Facts(1000.0, {(0,): 50.0, (1,): 400.0, (0, 1): 900.0}, {((0,), 1): 60.0})
+        >>> pairs = edges.projected([1, 0])
+        >>> pairs.rows, pairs.values([0]), pairs.below([1], 0)
+        (900.0, 400.0, 60.0)
+        """
+        known = self._projected(columns)
+        return Facts(
+            self.values(columns), known.distinct, known.met, rest=lambda: self.completed._projected(columns)
+        )  # fmt: skip
+
+    def _projected(self, columns: Sequence[int]) -> Facts:
+        """Return the known numbers about some columns, without an estimate."""
+        place = {column: position for position, column in enumerate(columns)}
+
+        def find_places(key: Columns) -> Columns:
+            return tuple(sorted(place[column] for column in key))
+
+        distinct = {find_places(key): count for key, count in self.distinct.items() if place.keys() >= set(key)}
+        met = {
+            (find_places(key), place[other]): degree
+            for (key, other), degree in self.met.items()
+            if place.keys() >= {*key, other}
+        }
+        return Facts(self.rows, distinct, met)
+
     def selected(self, share: float) -> Facts:
         """Return the statistics of a random share of the rows."""
         complete, rows = self.completed, self.rows * share

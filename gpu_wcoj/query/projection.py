@@ -1,17 +1,19 @@
-"""Projection and selection pushdown: joins read narrower, filtered copies of their relations.
+"""Projection and selection pushdown: joins read narrower, filtered copies of relations.
 
-In a bag, a join is linear in each of its relations, and the weights of rows add up under projection. So an atom over an
-input may read a helper with only the columns that the rule uses, whose weights are the sums over all rows that agree in
-them. Comparisons and constants that concern only that atom move into the rule of the helper. Arrangements become
-narrower and fewer, and a change that no query depends on ends at the helper. This is for programs over tables of many
-columns.
+A column that stands in one atom only has to exist. In a bag, a join is linear in each of its relations, and the weights
+of rows add up under projection. So an atom over an input may read a helper with only the columns that the rule uses,
+whose weights are the sums over all rows that agree in them. In a set, the helper has each such row once, and counts its
+derivations, so that a tick joins a row that comes or goes, and not each of its derivations. Comparisons and constants
+that concern only that atom move into the rule of the helper. Arrangements become narrower and fewer, and a change that
+no query depends on ends at the helper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
+from gpu_wcoj.query.desugar import ZERO
 from gpu_wcoj.query.ir import (
     NULL,
     Atom,
@@ -25,7 +27,7 @@ from gpu_wcoj.query.ir import (
     variables_of,
 )
 from gpu_wcoj.query.safety import inner_aggregates
-from gpu_wcoj.query.stratify import guarded
+from gpu_wcoj.query.stratify import guarded, loops_of
 
 
 def narrow_inputs(rules: Rules) -> Rules:
@@ -40,37 +42,76 @@ def narrow_inputs(rules: Rules) -> Rules:
     h(x, v) :- r#cut1(x, y), s#cut2(y, v).
     """
     rules = guarded(rules)  # needs the original atoms, before helpers replace some
-    narrowing = _Narrowing(set(rules.inputs).difference(rules.heads))
-    changed = [narrowing.narrow_rule(rule) for rule in rules.rules]
-    return replace(rules, rules=(*narrowing.helpers.values(), *changed)) if narrowing.helpers else rules
+    inputs = set(rules.inputs).difference(rules.heads)
+    narrowing = _Narrowing("cut")
+    return narrowing.applied(rules, [narrowing.narrow_rule(rule, inputs) for rule in rules.rules])
+
+
+def project_sets(rules: Rules) -> Rules:
+    """Return an equivalent core program for sets; no join reads a column that only has to exist.
+
+    Atoms over the recursion of their rule stay as they are.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> print(project_sets(parse("h(x, v) :- r(x, y, _), s(y, d), t(x, v), d > 2, !u(v).")))
+    r#some1(c0, c1) :- r(c0, c1, _).
+    s#some2(c0) :- s(c0, c1), c1 > 2.
+    h(x, v) :- r#some1(x, y), s#some2(y), t(x, v), !u(v).
+    """
+    loops = loops_of(rules)
+    relations = {*rules.inputs, *rules.heads}
+    narrowing = _Narrowing("some", keeps_selections=True)
+    changed = [
+        narrowing.narrow_rule(rule, relations.difference(loops.get(rule.head.relation, ()))) for rule in rules.rules
+    ]
+    return narrowing.applied(rules, changed)
 
 
 class _Narrowing:
-    """Narrowed copies of inputs, by the atom, columns and comparisons that define them."""
+    """Narrowed copies of relations, by the atom, columns and comparisons that define them.
 
-    def __init__(self, inputs: set[str]) -> None:
-        self.inputs = inputs
+    Parameters
+    ----------
+    suffix
+        Part of the names of the copies.
+    keeps_selections
+        Whether comparisons of variables that are used elsewhere stay in the rule, and an atom that has no other
+        variables stays as it is.
+    """
+
+    def __init__(self, suffix: str, keeps_selections: bool = False) -> None:
+        self.suffix, self.keeps_selections = suffix, keeps_selections
         self.helpers: dict[tuple[Atom, tuple[Expression, ...], tuple[Comparison, ...]], Rule] = {}
 
-    def narrow_rule(self, rule: Rule) -> Rule:
-        """Return the rule over helpers; a rule without a join is returned as it is."""
+    def applied(self, rules: Rules, changed: Sequence[Rule]) -> Rules:
+        """Return a program with the changed rules and the helpers, if there are any."""
+        return replace(rules, rules=(*self.helpers.values(), *changed)) if self.helpers else rules
+
+    def narrow_rule(self, rule: Rule, relations: Container[str]) -> Rule:
+        """Return the rule over helpers of these relations; a rule without a join stays as it is."""
         if len(rule.atoms) + len(rule.negated) < 2 or inner_aggregates(rule):
             return rule
         comparisons = list(rule.comparisons)
         atoms = list(rule.atoms)
         for position, atom in enumerate(rule.atoms):
             if (
-                atom.relation not in self.inputs
+                atom.relation not in relations
                 or NULL in atom.terms
                 or any(isinstance(term, Call) for term in atom.terms)
             ):
                 continue
-            local_comparisons = [comparison for comparison in comparisons if _is_about(comparison, atom)]
-            comparisons = [comparison for comparison in comparisons if comparison not in local_comparisons]
             other_atoms = [*atoms[:position], *atoms[position + 1 :]]
+            local_comparisons = [comparison for comparison in comparisons if _is_about(comparison, atom)]
+            if self.keeps_selections:
+                elsewhere = set(_used(rule, other_atoms, ()))
+                local_comparisons = [one for one in local_comparisons if not elsewhere.issuperset(one.variables)]
+            comparisons = [comparison for comparison in comparisons if comparison not in local_comparisons]
             used = set(_used(rule, other_atoms, comparisons))
             used_variables = [term for term in dict.fromkeys(atom.terms) if isinstance(term, Variable) and term in used]
-            if used_variables and (local_comparisons or len(used_variables) < len(atom.terms)):
+            is_narrower = len(used_variables) < len(set(atom.variables) if self.keeps_selections else atom.terms)
+            if is_narrower if self.keeps_selections else used_variables and (local_comparisons or is_narrower):
                 atoms[position] = self._helper(atom, used_variables, local_comparisons)
             else:
                 comparisons += local_comparisons
@@ -91,12 +132,12 @@ class _Narrowing:
             replace(comparison, left=_renamed(comparison.left, names), right=_renamed(comparison.right, names))
             for comparison in comparisons
         )
-        head = tuple(names[variable] for variable in variables)
+        head = tuple(names[variable] for variable in variables) or (ZERO,)
         key = replace(atom, terms=terms), head, compared
         if key not in self.helpers:
-            name = f"{atom.relation}#cut{len(self.helpers) + 1}"
+            name = f"{atom.relation}#{self.suffix}{len(self.helpers) + 1}"
             self.helpers[key] = Rule(Atom(name, head), (key[0],), compared)
-        return replace(atom, relation=self.helpers[key].head.relation, terms=tuple(variables))
+        return replace(atom, relation=self.helpers[key].head.relation, terms=tuple(variables) or (ZERO,))
 
 
 def _is_about(comparison: Comparison, atom: Atom) -> bool:

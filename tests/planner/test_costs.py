@@ -17,6 +17,7 @@ from gpu_wcoj import Program, datasets
 from gpu_wcoj.backend import select_backend
 from gpu_wcoj.circuit.circuit import InputChange
 from gpu_wcoj.join.plan import Condition
+from gpu_wcoj.join.settings import tune
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.cost import Estimator, foreseen, share_of
@@ -124,7 +125,8 @@ def test_a_plan_expects_what_its_paths_are_foreseen_to_do(strategy):
     texts += ["p(x, y) :- e(x, y). p(x, z) :- p(x, y), p(y, z), !e(z, x). h(x) :- p(x, y), p(y, x)."]
     for text in texts + [replace(random_query(seed), is_textual=False).text for seed in range(60)]:
         known = known_by_chance(random, written(text).arities)
-        planned = Program(text, strategy=strategy)._planned(known)
+        with tune(off=frozenset({"projections"})):  # `known` has no rows of these
+            planned = Program(text, strategy=strategy)._planned(known)
         again = planned.expecting(known)
         assert (planned.estimates.keys(), planned.asked) == (again.estimates.keys(), again.asked)
         for head, query in ((head, rule) for head, own in planned.queries.items() for rule in enumerate(own)):

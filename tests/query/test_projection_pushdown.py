@@ -1,15 +1,18 @@
-"""Programs over inputs that are cut down derive what they derived, at every tick."""
+"""Programs over projected inputs derive what they derived, at every tick."""
 
 from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.engine.replicas import proposed_by
+from gpu_wcoj.join.settings import tune
 from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.query.projection import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs, project_sets
 
 RULES = (
     "h(x, v) :- r(x, y, _, _), s(y, v, _).",
@@ -31,12 +34,14 @@ def rows_of(chance: random.Random, width: int, n: int) -> list[tuple[int | None,
     return [tuple(None if chance.random() < 0.08 else chance.randrange(4) for _ in range(width)) for _ in range(n)]
 
 
+@pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("text", RULES)
-def test_answers_are_the_same_at_every_tick(text):
+def test_answers_are_the_same_at_every_tick(text, bag):
     chance = random.Random(text)
     rules = parse(f"{text} .output h")
-    cut = narrow_inputs(rules)
-    programs = [gw.Program(program, bag=True, backend="cpu") for program in (rules, cut)]
+    with tune(off=frozenset({"projections"})):
+        plain_program = gw.Program(rules, bag=bag, backend="cpu")
+    programs = [plain_program, gw.Program(narrow_inputs(rules) if bag else rules, bag=bag, backend="cpu")]
     held: dict[str, list[tuple[int | None, ...]]] = {"r": [], "s": []}
     seen = 0
     for _ in range(6):
@@ -63,6 +68,42 @@ def test_what_is_cut_down():
     ]
 
 
+def test_what_a_set_projects():
+    text = 'h(x, v) :- r(x, y, _, "a"), s(y, v, d), t(v, d, u), u(_, z), d < "2000-06-01", z > 3. g(x) :- s(x, _, _).'
+    assert str(project_sets(parse(text))).splitlines() == [
+        'r#some1(c0, c1) :- r(c0, c1, _, "a").',
+        "t#some2(c0, c1) :- t(c0, c1, _).",
+        "u#some3(0) :- u(_, c1), c1 > 3.",
+        'h(x, v) :- r#some1(x, y), s(y, v, d), t#some2(v, d), u#some3(0), d < "2000-06-01".',
+        "g(x) :- s(x, _, _).",
+    ]
+
+
+def test_a_recursion_is_not_projected():
+    text = "p(x, y) :- e(x, y). p(x, z) :- p(x, y), e(y, z), p(_, x), e(z, _)."
+    assert str(project_sets(parse(text))).splitlines() == [
+        "e#some1(c0) :- e(c0, _).",
+        "p(x, y) :- e(x, y).",
+        "p(x, z) :- p(x, y), e(y, z), p(_, x), e#some1(z).",
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_column_that_only_has_to_exist_multiplies_nothing(turned):
+    """A tick of rows that agree in what is read costs what one of them costs."""
+    chance = np.random.default_rng(7)
+    n_rows = 5_000
+    s = np.stack([np.arange(n_rows), chance.integers(0, 10, n_rows)], axis=1)
+    t = np.stack([chance.integers(0, 10, n_rows), np.arange(n_rows)], axis=1)
+    body = ["t(k, w)", "s(_, k)"]
+    program = gw.Program(f"q(k, w) :- {', '.join(body[::-1] if turned else body)}.", threads=1, backend="cpu")
+    program.step_counts({"s": s[1_000:], "t": t})
+    assert proposed_by(program.last_tick.work) <= 2 * n_rows
+    assert program.step_counts({"s": s[:1_000]})["q"].net == 0
+    assert proposed_by(program.last_tick.work) == 0
+    assert program.step_counts({"s": [(tuple(row), -1) for row in s.tolist()]})["q"].net == -n_rows
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -77,6 +118,14 @@ def test_what_is_cut_down():
 def test_what_is_not(text):
     rules = parse(text)
     assert narrow_inputs(rules) == rules
+
+
+@pytest.mark.parametrize(
+    "text", ["h(x) :- r(x, _).", "h(x, y) :- r(x, y), s(y, x), x < 3.", "h(x) :- r(x, y), s(y, x), !t(x, _)."]
+)
+def test_what_a_set_does_not_project(text):
+    rules = parse(text)
+    assert project_sets(rules) == rules
 
 
 def test_equal_needs_share_a_helper():

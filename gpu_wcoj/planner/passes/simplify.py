@@ -10,6 +10,7 @@ from gpu_wcoj.errors import UnsafeRuleError
 from gpu_wcoj.join.plan import Condition, DeltaQuery, check_variables
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normalise
 from gpu_wcoj.planner.ir import Draft, RuleDraft
+from gpu_wcoj.planner.statistics import Facts
 from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
 from gpu_wcoj.query.stratify import components
 from gpu_wcoj.trace.arrangement import ComparedColumns
@@ -342,7 +343,8 @@ def _signature(rule: Rule, numbers: Mapping[Expression, int]) -> Hashable:
 def normalise_rules(draft: Draft) -> Draft:
     """Check that rules are safe and give each its body, with aliases resolved.
 
-    Constants and repeated variables become selections of atoms, equalities are substituted.
+    Constants and repeated variables become selections of atoms, equalities are substituted. The statistics get
+    estimates of heads that project another relation.
 
     Examples
     --------
@@ -384,7 +386,31 @@ def normalise_rules(draft: Draft) -> Draft:
             if not body.never:
                 _check_safe(body)
                 rules.append(replace(rule_draft, body=body))
-    return replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases})
+    return _estimate_projections(replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases}))
+
+
+def _estimate_projections(draft: Draft) -> Draft:
+    """Add estimates of heads without statistics that project one atom with statistics."""
+    setting = draft.setting
+    n_rules = Counter(rule.head for rule in draft.rules)
+    found: dict[str, Facts] = {}
+    for rule in draft.rules:
+        body = rule.body
+        if (
+            body is None or n_rules[rule.head] > 1 or len(body.atoms) != 1 or body.negated or body.calculations
+            or not all(isinstance(term, int) or term in body.atoms[0].variables for term in body.head)
+            or setting.known.rows(rule.head) is not None
+        ):  # fmt: skip
+            continue
+        (atom,) = _select(body).atoms
+        facts = setting.known.facts(atom)
+        if facts is not None:
+            names = [name for name in body.head if isinstance(name, str)]
+            if not names:
+                found[rule.head] = Facts(1.0)
+            elif len(names) == len(body.head):
+                found[rule.head] = facts.projected([atom.columns[atom.variables.index(name)] for name in names])
+    return replace(draft, setting=replace(setting, known=setting.known.expecting(found))) if found else draft
 
 
 def _check_safe(body: Body) -> None:
