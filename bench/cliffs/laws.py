@@ -107,7 +107,10 @@ class _Runs:
         rest = {**tables, changed: rows.slice(size)}
         view = gw.view(text, rest, language=self.query.language, threads=1, backend="cpu")
         program = view.program
-        self._add("load", counted(program) + sum(map(program.count, program.outputs)), time.process_time() - start)
+        work = counted(program)
+        self._add(
+            "load", work + sum(len(program.relation(name)) for name in program.outputs), time.process_time() - start
+        )
         inserted = rows.slice(0, size)
         deleted = inserted.append_column("weight", pa.array(np.full(size, -1)))
         for name, change in (("insertion", inserted), ("deletion", deleted)):

@@ -111,7 +111,7 @@ class _Narrowing:
             used = set(_used(rule, other_atoms, comparisons))
             used_variables = [term for term in dict.fromkeys(atom.terms) if isinstance(term, Variable) and term in used]
             is_narrower = len(used_variables) < len(set(atom.variables) if self.keeps_selections else atom.terms)
-            if is_narrower if self.keeps_selections else used_variables and (local_comparisons or is_narrower):
+            if is_narrower or (local_comparisons and not self.keeps_selections):
                 atoms[position] = self._helper(atom, used_variables, local_comparisons)
             else:
                 comparisons += local_comparisons

@@ -17,6 +17,7 @@ from gpu_wcoj.query.projection import narrow_inputs, project_sets
 RULES = (
     "h(x, v) :- r(x, y, _, _), s(y, v, _).",
     "h(x) :- r(x, y, 1, _), s(y, _, d), d < 3.",
+    "h(x, w) :- r(x, _, _, w), s(_, _, _), r(_, 2, _, v), v > 1.",
     "h(y) :- r(x, y, z, z), s(y, x, _).",
     "h(x, w) :- r(x, _, z, w), r(w, _, z, _), x != w.",
     "h(x, y) :- r(x, y, a, b), s(y, _, c), a < b, b <= c.",
@@ -65,6 +66,10 @@ def test_what_is_cut_down():
         'r#cut1(c0, c1) :- r(c0, c1, _, "a"), like(c1, "a%") = true.',
         's#cut2(c0, c1, c2) :- s(c0, c1, c2), year(c2) = 2000, c2 < "2000-06-01".',
         "h(x, v) :- r#cut1(x, y), s#cut2(y, v, d), t(v, d).",
+    ]
+    assert str(narrow_inputs(parse("h(x) :- r(x), s(_, v), v < 3."))).splitlines() == [
+        "s#cut1(0) :- s(_, c1), c1 < 3.",
+        "h(x) :- r(x), s#cut1(0).",
     ]
 
 
