@@ -18,7 +18,7 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape
 from gpu_wcoj.planner.statistics import Facts
 from gpu_wcoj.planner.symmetry import Renaming
-from gpu_wcoj.query.ir import Atom, Rule, Variable
+from gpu_wcoj.query.ir import Atom, Grouping, Rule, Variable
 
 # Estimates of tries, levels and paths; see `gpu_wcoj.planner.cost`.
 
@@ -183,6 +183,8 @@ class Setting:
         True if the program takes one tick from the empty state and keeps no state.
     off
         Fast paths that plans do not use; see `gpu_wcoj.join.settings.FAST_PATHS`.
+    groupings
+        Heads that aggregate.
     """
 
     shapes: Mapping[str, Shape]
@@ -197,6 +199,7 @@ class Setting:
     auxiliaries: Collection[Auxiliary] | None = None
     single_tick: bool = False
     off: Collection[str] = ()
+    groupings: Collection[Grouping] = ()
 
     def textual(self, relation: str, column: int) -> bool:
         """Return True if the column holds text or bytes."""

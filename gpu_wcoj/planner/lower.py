@@ -74,6 +74,8 @@ class Plan:
         Per head of a loop and rule, the estimates of the derivation path, for one row.
     auxiliaries
         Auxiliary relations; they are heads, too.
+    head_rows
+        Estimated rows of heads that rules read, where there are statistics.
     """
 
     shapes: Mapping[str, Shape]
@@ -89,6 +91,7 @@ class Plan:
     candidates: int = 0
     asked: Mapping[str, tuple[tuple[Expected, ...], ...]] = field(default_factory=dict)
     auxiliaries: tuple[Auxiliary, ...] = ()
+    head_rows: Mapping[str, float] = field(default_factory=dict)
 
     def path(self, place: Place) -> DeltaPath:
         """Return a delta path, or a derivation path of a loop without ranks."""
@@ -154,7 +157,7 @@ def plan(
     setting = Setting(
         shapes, encode, kinds, bag, strategy, _with_helpers(hints, rules), catalog, best, recursive, auxiliaries,
         execution is not None and execution.single_tick and not loops_of(rules) and not rules.extremes,
-        () if execution is None else execution.tuning.off,
+        () if execution is None else execution.tuning.off, rules.groupings,
     )  # fmt: skip
     draft = run_passes(Draft(setting, tuple(RuleDraft(rule.head.relation, rule) for rule in rules.rules)))
     shapes, catalog = draft.setting.shapes, draft.setting.known
@@ -206,6 +209,7 @@ def plan(
     return Plan(
         dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, strategy,
         estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
+        {name: rows for name in order if (rows := catalog.rows(name)) is not None},
     ).taking_the_cheapest()  # fmt: skip
 
 
@@ -223,7 +227,7 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     estimates: dict[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = {}
     for name in planned.order:
         chosen = [
-            _cheapest_path(query, expected, catalog)
+            _cheapest_path(query, expected, planned.head_rows, catalog)
             for query, expected in zip(planned.queries.get(name, ()), planned.estimates.get(name, ()), strict=True)
         ]
         if name in planned.queries:
@@ -236,13 +240,15 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     return replace(planned, queries=queries, estimates=estimates, counted=frozenset())
 
 
-def _cheapest_path(query: DeltaQuery, expected: Sequence[Sequence[Expected]], catalog: CatalogReader) -> int:
+def _cheapest_path(
+    query: DeltaQuery, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float], catalog: CatalogReader
+) -> int:
     """Return the index of the cheapest path; the last one if a size is not known."""
     costs: dict[int, float] = {}
     for index, path in enumerate(query.paths):
         if path.is_negated:
             continue
-        rows = {key: catalog.rows(key.relation) for key in (path.seed.key, *path.keys)}
+        rows = {key: head_rows.get(key.relation, catalog.rows(key.relation)) for key in (path.seed.key, *path.keys)}
         if None in rows.values():
             return len(query.paths) - 1
         indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 
@@ -12,8 +13,11 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.circuit import head
 from gpu_wcoj.data.column import Dictionary
+from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join import delta
+from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.trace.arrangement import UnsortedArrangement
 from tests.helpers.join_comparison import VALUES, random_text, table
@@ -130,6 +134,30 @@ def test_groups_of_several_keys_of_which_no_row_is_selected():
     text = "SELECT a.k, b.v, max(b.v) AS n FROM a LEFT JOIN b ON b.k = a.k AND b.v < 0 GROUP BY a.k, b.v"
     rows = pa.table({"k": [1, 2], "v": [3, 4]})
     assert gw.query(text, a=rows, b=rows).rows() == gw.view(text, a=rows, b=rows).snapshot().rows()
+
+
+@pytest.mark.parametrize(
+    "condition", ["NOT EXISTS (SELECT 1 FROM a AS b WHERE b.y = a.x)", "a.x NOT IN (SELECT y FROM a)"]
+)
+def test_the_order_of_tables_does_not_matter(condition):
+    """Heads that the rule reads have estimates, so the cheapest path is found from all orders."""
+    chance, n_rows = np.random.default_rng(3), 20_000
+    tables = {
+        "a": pa.table({"x": chance.integers(0, 2_000, 2_000), "y": chance.integers(0, 2_000, 2_000)}),
+        "c": pa.table({"y": chance.integers(0, 2_000, n_rows), "z": chance.permutation(n_rows)}),
+        "d": pa.table({"z": np.zeros(n_rows, np.int64), "w": np.arange(n_rows)}),
+    }
+    counts = []
+    for order in itertools.permutations(("a", "c", "d")):
+        text = f"SELECT a.x FROM {', '.join(order)} WHERE c.y = a.y AND d.z = c.z AND {condition}"
+        prepared = prepare_query(QuerySource(text, "sql"), tables, gw.query, is_single=True)
+        options = ProgramOptions(
+            bag=True, inputs=prepared.rules.inputs, threads=1, single_tick=True, backend="cpu"
+        )  # fmt: skip
+        program, changes = prepared.start(options)
+        program.answer(changes)
+        counts.append(proposed_by(program.last_tick.work))
+    assert max(counts) <= 1.6 * min(counts) + 10_000
 
 
 @BAGS

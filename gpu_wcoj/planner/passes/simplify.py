@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from gpu_wcoj.errors import UnsafeRuleError
 from gpu_wcoj.join.plan import Condition, DeltaQuery, check_variables
@@ -344,7 +345,7 @@ def normalise_rules(draft: Draft) -> Draft:
     """Check that rules are safe and give each its body, with aliases resolved.
 
     Constants and repeated variables become selections of atoms, equalities are substituted. The statistics get
-    estimates of heads that project another relation.
+    estimates of heads.
 
     Examples
     --------
@@ -386,31 +387,88 @@ def normalise_rules(draft: Draft) -> Draft:
             if not body.never:
                 _check_safe(body)
                 rules.append(replace(rule_draft, body=body))
-    return _estimate_projections(replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases}))
+    changed = replace(draft, rules=tuple(rules), aliases={**alias_by_head, **draft.aliases})
+    return _estimate_heads(changed, by_head)
 
 
-def _estimate_projections(draft: Draft) -> Draft:
-    """Add estimates of heads without statistics that project one atom with statistics."""
+def _estimate_heads(draft: Draft, heads: Collection[str]) -> Draft:
+    """Add estimates of heads without statistics that other rules read, where those that they read have statistics.
+
+    Columns are taken as independent, and the values of one side of a join as among those of the other (Selinger and
+    others, "Access path selection in a relational database management system", 1979, doi:10.1145/582095.582099).
+    """
     setting = draft.setting
-    n_rules = Counter(rule.head for rule in draft.rules)
-    found: dict[str, Facts] = {}
+    bodies: dict[str, list[Body]] = {name: [] for name in heads}
     for rule in draft.rules:
-        body = rule.body
-        if (
-            body is None or n_rules[rule.head] > 1 or len(body.atoms) != 1 or body.negated or body.calculations
-            or not all(isinstance(term, int) or term in body.atoms[0].variables for term in body.head)
-            or setting.known.rows(rule.head) is not None
-        ):  # fmt: skip
+        bodies.setdefault(rule.head, []).append(rule.normalised)
+    groupings = {grouping.relation: grouping for grouping in setting.groupings}
+    reads = {name: [atom.relation for body in own for atom in body.atoms] for name, own in bodies.items()}
+    sources = {
+        name: draft.aliases.get(grouping.source, Alias(grouping.source, tuple(range(grouping.keys))))
+        for name, grouping in groupings.items()
+    }
+    reads.update({name: [alias.relation] for name, alias in sources.items()})
+    read = {relation for own in reads.values() for relation in own}
+    read.update(atom.relation for own in bodies.values() for body in own for atom in body.negated)
+    found: dict[str, Facts] = {}
+
+    def look_up(atom: BodyAtom) -> Facts | None:
+        facts = found.get(atom.relation)
+        return setting.known.facts(atom) if facts is None else facts.selected(facts.selectivity(atom))
+
+    for members in components(reads):
+        (name, *others) = members
+        if others or name in reads[name] or name not in read or setting.known.rows(name) is not None:
             continue
-        (atom,) = _select(body).atoms
-        facts = setting.known.facts(atom)
+        if name in groupings:
+            columns = sources[name].columns[: groupings[name].keys]
+            source = look_up(BodyAtom(sources[name].relation, columns, tuple(map(str, columns))))
+            facts = None if source is None else source.projected(columns)
+        else:
+            facts = _facts_of_union([_facts_of(_select(body), look_up) for body in bodies[name]])
         if facts is not None:
-            names = [name for name in body.head if isinstance(name, str)]
-            if not names:
-                found[rule.head] = Facts(1.0)
-            elif len(names) == len(body.head):
-                found[rule.head] = facts.projected([atom.columns[atom.variables.index(name)] for name in names])
+            found[name] = facts
     return replace(draft, setting=replace(setting, known=setting.known.expecting(found))) if found else draft
+
+
+def _facts_of(body: Body, look_up: Callable[[BodyAtom], Facts | None]) -> Facts | None:
+    """Estimate the rows of a rule; None if an atom has no statistics."""
+    rows, counts = 1.0, dict[str, list[float]]()
+    for atom in body.atoms:
+        facts = look_up(atom)
+        if facts is None:
+            return None
+        if len(body.atoms) == 1 and all(isinstance(name, str) and name in atom.variables for name in body.head):
+            return facts.projected([atom.columns[atom.variables.index(str(name))] for name in body.head])
+        rows *= facts.rows
+        for column, variable in zip(atom.columns, atom.variables, strict=True):
+            counts.setdefault(variable, []).append(facts.values([column]))
+    for own in counts.values():
+        rows /= prod(sorted(own)[1:])
+    distinct: dict[tuple[int, ...], float] = {
+        (column,): 1.0 if isinstance(term, int) else min(rows, *counts[term])
+        for column, term in enumerate(body.head)
+        if isinstance(term, int) or term in counts
+    }
+    if len(distinct) == len(body.head):
+        rows = min(rows, prod(distinct.values()))
+    return Facts(rows, distinct)
+
+
+def _facts_of_union(parts: Sequence[Facts | None]) -> Facts | None:
+    """Estimate the rows of a head from those of its rules; None if one of them is not known."""
+    known = [facts for facts in parts if facts is not None]
+    if len(known) < len(parts):
+        return None
+    if not known:
+        return Facts(0.0)
+    if len(known) == 1:
+        return known[0]
+    columns = set.intersection(*(set(facts.distinct) for facts in known))
+    return Facts(
+        sum(facts.rows for facts in known),
+        {key: sum(facts.distinct[key] for facts in known) for key in columns},
+    )
 
 
 def _check_safe(body: Body) -> None:
