@@ -18,7 +18,7 @@ from bench.cliffs.queries import Query
 from bench.cliffs.rows import tables_of
 from bench.cliffs.text import helped, write, write_sql
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, SURVIVORS
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 
 MAX_ANSWER = 1_000_000
@@ -47,7 +47,7 @@ class Findings:
     Attributes
     ----------
     work
-        Values proposed, searched and marked, and rows of the answer.
+        Values proposed, searched, marked and listed, and rows of the answer.
     seconds
         Seconds of the processor; empty if time is not measured.
     broken
@@ -63,11 +63,11 @@ class Findings:
 
 
 def counted(program: gw.Program) -> int:
-    """Return the work of a program's last tick: values proposed, searched and marked."""
+    """Return the work of a program's last tick: values proposed, searched, marked and listed."""
     work = program.last_tick.work
     paths = (path for rules in work.values() for paths in rules.values() for path in paths.values())
     counts = [counters for path in paths for counters in path.values()]
-    return int(sum(int(counters[[PROPOSALS, PROBES, MARKS, RANKED]].sum()) for counters in counts))
+    return int(sum(int(counters[[PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED]].sum()) for counters in counts))
 
 
 class _Runs:

@@ -508,7 +508,7 @@ class FullJoin:
 # the last one has a term, whatever it costs; any other path gives the same rows if it sees all rows of the other atoms.
 
 
-LOAD_ROWS = 1 << 14
+LOAD_ROWS = 1 << 12
 """Rows of a load from which on its path is chosen by samples, which take about 1 ms."""
 
 MIN_GAIN = 1.25

@@ -392,10 +392,11 @@ def normalise_rules(draft: Draft) -> Draft:
 
 
 def _estimate_heads(draft: Draft, heads: Collection[str]) -> Draft:
-    """Add estimates of heads without statistics that other rules read, where those that they read have statistics.
+    """Add estimates of heads that other rules read, if these have no statistics.
 
-    Columns are taken as independent, and the values of one side of a join as among those of the other (Selinger and
-    others, "Access path selection in a relational database management system", 1979, doi:10.1145/582095.582099).
+    Those that they read must have statistics. Columns are taken as independent, and the values of one side of a join as
+    among those of the other (Selinger and others, "Access path selection in a relational database management system",
+    1979, doi:10.1145/582095.582099).
     """
     setting = draft.setting
     bodies: dict[str, list[Body]] = {name: [] for name in heads}
