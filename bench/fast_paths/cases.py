@@ -123,7 +123,7 @@ CASES: Mapping[str, Case] = {
     ),
     "load paths": Case(
         "h(u, v) :- left(u, v), middle(w, v), right(x, w), middle(x, z).",
-        _without("load paths"), _hub, "", 60_000, lists=True,
+        _without("load paths"), _hub, "", 60_000, lists=True, bag=True,
     ),
     "path variants": Case(f"h(a, b, c, d) :- {CYCLE}.", _without("path variants"), _graph(12, 16_000), "edge", 4000),
     "projections": Case("h(k, w) :- t(k, w), s(_, k).", _without("projections"), _few_keys, "s", 1_000, lists=True),
