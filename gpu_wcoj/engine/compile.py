@@ -29,6 +29,7 @@ from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
 from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.push_down import Pushed
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import is_host
 
@@ -92,6 +93,10 @@ class Compiler:
         Creates the settings of a circuit's joins.
     calls
         The Python functions of the program.
+    pushed
+        Heads that lack rows by push-down, and sentences about it; None if it has changed nothing.
+    written
+        The program in core form before push-down; None if that has changed nothing.
     """
 
     rules: Rules
@@ -100,6 +105,13 @@ class Compiler:
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
     calls: FunctionCalls
+    pushed: Pushed | None = None
+    written: Rules | None = None
+
+    @property
+    def core(self) -> Rules:
+        """The program in core form, before push-down."""
+        return self.rules if self.written is None else self.written
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -165,6 +177,24 @@ class Compiler:
         planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
         return CompiledProgram(types, shapes, planned, circuit)
+
+    def compile_in_full(self, present: CompiledProgram, circuit: Circuit, types: Types) -> CompiledProgram:
+        """Return the program without push-down, with the rows that the inputs have in a circuit of the present one.
+
+        All heads are computed from them.
+
+        Parameters
+        ----------
+        types
+            The known types of the program without push-down.
+        """
+        whole = replace(self, rules=self.core, written=None, pushed=None)
+        nullable = {name: present.shapes[name].nullable for name in circuit.sources}
+        compiled = whole.compile_as(types, nullable, {name: len(index) for name, index in circuit.sources.items()})
+        names = [name for name in compiled.circuit.sources if name in circuit.sources]
+        rows = {name: whole._migrate(name, circuit.sources[name].rows(), present, compiled) for name in names}
+        fill(compiled.circuit, rows)
+        return compiled
 
     def serves(self, present: CompiledProgram, incoming: Mapping[str, Incoming]) -> bool:
         """Return True if the compiled program covers all types and nulls of these rows."""
@@ -462,9 +492,7 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
     """
     inputs = {name: migrate(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
     if _reads_otherwise(new, old) or not _has_heads_of(new, old):
-        changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
-        new.circuit.evaluate(changes, None)
-        new.circuit.install(new.circuit.prepare())
+        fill(new.circuit, inputs)
         return
     for name, rows in inputs.items():
         new.circuit.sources[name].load(*rows)
@@ -489,6 +517,12 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
             rows = migrate(head.derivations.name, before.derivations.rows())
         if len(rows[1]):
             head.derivations.load(*rows)
+
+
+def fill(circuit: Circuit, inputs: Mapping[str, Rows]) -> None:
+    """Load the rows of inputs into an empty circuit, and compute its heads."""
+    circuit.evaluate({name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}, None)
+    circuit.install(circuit.prepare())
 
 
 def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:

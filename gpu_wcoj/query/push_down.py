@@ -1,0 +1,975 @@
+"""Push-down into helpers: what rules ask of the heads that they read restricts the rules of these heads.
+
+A head that is not an answer is only needed as far as rules read it. Four rewritings of a program in core form use this:
+
+- A condition on a column that all readers have, such as ``k = 5`` or ``k < 10``, moves into the head's own rules; for
+  a head that aggregates, if the column is a key.
+- A head with one rule and one reader is written into the reader, if no variable is lost.
+- Otherwise the head is restricted to the values that its readers bind, by the magic sets of Bancilhon, Maier, Sagiv and
+  Ullman ("Magic sets and other strange ways to implement logic programs", 1986, doi:10.1145/6012.15399): a relation
+  ``asked#1`` of these values is one more atom of each of its rules. A recursion asks itself for more values on its way.
+- A recursion that hands its last columns on, asked from one value, is the set of the values that it reaches, joined
+  with the rules that begin it (Naughton, Ramakrishnan, Sagiv and Ullman, "Efficient evaluation of right-, left-, and
+  multi-linear rules", 1989, doi:10.1145/67544.66948).
+
+A restricted head holds all rows that its readers use, and may lack others. So a calculation without a value is no error
+in a row that nothing asks for, as if its conditions stood in the reader. Heads are visited from the answers down; the
+rules that derive asked values read what the reader reads, and ask for nothing themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from gpu_wcoj.query.constant_folding import holds
+from gpu_wcoj.query.desugar import UNIT
+from gpu_wcoj.query.ir import (
+    MIRRORED,
+    NEVER,
+    NULL,
+    Atom,
+    Comparison,
+    Computed,
+    Constant,
+    Expression,
+    Facts,
+    FirstRows,
+    Rule,
+    Rules,
+    Variable,
+    variables_of,
+)
+from gpu_wcoj.query.stratify import components, loops_of, reads_of, recursive_rule
+
+ASKED = "asked#"
+"""Prefix of the names of relations that hold the values for which a head is asked."""
+
+MAX_INLINED_ATOMS = 8
+"""Most atoms of a rule into which a head is written: planning takes longer with each."""
+
+_Condition = tuple[str, Constant]
+"""A comparison of a column with a constant, ``(op, constant)``."""
+_Conditions = Mapping[int, frozenset[_Condition]]
+"""Per column, the conditions that all readers have on it."""
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A program after push-down.
+
+    Attributes
+    ----------
+    rules
+        The rewritten program.
+    partial
+        The heads of the program before that are gone, or lack rows that nothing asks for.
+    notes
+        Per rewritten head, a sentence for people.
+    """
+
+    rules: Rules
+    partial: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def push_down(rules: Rules, complete: Collection[str], *, is_bag: bool = False, is_single: bool = False) -> Pushed:
+    """Return a program in core form in which heads hold only the rows that are asked for.
+
+    Parameters
+    ----------
+    complete
+        Heads that stay as they are, such as the outputs.
+    is_bag
+        Whether rows have weights. Then atoms with weights may not restrict others, only constants may.
+    is_single
+        Whether the program is answered once. Then more restrictions pay, as nothing has to follow changes.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> text = "p(k, v) :- h(k, v), g(k, _). p(k, k) :- s(k). q(v) :- p(5, v)."
+    >>> print(push_down(parse(text), ["q"]).rules)
+    p(k, v) :- h(k, v), g(k, _), k = 5.
+    p(k, k) :- s(k), k = 5.
+    q(v) :- p(5, v).
+    >>> text = "p(k, v) :- h(k, v), g(v, _). q(k, v) :- s(k), p(k, v)."
+    >>> print(push_down(parse(text), ["q"]).rules)
+    p(k, v) :- asked#1(k), h(k, v), g(v, _).
+    q(k, v) :- s(k), p(k, v).
+    asked#1(k) :- s(k).
+    >>> text = "r(x, y) :- e(x, y). r(x, z) :- e(x, y), r(y, z). q(y) :- r(5, y)."
+    >>> print(push_down(parse(text), ["q"]).rules)
+    unit#facts(0).
+    r(5, y) :- asked#1(x), e(x, y).
+    r(x, y) :- e(x, y), 0 != 0.
+    q(y) :- r(5, y).
+    asked#1(5) :- unit#facts(_).
+    asked#1(y) :- asked#1(x), e(x, y).
+    """
+    if rules.demands or all(name in complete for name in rules.heads):
+        return Pushed(rules)
+    return _Pushing(rules, frozenset(complete), is_bag, is_single).run()
+
+
+@dataclass(frozen=True)
+class _Occurrence:
+    """An atom of a rule that reads a head."""
+
+    rule: Rule
+    atom: Atom
+    is_negated: bool
+
+    @property
+    def others(self) -> tuple[Atom, ...]:
+        """The positive atoms of the rule beside this one."""
+        return tuple(atom for atom in self.rule.atoms if atom is not self.atom)
+
+
+@dataclass(frozen=True)
+class _Magic:
+    """The relation of the values for which a head is asked, and the columns that they are for."""
+
+    relation: str
+    columns: tuple[int, ...]
+
+
+@dataclass
+class _Draft:
+    """What push-down has made of a program so far.
+
+    Attributes
+    ----------
+    asking
+        The rules that derive the asked values.
+    """
+
+    rules: list[Rule]
+    asking: list[Rule] = field(default_factory=list)
+    partial: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    n_asked: int = 0
+
+    def copy(self) -> _Draft:
+        return _Draft([*self.rules], [*self.asking], {*self.partial}, [*self.notes], self.n_asked)
+
+
+class _Pushing:
+    """Push-down of one program."""
+
+    def __init__(self, rules: Rules, complete: frozenset[str], is_bag: bool, is_single: bool) -> None:
+        self.source = rules
+        self.complete = complete
+        self.is_bag = is_bag
+        self.is_single = is_single
+        self.draft = _Draft([*rules.rules])
+        self.loops = loops_of(rules)
+        self.sources = {helper.relation: helper for helper in rules.helpers}
+        self.typed = {
+            declaration.relation
+            for declaration in rules.declarations
+            if any(kind is not None for kind in declaration.types)
+        }
+        self.extremes = {extreme.relation: extreme.column for extreme in rules.extremes}
+        self.conditions: dict[str, _Conditions] = {}
+        self.magic: dict[str, _Magic] = {}
+        self.asked_before: dict[frozenset[Rule], str] = {}
+
+    def run(self) -> Pushed:
+        for members in reversed(components(reads_of(self.source))):
+            if any(name in self.complete for name in members):
+                continue
+            if len(members) == 1 and members[0] in self.sources:
+                self._pass_on(members[0])
+                continue
+            if not self._inline(members):
+                self._restrict(members)
+        draft = self.draft
+        if not draft.partial:
+            return Pushed(self.source)
+        rules = replace(self.source, rules=(*draft.rules, *_read_ones(draft)))
+        needs_unit = any(atom.relation == UNIT for rule in rules.rules for atom in rule.atoms)
+        if needs_unit and all(fact.relation != UNIT for fact in rules.facts):
+            rules = replace(rules, facts=(*rules.facts, Facts(UNIT, ((0,),))))
+        return Pushed(rules, frozenset(draft.partial), tuple(draft.notes))
+
+    def _pass_on(self, name: str) -> None:
+        """Find what is asked of a head that aggregates, or keeps first rows; its source may be restricted likewise."""
+        helper = self.sources[name]
+        columns = helper.groups if isinstance(helper, FirstRows) else range(helper.keys)
+        readers = self._readers([name])
+        if readers is None or not readers:
+            return
+        asked = self._ask([name], readers).get(name, {})
+        self.conditions[name] = {column: found for column, found in asked.items() if column in columns}
+        if not self._is_costly([name]):
+            return
+        attempt = self.draft.copy()
+        magic = self._magic_of((name,), readers, attempt, columns)
+        if magic is not None:
+            self.magic[name] = magic[name]
+            self.draft = attempt
+
+    def _readers(self, members: Sequence[str]) -> list[_Occurrence] | None:
+        """Return the atoms outside of a recursion that read its heads; None if a helper reads one in full.
+
+        Helpers that are asked under conditions are not among them, see `_passed`.
+        """
+        for helper in self.sources.values():
+            if helper.source in members and not (self.conditions.get(helper.relation) or helper.relation in self.magic):
+                return None
+        return [
+            occurrence
+            for occurrence in self._occurrences(members)
+            if occurrence.rule.head.relation not in members and NEVER not in occurrence.rule.comparisons
+        ]
+
+    def _occurrences(self, members: Sequence[str]) -> Iterator[_Occurrence]:
+        for rule in self.draft.rules:
+            for atom in rule.atoms:
+                if atom.relation in members:
+                    yield _Occurrence(rule, atom, False)
+            for atom in rule.negated:
+                if atom.relation in members:
+                    yield _Occurrence(rule, atom, True)
+
+    def _helpers_of(self, members: Sequence[str]) -> list[str]:
+        return [name for name, helper in self.sources.items() if helper.source in members]
+
+    def _helpers_above(self, name: str) -> list[str]:
+        """Return the heads that aggregate a head, directly or through others."""
+        above = self._helpers_of([name])
+        for helper in above:  # the list grows during the loop
+            above += self._helpers_of([helper])
+        return above
+
+    # A head with one rule and one reader is written into the reader.
+
+    def _inline(self, members: Sequence[str]) -> bool:
+        """Write a head into its reader, if that is the same and something is asked; return whether it was."""
+        (name, *more) = members
+        if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
+            return False
+        rules = [rule for rule in self.draft.rules if rule.head.relation == name]
+        reading = [rule for rule in self.draft.rules if any(atom.relation == name for atom in rule.read)]
+        if len(rules) != 1 or len(reading) != 1 or any(_reads(rule, name) for rule in self.draft.asking):
+            return False
+        (rule,), (reader,) = rules, reading
+        occurrences = [*self._occurrences(members)]
+        if len(occurrences) != 1 or occurrences[0].is_negated or reader.head.relation in self.loops:
+            return False
+        (occurrence,) = occurrences
+        if NEVER in (*rule.comparisons, *reader.comparisons):
+            return False
+        if not (_conditions_on(occurrence, {}) or self._binders(occurrence, members)):
+            return False
+        inlined = _inlined(rule, occurrence)
+        if inlined is None:
+            return False
+        self.draft.rules = [
+            inlined if candidate is reader else candidate for candidate in self.draft.rules if candidate is not rule
+        ]
+        self.draft.partial.add(name)
+        self.draft.notes.append(f"'{name}' is written into the rule of '{reader.head.relation}' that reads it")
+        return True
+
+    # Conditions on columns that all readers have.
+
+    def _restrict(self, members: Sequence[str]) -> None:
+        """Restrict the heads of one recursion, or one head, to what is asked of it."""
+        readers = self._readers(members)
+        if readers is None or not (readers or self._helpers_of(members)):
+            return
+        for name, asked in self._ask(members, readers).items():
+            changed = [_restricted(rule, asked) if rule.head.relation == name else rule for rule in self.draft.rules]
+            if changed != self.draft.rules:
+                self.draft.rules = changed
+                self.draft.partial.update((name, *self._helpers_above(name)))
+                self.draft.notes.append(f"'{name}' holds only rows with {_said(asked, self._columns(name))}")
+        if any(name in self.extremes for name in members) or not self._is_costly(members):
+            return
+        readers = self._readers(members)
+        if readers is None:
+            return
+        attempt = self.draft.copy()
+        magic = self._magic_of(members, readers, attempt)
+        if magic is None or not self._is_sound(attempt, members):
+            return
+        for name, found in magic.items():
+            attempt.partial.update((name, *self._helpers_above(name)))
+            columns = self._columns(name)
+            said = ", ".join(columns[column] for column in found.columns)
+            attempt.notes.append(f"'{name}' holds only rows whose {said} is in '{found.relation}'")
+        self.draft = attempt
+
+    def _columns(self, name: str) -> list[str]:
+        rule = next(rule for rule in self.source.rules if rule.head.relation == name)
+        return [
+            term.name if isinstance(term, Variable) else f"column {column}"
+            for column, term in enumerate(rule.head.terms)
+        ]
+
+    def _ask(self, members: Sequence[str], readers: Sequence[_Occurrence]) -> dict[str, _Conditions]:
+        """Return per head the conditions on its columns that all its readers have, in its own recursion, too."""
+        asked: dict[str, _Conditions] = {}
+        for helper_name in self._helpers_of(members):
+            source = self.sources[helper_name].source
+            asked[source] = _meet(asked.get(source), self.conditions.get(helper_name, {}))
+        for occurrence in readers:
+            name = occurrence.atom.relation
+            asked[name] = _meet(asked.get(name), self._conditions_on(occurrence, {}))
+        inside = [
+            occurrence
+            for occurrence in self._occurrences(members)
+            if occurrence.rule.head.relation in members and NEVER not in occurrence.rule.comparisons
+        ]
+        is_stable = False
+        while not is_stable:
+            is_stable = True
+            for occurrence in inside:
+                of_head = asked.get(occurrence.rule.head.relation)
+                if of_head is None:  # nothing reads it so far
+                    continue
+                name = occurrence.atom.relation
+                met = _meet(asked.get(name), self._conditions_on(occurrence, of_head))
+                if met != asked.get(name):
+                    asked[name], is_stable = met, False
+        return {name: conditions for name, conditions in asked.items() if conditions}
+
+    def _conditions_on(self, occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
+        """Return the conditions on the columns of an atom, without that of a minimum or maximum."""
+        best = self.extremes.get(occurrence.atom.relation)
+        return {column: found for column, found in _conditions_on(occurrence, of_head).items() if column != best}
+
+    # Values that readers bind.
+
+    def _is_costly(self, members: Sequence[str]) -> bool:
+        """Return whether heads are joined or recursive, so that a restriction spares more than it costs."""
+        waiting, seen = [*members], set(members)
+        while waiting:
+            name = waiting.pop()
+            if name in self.loops:
+                return True
+            rules = [rule for rule in self.draft.rules if rule.head.relation == name]
+            if any(len(rule.atoms) > 1 for rule in rules if NEVER not in rule.comparisons):
+                return True
+            below = [atom.relation for rule in rules for atom in rule.atoms]
+            below += [self.sources[name].source] if name in self.sources else []
+            for relation in below:
+                if relation not in seen and relation not in self.complete:
+                    seen.add(relation)
+                    waiting.append(relation)
+        return False
+
+    def _depends(self, relation: str, members: Collection[str]) -> bool:
+        """Return whether a relation is derived from one of these heads."""
+        reads = reads_of(replace(self.source, rules=(*self.draft.rules, *self.draft.asking)))
+        waiting, seen = [relation], {relation}
+        while waiting:
+            name = waiting.pop()
+            if name in members:
+                return True
+            more = [below for below in reads.get(name, ()) if below not in seen]
+            seen.update(more)
+            waiting += more
+        return False
+
+    def _binders(self, occurrence: _Occurrence, members: Collection[str]) -> list[list[Atom]]:
+        """Return chains of atoms of the reader that select the rows which it asks for; see `_is_selective`."""
+        if self.is_bag:
+            return []
+        rule = occurrence.rule
+        loop = self.loops.get(rule.head.relation, ())
+        computed = {definition.variable for definition in rule.computed}
+        usable = [
+            atom
+            for atom in occurrence.others
+            if atom.relation not in loop
+            and not atom.relation.startswith("demand#")
+            and computed.isdisjoint(atom.variables)
+            and not self._depends(atom.relation, members)
+        ]
+        targets = {variable for variable in occurrence.atom.variables if _joins(variable)} - computed
+        chains = [
+            [atom] for atom in usable if not targets.isdisjoint(atom.variables) and self._selects(atom, occurrence)
+        ]
+        taken = [atom for chain in chains for atom in chain]
+        fixed = {
+            variable
+            for variable in rule.variables
+            if any(op == "=" for op, _ in _of_variable(variable, rule.comparisons, {}))
+        }
+        begin = [
+            atom
+            for atom in usable
+            if any(isinstance(term, Constant) and term != NULL for term in atom.terms)
+            or not fixed.isdisjoint(atom.variables)
+        ]
+        for atom in begin:
+            chain = _chain([atom], [other for other in usable if other not in begin], targets)
+            if chain and any(link not in taken for link in chain):
+                chains.append(chain)
+                taken += chain
+        return chains
+
+    def _selects(self, atom: Atom, occurrence: _Occurrence) -> bool:
+        """Return whether an atom only tests values of the occurrence, beside which nothing reads its other columns."""
+        if self.is_single:
+            return True
+        rule = occurrence.rule
+        inner = {*occurrence.atom.variables}
+        elsewhere = {*rule.head.variables}
+        for other in (*occurrence.others, *rule.negated):
+            if other is not atom and other is not occurrence.atom:
+                elsewhere.update(other.variables)
+        for comparison in rule.comparisons:
+            if not inner.union(atom.variables).issuperset(comparison.variables):
+                elsewhere.update(comparison.variables)
+        for definition in rule.computed:
+            elsewhere.update(definition.call.variables)
+        return all(variable in inner or variable not in elsewhere for variable in atom.variables)
+
+    def _magic_of(
+        self,
+        members: Sequence[str],
+        readers: Sequence[_Occurrence],
+        attempt: _Draft,
+        allowed: Collection[int] | None = None,
+    ) -> dict[str, _Magic] | None:
+        """Restrict heads to the values that their readers bind; return None if these do not bind any.
+
+        The rules of the values are added to `attempt`, and the atoms that read them to the rules of the heads.
+        """
+        passed = [self.magic.get(helper) for helper in self._helpers_of(members)]
+        if passed:
+            first = passed[0]
+            if first is None or readers or any(magic != first for magic in passed) or members[0] in self.loops:
+                return None
+            source = self.sources[self._helpers_of(members)[0]].source
+            _read_magic(attempt, {source: first})
+            return {source: first}
+        if not readers or (self.is_bag and not any(name in self.loops for name in members)):
+            return None
+        asking = _Asking(self, members, readers, attempt)
+        return asking.build(allowed)
+
+    def _is_sound(self, attempt: _Draft, members: Sequence[str]) -> bool:
+        """Return whether no recursion has been added, and none negates or aggregates."""
+        rules = replace(self.source, rules=(*attempt.rules, *attempt.asking))
+        loops = loops_of(rules)
+        for name, loop in loops.items():
+            before = [member for member in loop if not member.startswith(ASKED)]
+            if name in self.sources or any(self.loops.get(member) is None for member in before):
+                return False
+            if len({self.loops[member] for member in before}) > 1:
+                return False
+            if not before and not any(member in self.loops for member in members):
+                return False
+        return not any(
+            atom.relation in loops.get(rule.head.relation, ()) for rule in rules.rules for atom in rule.negated
+        )
+
+
+def _read_ones(draft: _Draft) -> list[Rule]:
+    """Return the rules of asked values that something reads."""
+    asking = draft.asking
+    while True:
+        read = {
+            atom.relation
+            for rule in (*draft.rules, *asking)
+            for atom in rule.atoms
+            if not _reads(rule, rule.head.relation)
+        }
+        kept = [rule for rule in asking if rule.head.relation in read]
+        if len(kept) == len(asking):
+            return kept
+        asking = kept
+
+
+class _Asking:
+    """The rules of the values for which the heads of one component are asked."""
+
+    def __init__(
+        self, pushing: _Pushing, members: Sequence[str], readers: Sequence[_Occurrence], attempt: _Draft
+    ) -> None:
+        self.pushing = pushing
+        self.members = members
+        self.readers = readers
+        self.attempt = attempt
+        self.inside = [
+            occurrence
+            for occurrence in pushing._occurrences(members)
+            if occurrence.rule.head.relation in members and NEVER not in occurrence.rule.comparisons
+        ]
+        self.binders = [pushing._binders(occurrence, members) for occurrence in readers]
+
+    def build(self, allowed: Collection[int] | None) -> dict[str, _Magic] | None:
+        columns = self._columns(allowed)
+        if columns is None:
+            return None
+        attempt = self.attempt
+        magic: dict[str, _Magic] = {}
+        for name, found in columns.items():
+            attempt.n_asked += 1
+            magic[name] = _Magic(f"{ASKED}{attempt.n_asked}", found)
+        seeds = dict.fromkeys(
+            self._seed(occurrence, chains, magic)
+            for occurrence, chains in zip(self.readers, self.binders, strict=True)
+            if occurrence.atom.relation in magic
+        )
+        if not self.inside and len(magic) == 1:
+            ((name, found),) = magic.items()
+            key = frozenset(replace(rule, head=replace(rule.head, relation="")) for rule in seeds)
+            relation = self.pushing.asked_before.setdefault(key, found.relation)
+            if relation != found.relation:
+                magic = {name: replace(found, relation=relation)}
+                seeds = {}
+        linear = self._right_linear(magic, list(seeds))
+        if linear is not None:
+            return linear
+        further = dict.fromkeys(rule for occurrence in self.inside for rule in self._further(occurrence, magic))
+        asking = [*seeds, *further]
+        recursive = {rule.head.relation for rule in asking if _reads(rule, rule.head.relation)}
+        if self.pushing.is_bag:
+            for found in magic.values():
+                if found.relation not in recursive:
+                    asking.append(recursive_rule(Atom(found.relation, tuple(map(_numbered, found.columns)))))
+        attempt.asking += asking
+        _read_magic(attempt, magic)
+        return magic
+
+    def _columns(self, allowed: Collection[int] | None) -> dict[str, tuple[int, ...]] | None:
+        """Return per head the columns that all readers bind; None if one is asked in full."""
+        columns: dict[str, set[int]] = {}
+        for occurrence, chains in zip(self.readers, self.binders, strict=True):
+            bound = {variable for chain in chains for atom in chain for variable in atom.variables if _joins(variable)}
+            found = {
+                column
+                for column, term in enumerate(occurrence.atom.terms)
+                if (isinstance(term, Constant) and term != NULL)
+                or term in bound
+                or _fixed(term, occurrence.rule) is not None
+            }
+            name = occurrence.atom.relation
+            columns[name] = columns.get(name, found) & found
+        if allowed is not None:
+            columns = {name: found.intersection(allowed) for name, found in columns.items()}
+        for name, found in columns.items():
+            found -= {column for column in found if self._is_settled(name, column)}
+        is_stable = False
+        while not is_stable:
+            is_stable = True
+            for occurrence in self.inside:
+                head = occurrence.rule.head.relation
+                if head not in columns:
+                    continue
+                name = occurrence.atom.relation
+                bound = self._bound(occurrence, columns[head])
+                found = {column for column in columns.get(name, self._unsettled(occurrence.atom)) if column in bound}
+                if found != columns.get(name):
+                    columns[name], is_stable = found, False
+        if any(not found for found in columns.values()):
+            return None
+        return {name: tuple(sorted(found)) for name, found in columns.items()}
+
+    def _unsettled(self, atom: Atom) -> list[int]:
+        return [column for column in range(len(atom.terms)) if not self._is_settled(atom.relation, column)]
+
+    def _is_settled(self, name: str, column: int) -> bool:
+        """Return whether a column cannot be restricted further, or better not: it has one value, or is calculated."""
+        rules = [rule for rule in self.attempt.rules if rule.head.relation == name and NEVER not in rule.comparisons]
+        terms = [(rule, rule.head.terms[column]) for rule in rules]
+        if any(term == NULL or term in {c.variable for c in rule.computed} for rule, term in terms):
+            return True
+        return bool(terms) and all(_fixed(term, rule) is not None for rule, term in terms)
+
+    def _bound(self, occurrence: _Occurrence, head_columns: Collection[int]) -> dict[int, list[Atom]]:
+        """Return the columns of an atom of the recursion that are bound, and the atoms that bind each."""
+        rule = occurrence.rule
+        begin = {term for column in head_columns for term in [rule.head.terms[column]] if isinstance(term, Variable)}
+        computed = {definition.variable for definition in rule.computed}
+        position = next((i for i, atom in enumerate(rule.atoms) if atom is occurrence.atom), len(rule.atoms))
+        usable = [
+            atom
+            for i, atom in enumerate(rule.atoms)
+            if atom is not occurrence.atom
+            and computed.isdisjoint(atom.variables)
+            and (atom.relation not in self.members or i < position)
+        ]
+        found: dict[int, list[Atom]] = {}
+        for column, term in enumerate(occurrence.atom.terms):
+            if isinstance(term, Constant):
+                if term != NULL:
+                    found[column] = []
+            elif _joins(term) and term not in computed:
+                if term in begin:
+                    found[column] = []
+                    continue
+                first = [atom for atom in usable if not begin.isdisjoint(atom.variables)]
+                chain = _chain(first, [atom for atom in usable if atom not in first], {term})
+                if chain:
+                    found[column] = chain
+        return found
+
+    def _seed(self, occurrence: _Occurrence, chains: Sequence[Sequence[Atom]], magic: Mapping[str, _Magic]) -> Rule:
+        """Return the rule of the values for which an atom outside of the recursion asks."""
+        found = magic[occurrence.atom.relation]
+        terms: list[Expression] = []
+        for column in found.columns:
+            term = occurrence.atom.terms[column]
+            fixed = _fixed(term, occurrence.rule)
+            terms.append(term if fixed is None else fixed)
+        needed = {term for term in terms if isinstance(term, Variable)}
+        atoms = [
+            atom for chain in chains if any(needed.intersection(atom.variables) for atom in chain) for atom in chain
+        ]
+        atoms = [atom for atom in occurrence.rule.atoms if any(atom is chosen for chosen in atoms)]
+        head = Atom(found.relation, tuple(terms))
+        if not atoms:
+            return Rule(head, (Atom(UNIT, (Variable("_#1"),)),))
+        return _asking_rule(head, atoms, occurrence.rule)
+
+    def _further(self, occurrence: _Occurrence, magic: Mapping[str, _Magic]) -> Iterator[Rule]:
+        """Yield the rule of the values for which the recursion asks itself."""
+        rule, found = occurrence.rule, magic.get(occurrence.atom.relation)
+        of_head = magic.get(rule.head.relation)
+        if found is None or of_head is None:
+            return
+        bound = self._bound(occurrence, of_head.columns)
+        chosen = [atom for column in found.columns for atom in bound[column]]
+        atoms = [atom for atom in rule.atoms if any(atom is link for link in chosen)]
+        head = Atom(found.relation, tuple(occurrence.atom.terms[column] for column in found.columns))
+        guard = Atom(of_head.relation, tuple(rule.head.terms[column] for column in of_head.columns))
+        if head != guard:
+            yield _asking_rule(head, [guard, *atoms], rule)
+
+    def _right_linear(self, magic: Mapping[str, _Magic], seeds: Sequence[Rule]) -> dict[str, _Magic] | None:
+        """Rewrite a recursion that hands all columns but one on, asked for one value of that; else return None."""
+        if len(self.members) != 1 or len(seeds) != 1:
+            return None
+        (name,) = self.members
+        found = magic[name]
+        value = seeds[0].head.terms[0]
+        rules = [rule for rule in self.attempt.rules if rule.head.relation == name]
+        live = [rule for rule in rules if NEVER not in rule.comparisons]
+        if len(found.columns) != 1 or not isinstance(value, Constant) or name not in self.pushing.loops:
+            return None
+        (column,) = found.columns
+        steps = [rule for rule in live if _reads(rule, name)]
+        if not all(_hands_on(rule, name, column) for rule in steps) or not all(
+            _joins(rule.head.terms[column]) for rule in live
+        ):
+            return None
+        rewritten: list[Rule] = []
+        asking = [*seeds]
+        for rule in live:
+            guard = Atom(found.relation, (rule.head.terms[column],))
+            if rule in steps:
+                atom = next(atom for atom in rule.atoms if atom.relation == name)
+                body = replace(rule, atoms=(guard, *(other for other in rule.atoms if other is not atom)))
+                asking.append(replace(body, head=Atom(found.relation, (atom.terms[column],))))
+                continue
+            terms = tuple(value if i == column else term for i, term in enumerate(rule.head.terms))
+            rewritten.append(replace(rule, head=replace(rule.head, terms=terms), atoms=(guard, *rule.atoms)))
+            rewritten.append(replace(rule, comparisons=(*rule.comparisons, NEVER)))  # for the type of the column
+        if self.pushing.is_bag:
+            rewritten.append(recursive_rule(rules[0].head))
+        if not steps or not rewritten:
+            return None
+        first = next(i for i, rule in enumerate(self.attempt.rules) if rule.head.relation == name)
+        others = [rule for rule in self.attempt.rules[first:] if rule.head.relation != name]
+        self.attempt.rules[first:] = [*rewritten, *others]
+        self.attempt.asking += asking
+        return {name: found}
+
+
+def _hands_on(rule: Rule, name: str, column: int) -> bool:
+    """Return whether a rule reads its head once, and hands all columns but one on."""
+    atoms = [atom for atom in rule.atoms if atom.relation == name]
+    if len(atoms) != 1 or any(atom.relation == name for atom in rule.negated):
+        return False
+    (atom,) = atoms
+    places = Counter(variable for part in (*rule.atoms, *rule.negated) for variable in part.terms)
+    used = {variable for comparison in rule.comparisons for variable in comparison.variables}
+    for definition in rule.computed:
+        used.update((definition.variable, *definition.call.variables))
+    for i, (there, here) in enumerate(zip(rule.head.terms, atom.terms, strict=True)):
+        if i == column:
+            is_bound = _joins(here) and places[here] > 1 and here != there
+            if not is_bound or not _joins(there) or places[there] < 1 or here in rule.head.terms:
+                return False
+        elif there != here or not _joins(here) or places[here] != 1 or here in used:
+            return False
+        elif rule.head.terms.count(there) != 1:
+            return False
+    others = [other for other in rule.atoms if other is not atom]
+    return any(rule.head.terms[column] in other.terms for other in others) and any(
+        atom.terms[column] in other.terms for other in others
+    )
+
+
+def _read_magic(attempt: _Draft, magic: Mapping[str, _Magic]) -> None:
+    """Add the atom of the asked values to each rule of restricted heads."""
+    for position, rule in enumerate(attempt.rules):
+        found = magic.get(rule.head.relation)
+        if found is not None and NEVER not in rule.comparisons:
+            guard = Atom(found.relation, tuple(rule.head.terms[column] for column in found.columns))
+            attempt.rules[position] = replace(rule, atoms=(guard, *rule.atoms))
+
+
+def _asking_rule(head: Atom, atoms: Sequence[Atom], rule: Rule) -> Rule:
+    """Return a rule over some atoms of another rule, with the comparisons that concern only them."""
+    variables = {variable for atom in atoms for variable in atom.variables}
+    comparisons = tuple(
+        comparison
+        for comparison in rule.comparisons
+        if comparison.variables and variables.issuperset(comparison.variables)
+    )
+    return Rule(head, tuple(atoms), comparisons)
+
+
+def _chain(begin: Sequence[Atom], more: Sequence[Atom], targets: Collection[Variable]) -> list[Atom]:
+    """Return a shortest chain of atoms that share variables, from one of `begin` to one with a target."""
+    paths = [[atom] for atom in begin]
+    seen = [*begin]
+    for path in paths:  # the list grows during the loop
+        variables = {variable for variable in path[-1].variables if _joins(variable)}
+        if not variables.isdisjoint(targets):
+            return path
+        for atom in more:
+            if not any(atom is other for other in seen) and not variables.isdisjoint(atom.variables):
+                seen.append(atom)
+                paths.append([*path, atom])
+    return []
+
+
+def _joins(term: Expression) -> bool:
+    """Return whether a term is a variable that joins by equality, where null equals nothing."""
+    return isinstance(term, Variable) and not term.is_wildcard and not term.is_null_safe
+
+
+def _numbered(column: int) -> Variable:
+    return Variable(f"c{column}")
+
+
+def _reads(rule: Rule, name: str) -> bool:
+    return any(atom.relation == name for atom in (*rule.atoms, *rule.negated))
+
+
+# Conditions on variables, columns and heads.
+
+
+def _conditions_on(occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
+    """Return the conditions on each column of an atom, if the rule's head has those of `of_head`."""
+    rule = occurrence.rule
+    head: dict[Expression, set[_Condition]] = {}
+    for column, conditions in of_head.items():
+        head.setdefault(rule.head.terms[column], set()).update(conditions)
+    found: dict[int, frozenset[_Condition]] = {}
+    for column, term in enumerate(occurrence.atom.terms):
+        conditions: Iterable[_Condition] = ()
+        if isinstance(term, Constant):
+            conditions = () if term == NULL else [("=", term)]
+        elif isinstance(term, Variable):
+            conditions = _of_variable(term, rule.comparisons, head)
+        if kept := frozenset(conditions):
+            found[column] = kept
+    return found
+
+
+def _of_variable(
+    variable: Variable, comparisons: Sequence[Comparison], of_head: Mapping[Expression, Collection[_Condition]]
+) -> set[_Condition]:
+    """Return the comparisons with constants that hold for a variable or for one that equals it."""
+    equal = [variable]
+    for known in equal:  # the list grows during the loop
+        for comparison in comparisons:
+            sides = (comparison.left, comparison.right)
+            if comparison.op == "=" and known in sides:
+                equal += [side for side in sides if isinstance(side, Variable) and side not in equal]
+    found: set[_Condition] = set()
+    for known in equal:
+        found.update(of_head.get(known, ()))
+        for comparison in comparisons:
+            for op, left, right in (
+                (comparison.op, comparison.left, comparison.right),
+                (MIRRORED[comparison.op], comparison.right, comparison.left),
+            ):
+                if left == known and isinstance(right, Constant) and right != NULL:
+                    found.add((op, right))
+    return found
+
+
+def _fixed(term: Expression, rule: Rule) -> Constant | None:
+    """Return the constant that a term equals in a rule, or None."""
+    if isinstance(term, Constant):
+        return None if term == NULL else term
+    if not isinstance(term, Variable):
+        return None
+    return next((value for op, value in sorted(_of_variable(term, rule.comparisons, {}), key=str) if op == "="), None)
+
+
+def _meet(left: _Conditions | None, right: _Conditions) -> _Conditions:
+    """Return the conditions that hold if those of either side do; None on the left stands for all conditions."""
+    if left is None:
+        return right
+    met = {}
+    for column in left.keys() & right.keys():
+        found = {one for one in left[column] if _is_implied(one, right[column])}
+        found |= {one for one in right[column] if _is_implied(one, left[column])}
+        if found:
+            met[column] = frozenset(found)
+    return met
+
+
+def _is_implied(condition: _Condition, by: Collection[_Condition]) -> bool:
+    """Return whether a condition follows from one of others.
+
+    Examples
+    --------
+    >>> _is_implied(("<", Constant(9)), [("<", Constant(5))]), _is_implied(("<", Constant(9)), [("=", Constant(8))])
+    (True, True)
+    """
+    if condition in by:
+        return True
+    op, value = condition
+    for other_op, other in by:
+        if not _are_numbers(value, other):
+            continue
+        if other_op == "=" and holds(op, other, value):
+            return True
+        if other_op[0] == op[0] and op[0] in "<>":
+            is_strict = op in ("<", ">") and other_op in ("<=", ">=")
+            if holds(op if is_strict else f"{op[0]}=", other, value):
+                return True
+    return False
+
+
+def _are_numbers(*constants: Constant) -> bool:
+    """Return whether constants are numbers of one type, whose order is that of their columns."""
+    kinds = {type(constant.value) for constant in constants}
+    return len(kinds) == 1 and kinds <= {int, Decimal}
+
+
+def _restricted(rule: Rule, asked: _Conditions) -> Rule:
+    """Return a rule of a head under conditions on the head's columns."""
+    if NEVER in rule.comparisons:
+        return rule
+    comparisons = [*rule.comparisons]
+    for column, conditions in sorted(asked.items()):
+        term = rule.head.terms[column]
+        for op, value in sorted(conditions, key=str):
+            if isinstance(term, Constant):
+                is_known = type(term.value) is type(value.value)
+                if term == NULL or (is_known and not holds(op, term, value)):
+                    return replace(rule, comparisons=(*rule.comparisons, NEVER))
+            elif not _is_implied((op, value), _of_variable_of(term, comparisons)):
+                comparisons.append(Comparison(op, term, value))
+    return replace(rule, comparisons=tuple(comparisons))
+
+
+def _of_variable_of(term: Expression, comparisons: Sequence[Comparison]) -> set[_Condition]:
+    return _of_variable(term, comparisons, {}) if isinstance(term, Variable) else set()
+
+
+def _said(asked: _Conditions, columns: Sequence[str]) -> str:
+    """Return conditions as text."""
+    return ", ".join(
+        f"{columns[column]} {op} {value}"
+        for column, conditions in sorted(asked.items())
+        for op, value in sorted(conditions, key=str)
+    )
+
+
+# Writing a head into its reader.
+
+
+def _inlined(rule: Rule, occurrence: _Occurrence) -> Rule | None:
+    """Return the reader of a head with the head's body in place of the atom; None if that is not the same.
+
+    The head keeps all variables of a body of several atoms that can be joined without dead ends.
+    """
+    reader, head = occurrence.rule, rule.head
+    inner = variables_of(head.terms)
+    if len(inner) < len(head.terms) or set(inner) != set(rule.variables) or rule.computed or len(rule.atoms) < 2:
+        return None
+    if len(reader.atoms) + len(rule.atoms) - 1 > MAX_INLINED_ATOMS or not _is_acyclic(rule.atoms):
+        return None
+    places = Counter(term for atom in (*rule.atoms, *rule.negated) for term in atom.terms)
+    taken = {variable.name for part in (reader.head, *reader.atoms, *reader.negated) for variable in part.variables}
+    taken |= {variable.name for comparison in reader.comparisons for variable in comparison.variables}
+    taken |= {computed.variable.name for computed in reader.computed}
+    names: dict[Expression, Expression] = {}
+    added: list[Comparison] = []
+    for variable, term in zip(inner, occurrence.atom.terms, strict=True):
+        if isinstance(term, Variable) and not term.is_wildcard:
+            if variable.is_null_safe != term.is_null_safe and places[variable] > 1:
+                return None
+            if variable.is_null_safe and not term.is_null_safe:
+                return None
+            names[variable] = term
+            continue
+        fresh = _fresh(variable, taken)
+        taken.add(fresh.name)
+        names[variable] = fresh
+        if isinstance(term, Constant):
+            if term == NULL:
+                return None
+            added.append(Comparison("=", fresh, term))
+    atoms: list[Atom] = []
+    for atom in reader.atoms:
+        atoms += [_renamed_atom(inner_atom, names) for inner_atom in rule.atoms] if atom is occurrence.atom else [atom]
+    comparisons = [
+        replace(one, left=names.get(one.left, one.left), right=names.get(one.right, one.right))
+        for one in rule.comparisons
+    ]
+    negated = [_renamed_atom(atom, names) for atom in rule.negated]
+    return replace(
+        reader,
+        atoms=tuple(atoms),
+        comparisons=(*reader.comparisons, *added, *comparisons),
+        negated=(*reader.negated, *negated),
+    )
+
+
+def _fresh(variable: Variable, taken: Collection[str]) -> Variable:
+    """Return a variable with a name that is not taken, null-safe as the given one."""
+    stem, suffix = variable.name.rstrip("?"), "?" * variable.is_null_safe
+    number = 0
+    while f"{stem}#{number}{suffix}" in taken:
+        number += 1
+    return Variable(f"{stem}#{number}{suffix}")
+
+
+def _renamed_atom(atom: Atom, names: Mapping[Expression, Expression]) -> Atom:
+    return replace(atom, terms=tuple(names.get(term, term) for term in atom.terms))
+
+
+def _is_acyclic(atoms: Sequence[Atom]) -> bool:
+    """Return whether a join is acyclic, by the reduction of Graham, Yu and Ozsoyoglu.
+
+    Examples
+    --------
+    >>> a, b, c = map(Variable, "abc")
+    >>> _is_acyclic([Atom("e", (a, b)), Atom("e", (b, c))])
+    True
+    >>> _is_acyclic([Atom("e", (a, b)), Atom("e", (b, c)), Atom("e", (c, a))])
+    False
+    """
+    edges = [set(atom.variables) for atom in atoms]
+    changed = True
+    while changed and len(edges) > 1:
+        changed = False
+        n_edges = Counter(variable for edge in edges for variable in edge)
+        for edge in edges:
+            alone = {variable for variable in edge if n_edges[variable] == 1}
+            changed |= bool(alone)
+            edge -= alone
+        for position, edge in enumerate(edges):
+            if any(edge <= other for i, other in enumerate(edges) if i != position):
+                del edges[position]
+                changed = True
+                break
+    return len(edges) <= 1
