@@ -68,8 +68,8 @@ from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
-from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -629,6 +629,7 @@ class Inspected(NotCopied):
     _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
+    dictionaries: tuple[Dictionary, Dictionary]
 
     @property
     def backend(self) -> Backend:
@@ -955,6 +956,31 @@ class Inspected(NotCopied):
         for side in self._ledger.present.sides or ():
             side.circuit.execution.measures = self._measures
 
+    def _is_partial(self, name: str) -> bool:
+        """Return whether the state lacks rows of a head that nothing asks for."""
+        return self._lowering.pushed is not None and name in self._lowering.pushed.partial
+
+    def _types_in_full(self, types: Types) -> Types:
+        """Return the types of the program without push-down, from what those of the present one have seen."""
+        core = self._lowering.core
+        whole = declared_columns(self.rules, core, self._arity, self.options.schema or {}, self.bag)[0]
+        if not types.tells_zeros_apart:
+            whole.equate_zeros()
+        arity = core.arity
+        for relation, column, kind in types.bound_types():
+            if relation in arity:
+                whole.bind(relation, [*[None] * column, kind])
+        return whole
+
+    def _in_full(self) -> Emitter | None:
+        """Return what shows the program without push-down, computed from the inputs; None before there are rows."""
+        sides = self._ledger.settle()
+        side = None if sides is None else self._ledger.reading(next(iter(sides.primary.circuit.sources)))
+        if side is None:
+            return None
+        whole = self._lowering.compile_in_full(side.lowered, side.circuit, self._types_in_full(side.lowered.types))
+        return Emitter(self._ledger, self._arity, self._outgoing.heads, self.dictionaries, whole)
+
     @property
     def _lowered(self) -> CompiledProgram | None:
         return self._ledger.lowered
@@ -1146,31 +1172,6 @@ class Program(Inspected):
         complete = {*(options.outputs or ()), *options.keep, *(options.order or ())}
         pushed = push_down(core, complete, is_bag=options.bag, is_single=options.single_tick)
         return pushed if pushed.partial else None
-
-    def _is_partial(self, name: str) -> bool:
-        """Return whether the state lacks rows of a head that nothing asks for."""
-        return self._lowering.pushed is not None and name in self._lowering.pushed.partial
-
-    def _types_in_full(self, types: Types) -> Types:
-        """Return the types of the program without push-down, from what those of the present one have seen."""
-        core = self._lowering.core
-        whole = declared_columns(self.rules, core, self._arity, self.options.schema or {}, self.bag)[0]
-        if not types.tells_zeros_apart:
-            whole.equate_zeros()
-        arity = core.arity
-        for relation, column, kind in types.bound_types():
-            if relation in arity:
-                whole.bind(relation, [*[None] * column, kind])
-        return whole
-
-    def _in_full(self) -> Emitter | None:
-        """Return what shows the program without push-down, computed from the inputs; None before there are rows."""
-        sides = self._ledger.settle()
-        side = None if sides is None else self._ledger.reading(next(iter(sides.primary.circuit.sources)))
-        if side is None:
-            return None
-        whole = self._lowering.compile_in_full(side.lowered, side.circuit, self._types_in_full(side.lowered.types))
-        return Emitter(self._ledger, self._arity, self._outgoing.heads, self.dictionaries, whole)
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"

@@ -12,9 +12,10 @@ A head that is not an answer is only needed as far as rules read it. Four rewrit
   with the rules that begin it (Naughton, Ramakrishnan, Sagiv and Ullman, "Efficient evaluation of right-, left-, and
   multi-linear rules", 1989, doi:10.1145/67544.66948).
 
-A restricted head holds all rows that its readers use, and may lack others. So a calculation without a value is no error
-in a row that nothing asks for, as if its conditions stood in the reader. Heads are visited from the answers down; the
-rules that derive asked values read what the reader reads, and ask for nothing themselves.
+A restricted head holds all rows that its readers use, and may lack others. A calculation may have no value in these.
+Only in SQL is that no error, as WHERE decides first; in other languages heads whose calculations may fail are left
+alone. Heads are visited from the answers down. The rules that derive asked values read what the reader reads, and ask
+for nothing themselves.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import TypeGuard
 
 from gpu_wcoj.query.constant_folding import holds
 from gpu_wcoj.query.desugar import UNIT
@@ -32,7 +34,6 @@ from gpu_wcoj.query.ir import (
     NULL,
     Atom,
     Comparison,
-    Computed,
     Constant,
     Expression,
     Facts,
@@ -40,12 +41,16 @@ from gpu_wcoj.query.ir import (
     Rule,
     Rules,
     Variable,
+    is_total,
     variables_of,
 )
 from gpu_wcoj.query.stratify import components, loops_of, reads_of, recursive_rule
 
 ASKED = "asked#"
 """Prefix of the names of relations that hold the values for which a head is asked."""
+
+_KEYS = ("has#", "keys#", "once#", "row#")
+"""Prefixes of helpers of aggregates whose keys are bound already; see `gpu_wcoj.query.desugar`."""
 
 MAX_INLINED_ATOMS = 8
 """Most atoms of a rule into which a head is written: planning takes longer with each."""
@@ -129,6 +134,23 @@ class _Occurrence:
 
 
 @dataclass(frozen=True)
+class _Group:
+    """Atoms of a reader that bind columns of the head that it reads.
+
+    Attributes
+    ----------
+    columns
+        The columns that they bind, and those that have constants.
+    n_constants
+        The number of atoms that a constant selects from.
+    """
+
+    atoms: tuple[Atom, ...]
+    columns: frozenset[int]
+    n_constants: int = 0
+
+
+@dataclass(frozen=True)
 class _Magic:
     """The relation of the values for which a head is asked, and the columns that they are for."""
 
@@ -166,6 +188,8 @@ class _Pushing:
         self.is_single = is_single
         self.draft = _Draft([*rules.rules])
         self.loops = loops_of(rules)
+        is_sql = is_bag and any(not declaration.is_binding for declaration in rules.declarations)
+        self.failing = frozenset() if is_sql else frozenset(_may_fail(rules.rules))
         self.sources = {helper.relation: helper for helper in rules.helpers}
         self.typed = {
             declaration.relation
@@ -179,7 +203,7 @@ class _Pushing:
 
     def run(self) -> Pushed:
         for members in reversed(components(reads_of(self.source))):
-            if any(name in self.complete for name in members):
+            if any(name in self.complete or name in self.failing for name in members):
                 continue
             if len(members) == 1 and members[0] in self.sources:
                 self._pass_on(members[0])
@@ -204,7 +228,7 @@ class _Pushing:
             return
         asked = self._ask([name], readers).get(name, {})
         self.conditions[name] = {column: found for column, found in asked.items() if column in columns}
-        if not self._is_costly([name]):
+        if name.startswith(_KEYS) or not self._is_costly([name]):
             return
         attempt = self.draft.copy()
         magic = self._magic_of((name,), readers, attempt, columns)
@@ -263,7 +287,7 @@ class _Pushing:
         (occurrence,) = occurrences
         if NEVER in (*rule.comparisons, *reader.comparisons):
             return False
-        if not (_conditions_on(occurrence, {}) or self._binders(occurrence, members)):
+        if not (_conditions_on(occurrence, {}) or self._groups(occurrence, members)):
             return False
         inlined = _inlined(rule, occurrence)
         if inlined is None:
@@ -288,7 +312,7 @@ class _Pushing:
                 self.draft.rules = changed
                 self.draft.partial.update((name, *self._helpers_above(name)))
                 self.draft.notes.append(f"'{name}' holds only rows with {_said(asked, self._columns(name))}")
-        if any(name in self.extremes for name in members) or not self._is_costly(members):
+        if any(name in self.extremes or name.startswith(_KEYS) for name in members) or not self._is_costly(members):
             return
         readers = self._readers(members)
         if readers is None:
@@ -352,6 +376,8 @@ class _Pushing:
             name = waiting.pop()
             if name in self.loops:
                 return True
+            if name.startswith(_KEYS):
+                continue
             rules = [rule for rule in self.draft.rules if rule.head.relation == name]
             if any(len(rule.atoms) > 1 for rule in rules if NEVER not in rule.comparisons):
                 return True
@@ -376,10 +402,22 @@ class _Pushing:
             waiting += more
         return False
 
-    def _binders(self, occurrence: _Occurrence, members: Collection[str]) -> list[list[Atom]]:
-        """Return chains of atoms of the reader that select the rows which it asks for; see `_is_selective`."""
-        if self.is_bag:
-            return []
+    def _groups(self, occurrence: _Occurrence, members: Collection[str]) -> list[_Group]:
+        """Return groups of atoms of the reader that select the rows which it asks for, the best first.
+
+        Each is one atom, tested by others, or a chain from an atom with a constant; none has many more rows than one
+        of its relations, or than what is reached from the constant.
+        """
+        terms = occurrence.atom.terms
+        fixed = frozenset(column for column, term in enumerate(terms) if _fixed(term, occurrence.rule) is not None)
+        groups = [_Group((), fixed)] if fixed else []
+        if not self.is_bag:
+            groups += self._joined_groups(occurrence, members, fixed)
+        return sorted(groups, key=lambda group: (-group.n_constants, -len(group.atoms), len(group.columns)))
+
+    def _joined_groups(
+        self, occurrence: _Occurrence, members: Collection[str], fixed: frozenset[int]
+    ) -> Iterator[_Group]:
         rule = occurrence.rule
         loop = self.loops.get(rule.head.relation, ())
         computed = {definition.variable for definition in rule.computed}
@@ -387,37 +425,48 @@ class _Pushing:
             atom
             for atom in occurrence.others
             if atom.relation not in loop
-            and not atom.relation.startswith("demand#")
             and computed.isdisjoint(atom.variables)
             and not self._depends(atom.relation, members)
         ]
-        targets = {variable for variable in occurrence.atom.variables if _joins(variable)} - computed
-        chains = [
-            [atom] for atom in usable if not targets.isdisjoint(atom.variables) and self._selects(atom, occurrence)
-        ]
-        taken = [atom for chain in chains for atom in chain]
-        fixed = {
+        columns = {term: column for column, term in reversed([*enumerate(occurrence.atom.terms)]) if _joins(term)}
+        targets = columns.keys() - computed
+        constant = {
             variable
             for variable in rule.variables
-            if any(op == "=" for op, _ in _of_variable(variable, rule.comparisons, {}))
+            if any(op != "!=" for op, _ in _of_variable(variable, rule.comparisons, {}))
         }
-        begin = [
-            atom
-            for atom in usable
-            if any(isinstance(term, Constant) and term != NULL for term in atom.terms)
-            or not fixed.isdisjoint(atom.variables)
+        selected = [
+            atom for atom in usable if any(isinstance(term, Constant) or term in constant for term in atom.terms)
         ]
-        for atom in begin:
-            chain = _chain([atom], [other for other in usable if other not in begin], targets)
-            if chain and any(link not in taken for link in chain):
-                chains.append(chain)
-                taken += chain
-        return chains
+        for atom in usable:
+            bound = targets.intersection(atom.variables)
+            if not bound or not (self._selects(atom, occurrence) or self.is_single):
+                continue
+            tests = [other for other in usable if other is not atom and {*other.variables} <= {*atom.variables}]
+            group = (atom, *tests)
+            if not tests and atom not in selected and self._is_implied(atom, occurrence):
+                continue
+            n_constants = sum(any(one is other for other in selected) for one in group)
+            yield _Group(group, fixed.union(columns[variable] for variable in bound), n_constants)
+        for atom in selected:
+            chain = _chain([atom], [other for other in usable if other is not atom], targets)
+            if len(chain) > 1:
+                bound = targets.intersection(chain[-1].variables)
+                yield _Group(tuple(chain), fixed.union(columns[variable] for variable in bound), 1)
+
+    def _is_implied(self, atom: Atom, occurrence: _Occurrence) -> bool:
+        """Return whether each rule of the head that is read has the atom itself."""
+        columns = {term: column for column, term in enumerate(occurrence.atom.terms)}
+        for rule in self.draft.rules:
+            if rule.head.relation != occurrence.atom.relation or NEVER in rule.comparisons:
+                continue
+            terms = tuple(rule.head.terms[columns[term]] if term in columns else term for term in atom.terms)
+            if not any(other.relation == atom.relation and other.terms == terms for other in rule.atoms):
+                return False
+        return True
 
     def _selects(self, atom: Atom, occurrence: _Occurrence) -> bool:
         """Return whether an atom only tests values of the occurrence, beside which nothing reads its other columns."""
-        if self.is_single:
-            return True
         rule = occurrence.rule
         inner = {*occurrence.atom.variables}
         elsewhere = {*rule.head.variables}
@@ -472,6 +521,13 @@ class _Pushing:
         )
 
 
+def _may_fail(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield the heads with calculations that may have no value, or that call a function of the user."""
+    for rule in rules:
+        if not all(is_total(computed.call) for computed in rule.computed):
+            yield rule.head.relation
+
+
 def _read_ones(draft: _Draft) -> list[Rule]:
     """Return the rules of asked values that something reads."""
     asking = draft.asking
@@ -503,61 +559,89 @@ class _Asking:
             for occurrence in pushing._occurrences(members)
             if occurrence.rule.head.relation in members and NEVER not in occurrence.rule.comparisons
         ]
-        self.binders = [pushing._binders(occurrence, members) for occurrence in readers]
+        self.groups = [pushing._groups(occurrence, members) for occurrence in readers]
 
     def build(self, allowed: Collection[int] | None) -> dict[str, _Magic] | None:
-        columns = self._columns(allowed)
-        if columns is None:
+        """Add the rules to the draft, and return the relation of each head; None if one is asked in full."""
+        found = self._choose(allowed)
+        if found is None:
             return None
+        columns, chosen = found
         attempt = self.attempt
         magic: dict[str, _Magic] = {}
-        for name, found in columns.items():
+        for name, of_name in columns.items():
             attempt.n_asked += 1
-            magic[name] = _Magic(f"{ASKED}{attempt.n_asked}", found)
-        seeds = dict.fromkeys(
-            self._seed(occurrence, chains, magic)
-            for occurrence, chains in zip(self.readers, self.binders, strict=True)
-            if occurrence.atom.relation in magic
+            magic[name] = _Magic(f"{ASKED}{attempt.n_asked}", of_name)
+        seeds = list(
+            dict.fromkeys(
+                self._seed(occurrence, group, magic) for occurrence, group in zip(self.readers, chosen, strict=True)
+            )
         )
         if not self.inside and len(magic) == 1:
-            ((name, found),) = magic.items()
+            ((name, new),) = magic.items()
             key = frozenset(replace(rule, head=replace(rule.head, relation="")) for rule in seeds)
-            relation = self.pushing.asked_before.setdefault(key, found.relation)
-            if relation != found.relation:
-                magic = {name: replace(found, relation=relation)}
-                seeds = {}
-        linear = self._right_linear(magic, list(seeds))
+            relation = self.pushing.asked_before.setdefault(key, new.relation)
+            if relation != new.relation:
+                magic, seeds = {name: replace(new, relation=relation)}, []
+        linear = self._right_linear(magic, seeds)
         if linear is not None:
             return linear
-        further = dict.fromkeys(rule for occurrence in self.inside for rule in self._further(occurrence, magic))
-        asking = [*seeds, *further]
+        asking = [
+            *seeds,
+            *dict.fromkeys(rule for occurrence in self.inside for rule in self._further(occurrence, magic)),
+        ]
         recursive = {rule.head.relation for rule in asking if _reads(rule, rule.head.relation)}
         if self.pushing.is_bag:
-            for found in magic.values():
-                if found.relation not in recursive:
-                    asking.append(recursive_rule(Atom(found.relation, tuple(map(_numbered, found.columns)))))
+            asking += [
+                recursive_rule(Atom(new.relation, tuple(map(_numbered, new.columns))))
+                for new in magic.values()
+                if new.relation not in recursive
+            ]
         attempt.asking += asking
         _read_magic(attempt, magic)
         return magic
 
-    def _columns(self, allowed: Collection[int] | None) -> dict[str, tuple[int, ...]] | None:
-        """Return per head the columns that all readers bind; None if one is asked in full."""
-        columns: dict[str, set[int]] = {}
-        for occurrence, chains in zip(self.readers, self.binders, strict=True):
-            bound = {variable for chain in chains for atom in chain for variable in atom.variables if _joins(variable)}
-            found = {
-                column
-                for column, term in enumerate(occurrence.atom.terms)
-                if (isinstance(term, Constant) and term != NULL)
-                or term in bound
-                or _fixed(term, occurrence.rule) is not None
-            }
-            name = occurrence.atom.relation
-            columns[name] = columns.get(name, found) & found
-        if allowed is not None:
-            columns = {name: found.intersection(allowed) for name, found in columns.items()}
-        for name, found in columns.items():
-            found -= {column for column in found if self._is_settled(name, column)}
+    def _choose(self, allowed: Collection[int] | None) -> tuple[dict[str, tuple[int, ...]], list[_Group]] | None:
+        """Return per head the columns to restrict, and per reader the atoms that bind them."""
+        if not all(self.groups):
+            return None
+        if self.inside and any(
+            self._is_settled(name, column)
+            for name in {occurrence.atom.relation for occurrence in self.readers}
+            for column in range(len(next(one.atom for one in self.readers if one.atom.relation == name).terms))
+        ):
+            return None
+        best = None
+        for first in self.groups[0]:
+            common: dict[str, frozenset[int]] = {}
+            chosen: list[_Group] = []
+            for position, (occurrence, groups) in enumerate(zip(self.readers, self.groups, strict=True)):
+                name = occurrence.atom.relation
+                usable = self._unsettled(occurrence.atom)
+                left = common.get(name, frozenset(usable if allowed is None else set(usable).intersection(allowed)))
+                group = first if position == 0 else max(groups, key=lambda one: len(one.columns & left))
+                common[name] = left & group.columns
+                chosen.append(group)
+            for start in self._starts(common):
+                columns = self._stable(start)
+                if columns is None:
+                    continue
+                cost = (self._n_further(columns), sum(map(len, columns.values())) if self.inside else 0)
+                if best is None or cost < best[0]:
+                    best = cost, columns, chosen
+        return None if best is None else (best[1], best[2])
+
+    def _starts(self, common: Mapping[str, frozenset[int]]) -> Iterator[dict[str, set[int]]]:
+        """Yield choices of columns to begin with: all, and each by itself in a recursion that one atom reads."""
+        yield {name: set(columns) for name, columns in common.items()}
+        if self.inside and len(common) == 1:
+            ((name, columns),) = common.items()
+            for column in sorted(columns):
+                if len(columns) > 1:
+                    yield {name: {column}}
+
+    def _stable(self, columns: dict[str, set[int]]) -> dict[str, tuple[int, ...]] | None:
+        """Return the columns that are bound wherever the heads are read; None if one has none."""
         is_stable = False
         while not is_stable:
             is_stable = True
@@ -573,6 +657,11 @@ class _Asking:
         if any(not found for found in columns.values()):
             return None
         return {name: tuple(sorted(found)) for name, found in columns.items()}
+
+    def _n_further(self, columns: Mapping[str, tuple[int, ...]]) -> int:
+        """Return the number of rules by which the recursion asks itself for more values."""
+        magic = {name: _Magic(name, found) for name, found in columns.items()}
+        return sum(1 for occurrence in self.inside for _ in self._further(occurrence, magic))
 
     def _unsettled(self, atom: Atom) -> list[int]:
         return [column for column in range(len(atom.terms)) if not self._is_settled(atom.relation, column)]
@@ -608,12 +697,12 @@ class _Asking:
                     found[column] = []
                     continue
                 first = [atom for atom in usable if not begin.isdisjoint(atom.variables)]
-                chain = _chain(first, [atom for atom in usable if atom not in first], {term})
+                chain = _chain(first, [atom for atom in usable if atom not in first], [term])
                 if chain:
                     found[column] = chain
         return found
 
-    def _seed(self, occurrence: _Occurrence, chains: Sequence[Sequence[Atom]], magic: Mapping[str, _Magic]) -> Rule:
+    def _seed(self, occurrence: _Occurrence, group: _Group, magic: Mapping[str, _Magic]) -> Rule:
         """Return the rule of the values for which an atom outside of the recursion asks."""
         found = magic[occurrence.atom.relation]
         terms: list[Expression] = []
@@ -621,15 +710,10 @@ class _Asking:
             term = occurrence.atom.terms[column]
             fixed = _fixed(term, occurrence.rule)
             terms.append(term if fixed is None else fixed)
-        needed = {term for term in terms if isinstance(term, Variable)}
-        atoms = [
-            atom for chain in chains if any(needed.intersection(atom.variables) for atom in chain) for atom in chain
-        ]
-        atoms = [atom for atom in occurrence.rule.atoms if any(atom is chosen for chosen in atoms)]
         head = Atom(found.relation, tuple(terms))
-        if not atoms:
+        if all(isinstance(term, Constant) for term in terms):
             return Rule(head, (Atom(UNIT, (Variable("_#1"),)),))
-        return _asking_rule(head, atoms, occurrence.rule)
+        return _asking_rule(head, group.atoms, occurrence.rule)
 
     def _further(self, occurrence: _Occurrence, magic: Mapping[str, _Magic]) -> Iterator[Rule]:
         """Yield the rule of the values for which the recursion asks itself."""
@@ -697,12 +781,11 @@ def _hands_on(rule: Rule, name: str, column: int) -> bool:
         used.update((definition.variable, *definition.call.variables))
     for i, (there, here) in enumerate(zip(rule.head.terms, atom.terms, strict=True)):
         if i == column:
-            is_bound = _joins(here) and places[here] > 1 and here != there
-            if not is_bound or not _joins(there) or places[there] < 1 or here in rule.head.terms:
-                return False
-        elif there != here or not _joins(here) or places[here] != 1 or here in used:
-            return False
-        elif rule.head.terms.count(there) != 1:
+            is_step = _joins(there) and _joins(here) and here not in rule.head.terms
+        else:
+            is_step = there == here and _joins(here) and here not in used
+            is_step = is_step and places[here] == 1 and rule.head.terms.count(there) == 1
+        if not is_step:
             return False
     others = [other for other in rule.atoms if other is not atom]
     return any(rule.head.terms[column] in other.terms for other in others) and any(
@@ -714,9 +797,20 @@ def _read_magic(attempt: _Draft, magic: Mapping[str, _Magic]) -> None:
     """Add the atom of the asked values to each rule of restricted heads."""
     for position, rule in enumerate(attempt.rules):
         found = magic.get(rule.head.relation)
-        if found is not None and NEVER not in rule.comparisons:
+        if found is not None and NEVER not in rule.comparisons and not _is_guarded(rule, found):
             guard = Atom(found.relation, tuple(rule.head.terms[column] for column in found.columns))
             attempt.rules[position] = replace(rule, atoms=(guard, *rule.atoms))
+
+
+def _is_guarded(rule: Rule, magic: _Magic) -> bool:
+    """Return whether a rule reads its own head at the asked values that it derives."""
+    return any(
+        atom.relation == rule.head.relation
+        and all(
+            atom.terms[column] == rule.head.terms[column] and _joins(atom.terms[column]) for column in magic.columns
+        )
+        for atom in rule.atoms
+    )
 
 
 def _asking_rule(head: Atom, atoms: Sequence[Atom], rule: Rule) -> Rule:
@@ -730,7 +824,7 @@ def _asking_rule(head: Atom, atoms: Sequence[Atom], rule: Rule) -> Rule:
     return Rule(head, tuple(atoms), comparisons)
 
 
-def _chain(begin: Sequence[Atom], more: Sequence[Atom], targets: Collection[Variable]) -> list[Atom]:
+def _chain(begin: Sequence[Atom], more: Sequence[Atom], targets: Collection[Expression]) -> list[Atom]:
     """Return a shortest chain of atoms that share variables, from one of `begin` to one with a target."""
     paths = [[atom] for atom in begin]
     seen = [*begin]
@@ -745,7 +839,7 @@ def _chain(begin: Sequence[Atom], more: Sequence[Atom], targets: Collection[Vari
     return []
 
 
-def _joins(term: Expression) -> bool:
+def _joins(term: Expression) -> TypeGuard[Variable]:
     """Return whether a term is a variable that joins by equality, where null equals nothing."""
     return isinstance(term, Variable) and not term.is_wildcard and not term.is_null_safe
 
@@ -769,12 +863,12 @@ def _conditions_on(occurrence: _Occurrence, of_head: _Conditions) -> _Conditions
         head.setdefault(rule.head.terms[column], set()).update(conditions)
     found: dict[int, frozenset[_Condition]] = {}
     for column, term in enumerate(occurrence.atom.terms):
-        conditions: Iterable[_Condition] = ()
+        of_term: Iterable[_Condition] = ()
         if isinstance(term, Constant):
-            conditions = () if term == NULL else [("=", term)]
+            of_term = () if term == NULL else [("=", term)]
         elif isinstance(term, Variable):
-            conditions = _of_variable(term, rule.comparisons, head)
-        if kept := frozenset(conditions):
+            of_term = _of_variable(term, rule.comparisons, head)
+        if kept := frozenset(of_term):
             found[column] = kept
     return found
 
