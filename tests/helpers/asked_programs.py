@@ -27,7 +27,8 @@ LOOPS = {
     "mutual": "o(a, b) :- e(a, b). o(a, c) :- e(a, b), r(b, c). r(a, c) :- f(a, b), o(b, c). p(a, b, b) :- r(a, b).",
     "guarded": "p(a, b, c) :- e(a, b), f(b, c). p(a, b, d) :- p(a, b, c), f(c, d), !s(d), a < 3.",
     "walks": "o(a, b) :- e(a, b). o(a, c) :- f(a, b), o(b, c), s(b). p(a, b, c) :- o(a, b), o(b, c).",
-    "distance": "o(a, b, min(0)) :- e(a, b), s(a). o(a, c, min(n)) :- o(a, b, m), f(b, c), n = m + 1. p(a, b, c) :- o(a, b, c).",
+    "distance": "o(a, b, min(0)) :- e(a, b), s(a). o(a, c, min(n)) :- o(a, b, m), f(b, c), n = m + 1. "
+    "p(a, b, c) :- o(a, b, c).",
 }
 READERS = (
     "q{n}(y, z) :- p({k}, y, z).",
