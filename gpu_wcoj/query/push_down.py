@@ -72,7 +72,7 @@ class Pushed:
     partial
         The heads of the program before that are gone, or lack rows that nothing asks for.
     notes
-        Per rewritten head, a sentence for people.
+        For people, rewritten heads and what has become of them.
     """
 
     rules: Rules
@@ -171,11 +171,16 @@ class _Draft:
     rules: list[Rule]
     asking: list[Rule] = field(default_factory=list)
     partial: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
+    notes: dict[str, list[str]] = field(default_factory=dict)
     n_asked: int = 0
 
     def copy(self) -> _Draft:
-        return _Draft([*self.rules], [*self.asking], {*self.partial}, [*self.notes], self.n_asked)
+        notes = {said: [*names] for said, names in self.notes.items()}
+        return _Draft([*self.rules], [*self.asking], {*self.partial}, notes, self.n_asked)
+
+    def note(self, said: str, name: str) -> None:
+        """Note what has become of a head."""
+        self.notes.setdefault(said, []).append(name)
 
 
 class _Pushing:
@@ -197,6 +202,7 @@ class _Pushing:
             if any(kind is not None for kind in declaration.types)
         }
         self.extremes = {extreme.relation: extreme.column for extreme in rules.extremes}
+        self.guaranteed = self._find_guaranteed()
         self.conditions: dict[str, _Conditions] = {}
         self.magic: dict[str, _Magic] = {}
         self.asked_before: dict[frozenset[Rule], str] = {}
@@ -217,7 +223,33 @@ class _Pushing:
         needs_unit = any(atom.relation == UNIT for rule in rules.rules for atom in rule.atoms)
         if needs_unit and all(fact.relation != UNIT for fact in rules.facts):
             rules = replace(rules, facts=(*rules.facts, Facts(UNIT, ((0,),))))
-        return Pushed(rules, frozenset(draft.partial), tuple(draft.notes))
+        return Pushed(
+            rules,
+            frozenset(draft.partial),
+            tuple(f"{', '.join(names)} ({said})" for said, names in draft.notes.items()),
+        )
+
+    def _find_guaranteed(self) -> dict[str, _Conditions]:
+        """Return the conditions that all rows of a head fulfil by its own rules, recursion aside."""
+        guaranteed: dict[str, _Conditions] = {}
+        for members in components(reads_of(self.source)):
+            (name, *more) = members
+            if more or name in self.loops or name in self.extremes:
+                continue
+            helper = self.sources.get(name)
+            found: _Conditions | None = None
+            if helper is not None:
+                columns = range(self.source.arity[name]) if isinstance(helper, FirstRows) else range(helper.keys)
+                found = {i: kept for i, kept in guaranteed.get(helper.source, {}).items() if i in columns}
+            for rule in self.source.rules:
+                if rule.head.relation == name and NEVER not in rule.comparisons:
+                    found = _meet(found, _conditions_on(rule.head, rule, _known(rule, guaranteed)))
+            if found:
+                guaranteed[name] = found
+        return guaranteed
+
+    def _known(self, rule: Rule) -> dict[Expression, set[_Condition]]:
+        return _known(rule, self.guaranteed)
 
     def _pass_on(self, name: str) -> None:
         """Find what is asked of a head that aggregates, or keeps first rows; its source may be restricted likewise."""
@@ -287,7 +319,7 @@ class _Pushing:
         (occurrence,) = occurrences
         if NEVER in (*rule.comparisons, *reader.comparisons):
             return False
-        if not (_conditions_on(occurrence, {}) or self._groups(occurrence, members)):
+        if not (self._conditions_on(occurrence, {}) or self._groups(occurrence, members)):
             return False
         inlined = _inlined(rule, occurrence)
         if inlined is None:
@@ -296,7 +328,7 @@ class _Pushing:
             inlined if candidate is reader else candidate for candidate in self.draft.rules if candidate is not rule
         ]
         self.draft.partial.add(name)
-        self.draft.notes.append(f"'{name}' is written into the rule of '{reader.head.relation}' that reads it")
+        self.draft.note(f"written into '{reader.head.relation}'", name)
         return True
 
     # Conditions on columns that all readers have.
@@ -311,7 +343,7 @@ class _Pushing:
             if changed != self.draft.rules:
                 self.draft.rules = changed
                 self.draft.partial.update((name, *self._helpers_above(name)))
-                self.draft.notes.append(f"'{name}' holds only rows with {_said(asked, self._columns(name))}")
+                self.draft.note(f"only {_said(asked, self._columns(name))}", name)
         if any(name in self.extremes or name.startswith(_KEYS) for name in members) or not self._is_costly(members):
             return
         readers = self._readers(members)
@@ -325,7 +357,7 @@ class _Pushing:
             attempt.partial.update((name, *self._helpers_above(name)))
             columns = self._columns(name)
             said = ", ".join(columns[column] for column in found.columns)
-            attempt.notes.append(f"'{name}' holds only rows whose {said} is in '{found.relation}'")
+            attempt.note(f"only {said} in '{found.relation}'", name)
         self.draft = attempt
 
     def _columns(self, name: str) -> list[str]:
@@ -364,13 +396,17 @@ class _Pushing:
 
     def _conditions_on(self, occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
         """Return the conditions on the columns of an atom, without that of a minimum or maximum."""
-        best = self.extremes.get(occurrence.atom.relation)
-        return {column: found for column, found in _conditions_on(occurrence, of_head).items() if column != best}
+        atom, rule = occurrence.atom, occurrence.rule
+        known = self._known(rule)
+        for column, conditions in of_head.items():
+            known.setdefault(rule.head.terms[column], set()).update(conditions)
+        best = self.extremes.get(atom.relation)
+        return {column: found for column, found in _conditions_on(atom, rule, known).items() if column != best}
 
     # Values that readers bind.
 
     def _is_costly(self, members: Sequence[str]) -> bool:
-        """Return whether heads are joined or recursive, so that a restriction spares more than it costs."""
+        """Return whether heads are joins or recursive, so that a restriction may spare more than it costs."""
         waiting, seen = [*members], set(members)
         while waiting:
             name = waiting.pop()
@@ -379,7 +415,7 @@ class _Pushing:
             if name.startswith(_KEYS):
                 continue
             rules = [rule for rule in self.draft.rules if rule.head.relation == name]
-            if any(len(rule.atoms) > 1 for rule in rules if NEVER not in rule.comparisons):
+            if any(_is_join(rule) for rule in rules):
                 return True
             below = [atom.relation for rule in rules for atom in rule.atoms]
             below += [self.sources[name].source] if name in self.sources else []
@@ -409,7 +445,10 @@ class _Pushing:
         of its relations, or than what is reached from the constant.
         """
         terms = occurrence.atom.terms
-        fixed = frozenset(column for column, term in enumerate(terms) if _fixed(term, occurrence.rule) is not None)
+        known = self._known(occurrence.rule)
+        fixed = frozenset(
+            column for column, term in enumerate(terms) if _fixed(term, occurrence.rule, known) is not None
+        )
         groups = [_Group((), fixed)] if fixed else []
         if not self.is_bag:
             groups += self._joined_groups(occurrence, members, fixed)
@@ -430,13 +469,12 @@ class _Pushing:
         ]
         columns = {term: column for column, term in reversed([*enumerate(occurrence.atom.terms)]) if _joins(term)}
         targets = columns.keys() - computed
-        constant = {
-            variable
-            for variable in rule.variables
-            if any(op != "!=" for op, _ in _of_variable(variable, rule.comparisons, {}))
-        }
+        known = self._known(rule)
+        conditions = {variable: _of_variable(variable, rule.comparisons, known) for variable in rule.variables}
+        bounded = {variable for variable, found in conditions.items() if any(op != "!=" for op, _ in found)}
+        equal = {variable for variable, found in conditions.items() if any(op == "=" for op, _ in found)}
         selected = [
-            atom for atom in usable if any(isinstance(term, Constant) or term in constant for term in atom.terms)
+            atom for atom in usable if any(isinstance(term, Constant) or term in bounded for term in atom.terms)
         ]
         for atom in usable:
             bound = targets.intersection(atom.variables)
@@ -449,6 +487,8 @@ class _Pushing:
             n_constants = sum(any(one is other for other in selected) for one in group)
             yield _Group(group, fixed.union(columns[variable] for variable in bound), n_constants)
         for atom in selected:
+            if not any(isinstance(term, Constant) or term in equal for term in atom.terms):
+                continue
             chain = _chain([atom], [other for other in usable if other is not atom], targets)
             if len(chain) > 1:
                 bound = targets.intersection(chain[-1].variables)
@@ -519,6 +559,12 @@ class _Pushing:
         return not any(
             atom.relation in loops.get(rule.head.relation, ()) for rule in rules.rules for atom in rule.negated
         )
+
+
+def _is_join(rule: Rule) -> bool:
+    """Return whether a rule may derive more rows than one of its relations has."""
+    variables = {*rule.variables}
+    return NEVER not in rule.comparisons and not any(variables <= {*atom.variables} for atom in rule.atoms)
 
 
 def _may_fail(rules: Iterable[Rule]) -> Iterator[str]:
@@ -705,10 +751,11 @@ class _Asking:
     def _seed(self, occurrence: _Occurrence, group: _Group, magic: Mapping[str, _Magic]) -> Rule:
         """Return the rule of the values for which an atom outside of the recursion asks."""
         found = magic[occurrence.atom.relation]
+        known = self.pushing._known(occurrence.rule)
         terms: list[Expression] = []
         for column in found.columns:
             term = occurrence.atom.terms[column]
-            fixed = _fixed(term, occurrence.rule)
+            fixed = _fixed(term, occurrence.rule, known)
             terms.append(term if fixed is None else fixed)
         head = Atom(found.relation, tuple(terms))
         if all(isinstance(term, Constant) for term in terms):
@@ -855,26 +902,31 @@ def _reads(rule: Rule, name: str) -> bool:
 # Conditions on variables, columns and heads.
 
 
-def _conditions_on(occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
-    """Return the conditions on each column of an atom, if the rule's head has those of `of_head`."""
-    rule = occurrence.rule
-    head: dict[Expression, set[_Condition]] = {}
-    for column, conditions in of_head.items():
-        head.setdefault(rule.head.terms[column], set()).update(conditions)
+def _known(rule: Rule, guaranteed: Mapping[str, _Conditions]) -> dict[Expression, set[_Condition]]:
+    """Return conditions on variables of a rule that the relations which it reads guarantee."""
+    known: dict[Expression, set[_Condition]] = {}
+    for atom in rule.atoms:
+        for column, conditions in guaranteed.get(atom.relation, {}).items():
+            known.setdefault(atom.terms[column], set()).update(conditions)
+    return known
+
+
+def _conditions_on(atom: Atom, rule: Rule, known: Mapping[Expression, Collection[_Condition]]) -> _Conditions:
+    """Return the conditions on each column of an atom of a rule, beside what is known of variables."""
     found: dict[int, frozenset[_Condition]] = {}
-    for column, term in enumerate(occurrence.atom.terms):
+    for column, term in enumerate(atom.terms):
         of_term: Iterable[_Condition] = ()
         if isinstance(term, Constant):
             of_term = () if term == NULL else [("=", term)]
         elif isinstance(term, Variable):
-            of_term = _of_variable(term, rule.comparisons, head)
+            of_term = _of_variable(term, rule.comparisons, known)
         if kept := frozenset(of_term):
             found[column] = kept
     return found
 
 
 def _of_variable(
-    variable: Variable, comparisons: Sequence[Comparison], of_head: Mapping[Expression, Collection[_Condition]]
+    variable: Variable, comparisons: Sequence[Comparison], given: Mapping[Expression, Collection[_Condition]]
 ) -> set[_Condition]:
     """Return the comparisons with constants that hold for a variable or for one that equals it."""
     equal = [variable]
@@ -885,7 +937,7 @@ def _of_variable(
                 equal += [side for side in sides if isinstance(side, Variable) and side not in equal]
     found: set[_Condition] = set()
     for known in equal:
-        found.update(of_head.get(known, ()))
+        found.update(given.get(known, ()))
         for comparison in comparisons:
             for op, left, right in (
                 (comparison.op, comparison.left, comparison.right),
@@ -896,13 +948,17 @@ def _of_variable(
     return found
 
 
-def _fixed(term: Expression, rule: Rule) -> Constant | None:
+def _fixed(
+    term: Expression, rule: Rule, known: Mapping[Expression, Collection[_Condition]] | None = None
+) -> Constant | None:
     """Return the constant that a term equals in a rule, or None."""
     if isinstance(term, Constant):
         return None if term == NULL else term
     if not isinstance(term, Variable):
         return None
-    return next((value for op, value in sorted(_of_variable(term, rule.comparisons, {}), key=str) if op == "="), None)
+    return next(
+        (value for op, value in sorted(_of_variable(term, rule.comparisons, known or {}), key=str) if op == "="), None
+    )
 
 
 def _meet(left: _Conditions | None, right: _Conditions) -> _Conditions:
