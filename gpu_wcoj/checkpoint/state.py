@@ -553,7 +553,8 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
         for dictionary, size in zip(subject.dictionaries, sizes, strict=True):
             dictionary.truncate(min(size, len(dictionary)))
         raise
-    journal = Journal(version, None if sides is None else sides.primary.circuit) if is_same else None
+    circuit = None if sides is None or not is_same else sides.primary.circuit  # without one, all is written again
+    journal = Journal(version, circuit)
     ledger.replace_state(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
 
 
