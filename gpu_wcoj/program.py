@@ -961,7 +961,7 @@ class Inspected(NotCopied):
         return self._lowering.pushed is not None and name in self._lowering.pushed.partial
 
     def _types_in_full(self, types: Types) -> Types:
-        """Return the types of the program without push-down, from what those of the present one have seen."""
+        """Return the known types, of the program without push-down."""
         core = self._lowering.core
         whole = declared_columns(self.rules, core, self._arity, self.options.schema or {}, self.bag)[0]
         if not types.tells_zeros_apart:
@@ -973,7 +973,7 @@ class Inspected(NotCopied):
         return whole
 
     def _in_full(self) -> Emitter | None:
-        """Return what shows the program without push-down, computed from the inputs; None before there are rows."""
+        """Compute the program without push-down from the inputs; None before there are rows."""
         sides = self._ledger.settle()
         side = None if sides is None else self._ledger.reading(next(iter(sides.primary.circuit.sources)))
         if side is None:

@@ -579,7 +579,7 @@ def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> No
 
 
 def _load_inputs(lowered: CompiledProgram, lowering: Compiler, stored: StoredState, folder: Folder) -> None:
-    """Load the rows of the inputs only, and compute the heads: push-down has made another program."""
+    """Load the rows of the inputs, and compute the heads: push-down differs."""
     circuit = lowered.circuit
     rows = {}
     for name, index in circuit.sources.items():

@@ -179,9 +179,7 @@ class Compiler:
         return CompiledProgram(types, shapes, planned, circuit)
 
     def compile_in_full(self, present: CompiledProgram, circuit: Circuit, types: Types) -> CompiledProgram:
-        """Return the program without push-down, with the rows that the inputs have in a circuit of the present one.
-
-        All heads are computed from them.
+        """Return the program without push-down, its heads computed from present inputs.
 
         Parameters
         ----------

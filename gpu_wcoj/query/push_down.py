@@ -1,4 +1,4 @@
-"""Push-down into helpers: what rules ask of the heads that they read restricts the rules of these heads.
+"""Push-down: the conditions of rules restrict the heads that they read.
 
 A head that is not an answer is only needed as far as rules read it. Four rewritings of a program in core form use this:
 
@@ -46,7 +46,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.stratify import components, loops_of, reads_of, recursive_rule
 
-ASKED = "asked#"
+MAGIC_PREFIX = "asked#"
 """Prefix of the names of relations that hold the values for which a head is asked."""
 
 _KEYS = ("has#", "keys#", "once#", "row#")
@@ -128,7 +128,7 @@ class _Occurrence:
     is_negated: bool
 
     @property
-    def others(self) -> tuple[Atom, ...]:
+    def neighbours(self) -> tuple[Atom, ...]:
         """The positive atoms of the rule beside this one."""
         return tuple(atom for atom in self.rule.atoms if atom is not self.atom)
 
@@ -160,7 +160,7 @@ class _Magic:
 
 @dataclass
 class _Draft:
-    """What push-down has made of a program so far.
+    """A program in the middle of push-down.
 
     Attributes
     ----------
@@ -243,16 +243,16 @@ class _Pushing:
                 found = {i: kept for i, kept in guaranteed.get(helper.source, {}).items() if i in columns}
             for rule in self.source.rules:
                 if rule.head.relation == name and NEVER not in rule.comparisons:
-                    found = _meet(found, _conditions_on(rule.head, rule, _known(rule, guaranteed)))
+                    found = _meet(found, _conditions_on(rule.head, rule, _guaranteed_in(rule, guaranteed)))
             if found:
                 guaranteed[name] = found
         return guaranteed
 
-    def _known(self, rule: Rule) -> dict[Expression, set[_Condition]]:
-        return _known(rule, self.guaranteed)
+    def _guaranteed_in(self, rule: Rule) -> dict[Expression, set[_Condition]]:
+        return _guaranteed_in(rule, self.guaranteed)
 
     def _pass_on(self, name: str) -> None:
-        """Find what is asked of a head that aggregates, or keeps first rows; its source may be restricted likewise."""
+        """Find the conditions on a head that aggregates or keeps first rows, for its source."""
         helper = self.sources[name]
         columns = helper.groups if isinstance(helper, FirstRows) else range(helper.keys)
         readers = self._readers([name])
@@ -269,7 +269,7 @@ class _Pushing:
             self.draft = attempt
 
     def _readers(self, members: Sequence[str]) -> list[_Occurrence] | None:
-        """Return the atoms outside of a recursion that read its heads; None if a helper reads one in full.
+        """Return the atoms that read heads from outside; None if a helper reads one in full.
 
         Helpers that are asked under conditions are not among them, see `_passed`.
         """
@@ -304,7 +304,7 @@ class _Pushing:
     # A head with one rule and one reader is written into the reader.
 
     def _inline(self, members: Sequence[str]) -> bool:
-        """Write a head into its reader, if that is the same and something is asked; return whether it was."""
+        """Write a head into its only reader if something is asked; return whether it was."""
         (name, *more) = members
         if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
             return False
@@ -339,11 +339,11 @@ class _Pushing:
         if readers is None or not (readers or self._helpers_of(members)):
             return
         for name, asked in self._ask(members, readers).items():
-            changed = [_restricted(rule, asked) if rule.head.relation == name else rule for rule in self.draft.rules]
+            changed = [_restrict_rule(rule, asked) if rule.head.relation == name else rule for rule in self.draft.rules]
             if changed != self.draft.rules:
                 self.draft.rules = changed
                 self.draft.partial.update((name, *self._helpers_above(name)))
-                self.draft.note(f"only {_said(asked, self._columns(name))}", name)
+                self.draft.note(f"only {_as_text(asked, self._columns(name))}", name)
         if any(name in self.extremes or name.startswith(_KEYS) for name in members) or not self._is_costly(members):
             return
         readers = self._readers(members)
@@ -368,7 +368,7 @@ class _Pushing:
         ]
 
     def _ask(self, members: Sequence[str], readers: Sequence[_Occurrence]) -> dict[str, _Conditions]:
-        """Return per head the conditions on its columns that all its readers have, in its own recursion, too."""
+        """Return per head the conditions on its columns that all readers have, also inside."""
         asked: dict[str, _Conditions] = {}
         for helper_name in self._helpers_of(members):
             source = self.sources[helper_name].source
@@ -397,7 +397,7 @@ class _Pushing:
     def _conditions_on(self, occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
         """Return the conditions on the columns of an atom, without that of a minimum or maximum."""
         atom, rule = occurrence.atom, occurrence.rule
-        known = self._known(rule)
+        known = self._guaranteed_in(rule)
         for column, conditions in of_head.items():
             known.setdefault(rule.head.terms[column], set()).update(conditions)
         best = self.extremes.get(atom.relation)
@@ -406,7 +406,7 @@ class _Pushing:
     # Values that readers bind.
 
     def _is_costly(self, members: Sequence[str]) -> bool:
-        """Return whether heads are joins or recursive, so that a restriction may spare more than it costs."""
+        """Return whether heads are joins or recursive, and so worth a restriction."""
         waiting, seen = [*members], set(members)
         while waiting:
             name = waiting.pop()
@@ -439,13 +439,13 @@ class _Pushing:
         return False
 
     def _groups(self, occurrence: _Occurrence, members: Collection[str]) -> list[_Group]:
-        """Return groups of atoms of the reader that select the rows which it asks for, the best first.
+        """Return groups of atoms of the reader that select the rows it asks for, best first.
 
         Each is one atom, tested by others, or a chain from an atom with a constant; none has many more rows than one
         of its relations, or than what is reached from the constant.
         """
         terms = occurrence.atom.terms
-        known = self._known(occurrence.rule)
+        known = self._guaranteed_in(occurrence.rule)
         fixed = frozenset(
             column for column, term in enumerate(terms) if _fixed(term, occurrence.rule, known) is not None
         )
@@ -462,14 +462,14 @@ class _Pushing:
         computed = {definition.variable for definition in rule.computed}
         usable = [
             atom
-            for atom in occurrence.others
+            for atom in occurrence.neighbours
             if atom.relation not in loop
             and computed.isdisjoint(atom.variables)
             and not self._depends(atom.relation, members)
         ]
         columns = {term: column for column, term in reversed([*enumerate(occurrence.atom.terms)]) if _joins(term)}
         targets = columns.keys() - computed
-        known = self._known(rule)
+        known = self._guaranteed_in(rule)
         conditions = {variable: _of_variable(variable, rule.comparisons, known) for variable in rule.variables}
         bounded = {variable for variable, found in conditions.items() if any(op != "!=" for op, _ in found)}
         equal = {variable for variable, found in conditions.items() if any(op == "=" for op, _ in found)}
@@ -506,11 +506,11 @@ class _Pushing:
         return True
 
     def _selects(self, atom: Atom, occurrence: _Occurrence) -> bool:
-        """Return whether an atom only tests values of the occurrence, beside which nothing reads its other columns."""
+        """Return whether nothing but the atom and the occurrence reads the atom's variables."""
         rule = occurrence.rule
         inner = {*occurrence.atom.variables}
         elsewhere = {*rule.head.variables}
-        for other in (*occurrence.others, *rule.negated):
+        for other in (*occurrence.neighbours, *rule.negated):
             if other is not atom and other is not occurrence.atom:
                 elsewhere.update(other.variables)
         for comparison in rule.comparisons:
@@ -527,7 +527,7 @@ class _Pushing:
         attempt: _Draft,
         allowed: Collection[int] | None = None,
     ) -> dict[str, _Magic] | None:
-        """Restrict heads to the values that their readers bind; return None if these do not bind any.
+        """Restrict heads to the values that all readers bind; return None if there are none.
 
         The rules of the values are added to `attempt`, and the atoms that read them to the rules of the heads.
         """
@@ -549,7 +549,7 @@ class _Pushing:
         rules = replace(self.source, rules=(*attempt.rules, *attempt.asking))
         loops = loops_of(rules)
         for name, loop in loops.items():
-            before = [member for member in loop if not member.startswith(ASKED)]
+            before = [member for member in loop if not member.startswith(MAGIC_PREFIX)]
             if name in self.sources or any(self.loops.get(member) is None for member in before):
                 return False
             if len({self.loops[member] for member in before}) > 1:
@@ -568,7 +568,7 @@ def _is_join(rule: Rule) -> bool:
 
 
 def _may_fail(rules: Iterable[Rule]) -> Iterator[str]:
-    """Yield the heads with calculations that may have no value, or that call a function of the user."""
+    """Yield the heads with calculations that may have no value or call Python functions."""
     for rule in rules:
         if not all(is_total(computed.call) for computed in rule.computed):
             yield rule.head.relation
@@ -608,7 +608,7 @@ class _Asking:
         self.groups = [pushing._groups(occurrence, members) for occurrence in readers]
 
     def build(self, allowed: Collection[int] | None) -> dict[str, _Magic] | None:
-        """Add the rules to the draft, and return the relation of each head; None if one is asked in full."""
+        """Add the rules, and return the relation of each head; None if one is read in full."""
         found = self._choose(allowed)
         if found is None:
             return None
@@ -617,7 +617,7 @@ class _Asking:
         magic: dict[str, _Magic] = {}
         for name, of_name in columns.items():
             attempt.n_asked += 1
-            magic[name] = _Magic(f"{ASKED}{attempt.n_asked}", of_name)
+            magic[name] = _Magic(f"{MAGIC_PREFIX}{attempt.n_asked}", of_name)
         seeds = list(
             dict.fromkeys(
                 self._seed(occurrence, group, magic) for occurrence, group in zip(self.readers, chosen, strict=True)
@@ -678,7 +678,7 @@ class _Asking:
         return None if best is None else (best[1], best[2])
 
     def _starts(self, common: Mapping[str, frozenset[int]]) -> Iterator[dict[str, set[int]]]:
-        """Yield choices of columns to begin with: all, and each by itself in a recursion that one atom reads."""
+        """Yield columns to begin with: all, and in a recursion with one reader each by itself."""
         yield {name: set(columns) for name, columns in common.items()}
         if self.inside and len(common) == 1:
             ((name, columns),) = common.items()
@@ -713,7 +713,7 @@ class _Asking:
         return [column for column in range(len(atom.terms)) if not self._is_settled(atom.relation, column)]
 
     def _is_settled(self, name: str, column: int) -> bool:
-        """Return whether a column cannot be restricted further, or better not: it has one value, or is calculated."""
+        """Return whether a column is not to be restricted: it has one value, or is calculated."""
         rules = [rule for rule in self.attempt.rules if rule.head.relation == name and NEVER not in rule.comparisons]
         terms = [(rule, rule.head.terms[column]) for rule in rules]
         if any(term == NULL or term in {c.variable for c in rule.computed} for rule, term in terms):
@@ -721,7 +721,7 @@ class _Asking:
         return bool(terms) and all(_fixed(term, rule) is not None for rule, term in terms)
 
     def _bound(self, occurrence: _Occurrence, head_columns: Collection[int]) -> dict[int, list[Atom]]:
-        """Return the columns of an atom of the recursion that are bound, and the atoms that bind each."""
+        """Return the bound columns of an atom of the recursion, and the atoms that bind each."""
         rule = occurrence.rule
         begin = {term for column in head_columns for term in [rule.head.terms[column]] if isinstance(term, Variable)}
         computed = {definition.variable for definition in rule.computed}
@@ -751,7 +751,7 @@ class _Asking:
     def _seed(self, occurrence: _Occurrence, group: _Group, magic: Mapping[str, _Magic]) -> Rule:
         """Return the rule of the values for which an atom outside of the recursion asks."""
         found = magic[occurrence.atom.relation]
-        known = self.pushing._known(occurrence.rule)
+        known = self.pushing._guaranteed_in(occurrence.rule)
         terms: list[Expression] = []
         for column in found.columns:
             term = occurrence.atom.terms[column]
@@ -777,7 +777,7 @@ class _Asking:
             yield _asking_rule(head, [guard, *atoms], rule)
 
     def _right_linear(self, magic: Mapping[str, _Magic], seeds: Sequence[Rule]) -> dict[str, _Magic] | None:
-        """Rewrite a recursion that hands all columns but one on, asked for one value of that; else return None."""
+        """Rewrite a recursion that hands all columns but one on, if one value of it is asked."""
         if len(self.members) != 1 or len(seeds) != 1:
             return None
         (name,) = self.members
@@ -861,7 +861,7 @@ def _is_guarded(rule: Rule, magic: _Magic) -> bool:
 
 
 def _asking_rule(head: Atom, atoms: Sequence[Atom], rule: Rule) -> Rule:
-    """Return a rule over some atoms of another rule, with the comparisons that concern only them."""
+    """Return a rule over atoms of another rule, with the comparisons among them."""
     variables = {variable for atom in atoms for variable in atom.variables}
     comparisons = tuple(
         comparison
@@ -872,7 +872,7 @@ def _asking_rule(head: Atom, atoms: Sequence[Atom], rule: Rule) -> Rule:
 
 
 def _chain(begin: Sequence[Atom], more: Sequence[Atom], targets: Collection[Expression]) -> list[Atom]:
-    """Return a shortest chain of atoms that share variables, from one of `begin` to one with a target."""
+    """Return a shortest chain of atoms that share variables, from `begin` to a target."""
     paths = [[atom] for atom in begin]
     seen = [*begin]
     for path in paths:  # the list grows during the loop
@@ -902,54 +902,54 @@ def _reads(rule: Rule, name: str) -> bool:
 # Conditions on variables, columns and heads.
 
 
-def _known(rule: Rule, guaranteed: Mapping[str, _Conditions]) -> dict[Expression, set[_Condition]]:
+def _guaranteed_in(rule: Rule, guaranteed: Mapping[str, _Conditions]) -> dict[Expression, set[_Condition]]:
     """Return conditions on variables of a rule that the relations which it reads guarantee."""
-    known: dict[Expression, set[_Condition]] = {}
+    by_term: dict[Expression, set[_Condition]] = {}
     for atom in rule.atoms:
         for column, conditions in guaranteed.get(atom.relation, {}).items():
-            known.setdefault(atom.terms[column], set()).update(conditions)
-    return known
+            by_term.setdefault(atom.terms[column], set()).update(conditions)
+    return by_term
 
 
-def _conditions_on(atom: Atom, rule: Rule, known: Mapping[Expression, Collection[_Condition]]) -> _Conditions:
-    """Return the conditions on each column of an atom of a rule, beside what is known of variables."""
+def _conditions_on(atom: Atom, rule: Rule, by_term: Mapping[Expression, Collection[_Condition]]) -> _Conditions:
+    """Return the conditions on each column of an atom of a rule."""
     found: dict[int, frozenset[_Condition]] = {}
     for column, term in enumerate(atom.terms):
         of_term: Iterable[_Condition] = ()
         if isinstance(term, Constant):
             of_term = () if term == NULL else [("=", term)]
         elif isinstance(term, Variable):
-            of_term = _of_variable(term, rule.comparisons, known)
+            of_term = _of_variable(term, rule.comparisons, by_term)
         if kept := frozenset(of_term):
             found[column] = kept
     return found
 
 
 def _of_variable(
-    variable: Variable, comparisons: Sequence[Comparison], given: Mapping[Expression, Collection[_Condition]]
+    variable: Variable, comparisons: Sequence[Comparison], by_term: Mapping[Expression, Collection[_Condition]]
 ) -> set[_Condition]:
     """Return the comparisons with constants that hold for a variable or for one that equals it."""
     equal = [variable]
-    for known in equal:  # the list grows during the loop
+    for term in equal:  # the list grows during the loop
         for comparison in comparisons:
             sides = (comparison.left, comparison.right)
-            if comparison.op == "=" and known in sides:
+            if comparison.op == "=" and term in sides:
                 equal += [side for side in sides if isinstance(side, Variable) and side not in equal]
     found: set[_Condition] = set()
-    for known in equal:
-        found.update(given.get(known, ()))
+    for term in equal:
+        found.update(by_term.get(term, ()))
         for comparison in comparisons:
             for op, left, right in (
                 (comparison.op, comparison.left, comparison.right),
                 (MIRRORED[comparison.op], comparison.right, comparison.left),
             ):
-                if left == known and isinstance(right, Constant) and right != NULL:
+                if left == term and isinstance(right, Constant) and right != NULL:
                     found.add((op, right))
     return found
 
 
 def _fixed(
-    term: Expression, rule: Rule, known: Mapping[Expression, Collection[_Condition]] | None = None
+    term: Expression, rule: Rule, by_term: Mapping[Expression, Collection[_Condition]] | None = None
 ) -> Constant | None:
     """Return the constant that a term equals in a rule, or None."""
     if isinstance(term, Constant):
@@ -957,12 +957,12 @@ def _fixed(
     if not isinstance(term, Variable):
         return None
     return next(
-        (value for op, value in sorted(_of_variable(term, rule.comparisons, known or {}), key=str) if op == "="), None
+        (value for op, value in sorted(_of_variable(term, rule.comparisons, by_term or {}), key=str) if op == "="), None
     )
 
 
 def _meet(left: _Conditions | None, right: _Conditions) -> _Conditions:
-    """Return the conditions that hold if those of either side do; None on the left stands for all conditions."""
+    """Return the conditions that hold on both sides; None on the left stands for all."""
     if left is None:
         return right
     met = {}
@@ -1003,12 +1003,12 @@ def _are_numbers(*constants: Constant) -> bool:
     return len(kinds) == 1 and kinds <= {int, Decimal}
 
 
-def _restricted(rule: Rule, asked: _Conditions) -> Rule:
+def _restrict_rule(rule: Rule, by_column: _Conditions) -> Rule:
     """Return a rule of a head under conditions on the head's columns."""
     if NEVER in rule.comparisons:
         return rule
     comparisons = [*rule.comparisons]
-    for column, conditions in sorted(asked.items()):
+    for column, conditions in sorted(by_column.items()):
         term = rule.head.terms[column]
         for op, value in sorted(conditions, key=str):
             if isinstance(term, Constant):
@@ -1024,11 +1024,11 @@ def _of_variable_of(term: Expression, comparisons: Sequence[Comparison]) -> set[
     return _of_variable(term, comparisons, {}) if isinstance(term, Variable) else set()
 
 
-def _said(asked: _Conditions, columns: Sequence[str]) -> str:
+def _as_text(by_column: _Conditions, columns: Sequence[str]) -> str:
     """Return conditions as text."""
     return ", ".join(
         f"{columns[column]} {op} {value}"
-        for column, conditions in sorted(asked.items())
+        for column, conditions in sorted(by_column.items())
         for op, value in sorted(conditions, key=str)
     )
 
@@ -1037,7 +1037,7 @@ def _said(asked: _Conditions, columns: Sequence[str]) -> str:
 
 
 def _inlined(rule: Rule, occurrence: _Occurrence) -> Rule | None:
-    """Return the reader of a head with the head's body in place of the atom; None if that is not the same.
+    """Return the reader with the head's body in place of the atom; None if that differs.
 
     The head keeps all variables of a body of several atoms that can be joined without dead ends.
     """
