@@ -30,6 +30,56 @@ LOOPS = {
     "distance": "o(a, b, min(0)) :- e(a, b), s(a). o(a, c, min(n)) :- o(a, b, m), f(b, c), n = m + 1. "
     "p(a, b, c) :- o(a, b, c).",
 }
+TARGETS = {
+    "two bounds": "p(a, b) :- e(a, b), f(b, _). q(b) :- p(a, b), a < 2. r(b) :- p(a, b), a <= 2, b > 0.",
+    "a constant and a bound": "p(a, b) :- e(a, b), f(b, _). q(b) :- p(1, b). r(b) :- p(a, b), a < 3.",
+    "two constants": "p(a, b) :- e(a, b), f(b, _). q(b) :- p(1, b). r(b) :- p(2, b).",
+    "bounds on both sides": "p(a, b) :- e(a, b), f(b, _). q(b) :- p(a, b), a > 0, a < 3. r(b) :- p(a, b), a >= 1.",
+    "an equal variable": "p(a, b) :- e(a, b), f(b, _). q(b, c) :- p(a, b), s(c), a = c, c = 1.",
+    "columns exchanged on the way": (
+        "r(a, b, c) :- e(a, b), f(b, c). r(a, c, d) :- e(a, b), r(b, d, c). q(b, c) :- r(1, b, c)."
+    ),
+    "a condition on the way": "r(a, b) :- e(a, b). r(a, c) :- e(a, b), r(b, c), s(c). q(b) :- r(1, b).",
+    "the column twice": "r(a, b) :- e(a, b). r(a, b) :- e(a, b), r(b, b). q(b) :- r(1, b).",
+    "two steps": (
+        "r(a, b) :- e(a, b). r(a, c) :- e(a, b), r(b, c). r(a, c) :- f(a, b), !s(b), r(b, c). q(b) :- r(1, b)."
+    ),
+    "no first step": "r(a, b) :- e(a, b). r(a, c) :- s(a), r(b, c). q(b) :- r(1, b).",
+    "asked at two values": "r(a, b) :- e(a, b). r(a, c) :- e(a, b), r(b, c). q(b) :- r(1, b). t(b) :- r(2, b).",
+    "null joins null": "p(k?, v) :- e(k?, w), f(w, v). q(k?, v) :- s(k?), p(k?, v).",
+    "null joins null in a head": "p(k?, v) :- e(k?, w), f(k?, v), s(w). q(k, v) :- s(k), p(k, v).",
+    "null in the place of the atom": "p(k?, v) :- e(k?, v), f(k?, v). q(k, v) :- s(v), p(k, v).",
+    "null beside a variable of one atom": "p(k, v) :- e(k, v), f(v, _). q(k?, v) :- s(k?), p(k?, v).",
+    "tests for null": "p(k, v) :- e(k, v), f(v, _). q(v) :- p(k, v), k = null. r(v) :- p(null, v).",
+    "the best value": "o(a, b, min(b)) :- e(a, b). o(a, c, min(m)) :- o(a, b, m), f(b, c). q(a) :- o(a, b, m), m = 1.",
+    "the best value of a key": (
+        "o(a, b, max(b)) :- e(a, b). o(a, c, max(m)) :- o(a, b, m), f(b, c). q(b, m) :- o(1, b, m)."
+    ),
+    "an aggregated value": "p(a, min(c)) :- e(a, b), f(b, c). q(a) :- s(a), p(a, 1).",
+    "a count": "p(a, count()) :- e(a, b), f(b, c). q(a) :- s(a), !p(a, 2).",
+    "heads that would restrict each other": "p(y) :- e(y, w), e(w, _). r(y) :- f(y, w), f(w, _). q(y) :- p(y), r(y).",
+    "a head that hands its own columns on": (
+        "p(a, b, c) :- e(a, b), f(b, c). p(a, c, d) :- p(b, c, d), e(b, a). q(c) :- p(1, b, c)."
+    ),
+    "a head that reads itself elsewhere": "p(a, b) :- e(a, b). p(a, b) :- p(b, a), f(a, b). q(a, b) :- s(a), p(a, b).",
+    "a loop of two heads": (
+        "o(a, b) :- e(a, b). o(a, c) :- r(a, b), e(b, c). r(a, b) :- o(a, b), s(b). q(b) :- o(1, b), r(1, b)."
+    ),
+    "a negated head in a loop": (
+        "p(a) :- e(a, b), f(b, _). r(a) :- s(a). r(b) :- r(a), e(a, b), !p(b). q(a) :- r(a), s(a)."
+    ),
+    "a head that is negated in part": "p(a, b) :- e(a, c), f(c, b). q(a) :- s(a), !p(a, _).",
+    "constants in heads": (
+        "p(1, b) :- e(b, c), f(c, _). p(b, 2) :- e(b, c), f(c, b). q(b) :- p(1, b). r(a) :- p(a, 2), s(a)."
+    ),
+    "a rule that is never true": "p(a, b) :- e(a, b), f(b, a). p(1, 2) :- e(_, _). q(b) :- p(2, b).",
+    "facts": "p(1, 2). p(2, 3). p(a, c) :- p(a, b), e(b, c). q(b) :- p(1, b).",
+    "head and input": ".input p p(a, b) :- e(a, c), f(c, b). q(b) :- p(1, b).",
+    "both ends": "r(a, b) :- e(a, b). r(a, c) :- r(a, b), e(b, c). q(a, b) :- s(a), s(b), r(a, b).",
+    "pairs": "r(a, b) :- e(a, b). r(a, c) :- e(a, b), r(b, c). q(a, b) :- f(a, b), r(a, b).",
+    "a chain from a constant": "p(a, c) :- e(a, b), e(b, c). q(c) :- f(1, a), s(a), p(a, c). r(c) :- f(2, a), p(a, c).",
+}
+"""Programs for which one step of push-down matters each."""
 READERS = (
     "q{n}(y, z) :- p({k}, y, z).",
     "q{n}(x) :- p(x, {k}, z), z > 0.",
