@@ -248,7 +248,7 @@ class _Pushing:
                 guaranteed[name] = found
         return guaranteed
 
-    def _guaranteed_in(self, rule: Rule) -> dict[Expression, set[_Condition]]:
+    def guaranteed_in(self, rule: Rule) -> dict[Expression, set[_Condition]]:
         return _guaranteed_in(rule, self.guaranteed)
 
     def _pass_on(self, name: str) -> None:
@@ -338,7 +338,8 @@ class _Pushing:
         readers = self._readers(members)
         if readers is None or not (readers or self._helpers_of(members)):
             return
-        for name, asked in self._ask(members, readers).items():
+        conditions = self._ask(members, readers)
+        for name, asked in conditions.items():
             changed = [_restrict_rule(rule, asked) if rule.head.relation == name else rule for rule in self.draft.rules]
             if changed != self.draft.rules:
                 self.draft.rules = changed
@@ -346,6 +347,8 @@ class _Pushing:
                 self.draft.note(f"only {_as_text(asked, self._columns(name))}", name)
         if any(name in self.extremes or name.startswith(_KEYS) for name in members) or not self._is_costly(members):
             return
+        if any(op == "=" for asked in conditions.values() for found in asked.values() for op, _ in found):
+            return  # few rows are left
         readers = self._readers(members)
         if readers is None:
             return
@@ -397,7 +400,7 @@ class _Pushing:
     def _conditions_on(self, occurrence: _Occurrence, of_head: _Conditions) -> _Conditions:
         """Return the conditions on the columns of an atom, without that of a minimum or maximum."""
         atom, rule = occurrence.atom, occurrence.rule
-        known = self._guaranteed_in(rule)
+        known = self.guaranteed_in(rule)
         for column, conditions in of_head.items():
             known.setdefault(rule.head.terms[column], set()).update(conditions)
         best = self.extremes.get(atom.relation)
@@ -445,7 +448,7 @@ class _Pushing:
         of its relations, or than what is reached from the constant.
         """
         terms = occurrence.atom.terms
-        known = self._guaranteed_in(occurrence.rule)
+        known = self.guaranteed_in(occurrence.rule)
         fixed = frozenset(
             column for column, term in enumerate(terms) if _fixed(term, occurrence.rule, known) is not None
         )
@@ -469,7 +472,7 @@ class _Pushing:
         ]
         columns = {term: column for column, term in reversed([*enumerate(occurrence.atom.terms)]) if _joins(term)}
         targets = columns.keys() - computed
-        known = self._guaranteed_in(rule)
+        known = self.guaranteed_in(rule)
         conditions = {variable: _of_variable(variable, rule.comparisons, known) for variable in rule.variables}
         bounded = {variable for variable, found in conditions.items() if any(op != "!=" for op, _ in found)}
         equal = {variable for variable, found in conditions.items() if any(op == "=" for op, _ in found)}
@@ -672,10 +675,23 @@ class _Asking:
                 columns = self._stable(start)
                 if columns is None:
                     continue
-                cost = (self._n_further(columns), sum(map(len, columns.values())) if self.inside else 0)
+                cost = (
+                    self._rank(first, columns),
+                    self._n_further(columns),
+                    sum(map(len, columns.values())) if self.inside else 0,
+                )
                 if best is None or cost < best[0]:
                     best = cost, columns, chosen
         return None if best is None else (best[1], best[2])
+
+    def _rank(self, group: _Group, columns: Mapping[str, tuple[int, ...]]) -> int:
+        """Return 0 if a constant is asked for, 1 if one selects the asked values, else 2."""
+        occurrence = self.readers[0]
+        conditions = self.pushing.guaranteed_in(occurrence.rule)
+        terms = [occurrence.atom.terms[column] for column in columns[occurrence.atom.relation]]
+        if any(_fixed(term, occurrence.rule, conditions) is not None for term in terms):
+            return 0
+        return 1 if group.n_constants else 2
 
     def _starts(self, common: Mapping[str, frozenset[int]]) -> Iterator[dict[str, set[int]]]:
         """Yield columns to begin with: all, and in a recursion with one reader each by itself."""
@@ -751,7 +767,7 @@ class _Asking:
     def _seed(self, occurrence: _Occurrence, group: _Group, magic: Mapping[str, _Magic]) -> Rule:
         """Return the rule of the values for which an atom outside of the recursion asks."""
         found = magic[occurrence.atom.relation]
-        known = self.pushing._guaranteed_in(occurrence.rule)
+        known = self.pushing.guaranteed_in(occurrence.rule)
         terms: list[Expression] = []
         for column in found.columns:
             term = occurrence.atom.terms[column]
