@@ -202,7 +202,7 @@ class _Pushing:
             if any(kind is not None for kind in declaration.types)
         }
         self.extremes = {extreme.relation: extreme.column for extreme in rules.extremes}
-        self.guaranteed = self._find_guaranteed()
+        self.guaranteed = self._find_guaranteed(rules.rules)
         self.conditions: dict[str, _Conditions] = {}
         self.magic: dict[str, _Magic] = {}
         self.asked_before: dict[frozenset[Rule], str] = {}
@@ -219,6 +219,7 @@ class _Pushing:
         draft = self.draft
         if not draft.partial:
             return Pushed(self.source)
+        self._drop_implied(draft)
         rules = replace(self.source, rules=(*draft.rules, *_read_ones(draft)))
         needs_unit = any(atom.relation == UNIT for rule in rules.rules for atom in rule.atoms)
         if needs_unit and all(fact.relation != UNIT for fact in rules.facts):
@@ -229,7 +230,7 @@ class _Pushing:
             tuple(f"{', '.join(names)} ({said})" for said, names in draft.notes.items()),
         )
 
-    def _find_guaranteed(self) -> dict[str, _Conditions]:
+    def _find_guaranteed(self, rules: Sequence[Rule]) -> dict[str, _Conditions]:
         """Return the conditions that all rows of a head fulfil by its own rules, recursion aside."""
         guaranteed: dict[str, _Conditions] = {}
         for members in components(reads_of(self.source)):
@@ -241,12 +242,28 @@ class _Pushing:
             if helper is not None:
                 columns = range(self.source.arity[name]) if isinstance(helper, FirstRows) else range(helper.keys)
                 found = {i: kept for i, kept in guaranteed.get(helper.source, {}).items() if i in columns}
-            for rule in self.source.rules:
+            for rule in rules:
                 if rule.head.relation == name and NEVER not in rule.comparisons:
                     found = _meet(found, _conditions_on(rule.head, rule, _guaranteed_in(rule, guaranteed)))
             if found:
                 guaranteed[name] = found
         return guaranteed
+
+    def _drop_implied(self, draft: _Draft) -> None:
+        """Drop new comparisons that a relation guarantees; a rule without them may only rename."""
+        guaranteed = self._find_guaranteed(draft.rules)
+        before = {(rule.head.relation, comparison) for rule in self.source.rules for comparison in rule.comparisons}
+        for position, rule in enumerate(draft.rules):
+            by_term = _guaranteed_in(rule, guaranteed)
+            comparisons = tuple(
+                comparison
+                for comparison in rule.comparisons
+                if (rule.head.relation, comparison) in before
+                or not isinstance(comparison.right, Constant)
+                or not _is_implied((comparison.op, comparison.right), by_term.get(comparison.left, ()))
+            )
+            if comparisons != rule.comparisons:
+                draft.rules[position] = replace(rule, comparisons=comparisons)
 
     def guaranteed_in(self, rule: Rule) -> dict[Expression, set[_Condition]]:
         return _guaranteed_in(rule, self.guaranteed)

@@ -48,10 +48,7 @@ REWRITTEN = {
     ),
     "through two helpers": (
         "o(k, v) :- h(k, v), g(v, _). p(v, k) :- o(k, v). p(v, k) :- s(k, v). q(v) :- p(v, k), k = 2.",
-        (
-            "o(k, v) :- h(k, v), g(v, _), k = 2. p(v, k) :- o(k, v), k = 2. p(v, k) :- s(k, v), k = 2. "
-            "q(v) :- p(v, k), k = 2."
-        ),
+        ("o(k, v) :- h(k, v), g(v, _), k = 2. p(v, k) :- o(k, v). p(v, k) :- s(k, v), k = 2. q(v) :- p(v, k), k = 2."),
     ),
     "what another relation guarantees": (
         "o(k, v) :- h(k, v), k = 2. p(k, v) :- g(k, v), h(v, _). q(v) :- o(k, v), p(k, v).",
