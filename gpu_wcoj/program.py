@@ -64,7 +64,6 @@ from gpu_wcoj.planner.catalog import Catalog
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.planner.replan import Feedback
-from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.check import check_required, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
@@ -722,7 +721,7 @@ class Inspected(NotCopied):
         if not self._is_partial(name):
             return self._outgoing.empty(name)
         lowered, present = self._lowered, self._ledger.present
-        types = self._types_in_full(present.types if lowered is None else lowered.types)
+        types = self._lowering.types_as_written(present.types if lowered is None else lowered.types)
         kinds = [types.assumed(name, column) or INT64 for column in range(self._arity[name])]
         names = present.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
         return no_rows(names, kinds, self.dictionaries)
@@ -960,25 +959,13 @@ class Inspected(NotCopied):
         """Return whether the state lacks rows of a head that nothing asks for."""
         return self._lowering.pushed is not None and name in self._lowering.pushed.partial
 
-    def _types_in_full(self, types: Types) -> Types:
-        """Return the known types, of the program without push-down."""
-        core = self._lowering.core
-        whole = declared_columns(self.rules, core, self._arity, self.options.schema or {}, self.bag)[0]
-        if not types.tells_zeros_apart:
-            whole.equate_zeros()
-        arity = core.arity
-        for relation, column, kind in types.bound_types():
-            if relation in arity:
-                whole.bind(relation, [*[None] * column, kind])
-        return whole
-
     def _in_full(self) -> Emitter | None:
         """Compute the program without push-down from the inputs; None before there are rows."""
         sides = self._ledger.settle()
         side = None if sides is None else self._ledger.reading(next(iter(sides.primary.circuit.sources)))
         if side is None:
             return None
-        whole = self._lowering.compile_in_full(side.lowered, side.circuit, self._types_in_full(side.lowered.types))
+        whole = self._lowering.compile_in_full(side.lowered, side.circuit)
         return Emitter(self._ledger, self._arity, self._outgoing.heads, self.dictionaries, whole)
 
     @property
@@ -1149,11 +1136,12 @@ class Program(Inspected):
         self._share: tuple[int, int] | None = None
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
+        written_types = None if pushed is None else declared_columns(self.rules, core, self._arity, schema, self.bag)[0]
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)
         self._lowering = Compiler(
             lowered, self._arity, self.options, self.dictionaries, self._execution, calls, pushed,
-            None if pushed is None else core,
+            None if pushed is None else core, written_types,
         )  # fmt: skip
         router = router_of(self._lowering, chosen_backend, self.options)
         self._ledger = StateStore(self._lowering, router, chosen_backend, State(types, names), Feedback(options.replan))

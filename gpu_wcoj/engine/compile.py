@@ -19,7 +19,7 @@ from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import SchemaError, TypeMismatchError
 from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -97,6 +97,8 @@ class Compiler:
         Heads that lack rows by push-down, and sentences about it; None if it has changed nothing.
     written
         The program in core form before push-down; None if that has changed nothing.
+    written_types
+        The types of that program before any rows.
     """
 
     rules: Rules
@@ -107,6 +109,7 @@ class Compiler:
     calls: FunctionCalls
     pushed: Pushed | None = None
     written: Rules | None = None
+    written_types: Types | None = None
 
     @property
     def core(self) -> Rules:
@@ -146,7 +149,7 @@ class Compiler:
             names = [f"{i} ('{name_text}')" for i, name_text in enumerate(column_names)] if rows.names else None
             if rows.names:
                 kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
-                types.bind(name, kinds, names)
+                self._bind(types, name, kinds, names)
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
@@ -178,15 +181,34 @@ class Compiler:
         circuit = self.circuit(planned, self.execution())
         return CompiledProgram(types, shapes, planned, circuit)
 
-    def compile_in_full(self, present: CompiledProgram, circuit: Circuit, types: Types) -> CompiledProgram:
-        """Return the program without push-down, its heads computed from present inputs.
+    def _bind(
+        self, types: Types, name: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None
+    ) -> None:
+        """Add the types of an input; an error names the rules of the text."""
+        before = None if self.written is None else types.copy()
+        try:
+            types.bind(name, kinds, names)
+        except TypeMismatchError:
+            if before is not None:
+                self.types_as_written(before).bind(name, kinds, names)
+            raise
 
-        Parameters
-        ----------
-        types
-            The known types of the program without push-down.
-        """
-        whole = replace(self, rules=self.core, written=None, pushed=None)
+    def types_as_written(self, types: Types) -> Types:
+        """Return the known types, of the program without push-down."""
+        if self.written is None or self.written_types is None:
+            return types.copy()
+        arity, whole = self.written.arity, self.written_types.copy()
+        if not types.tells_zeros_apart:
+            whole.equate_zeros()
+        for relation, column, kind in types.bound_types():
+            if relation in arity:
+                whole.bind(relation, [*[None] * column, kind])
+        return whole
+
+    def compile_in_full(self, present: CompiledProgram, circuit: Circuit) -> CompiledProgram:
+        """Return the program without push-down, its heads computed from present inputs."""
+        types = self.types_as_written(present.types)
+        whole = replace(self, rules=self.core, written=None, pushed=None, written_types=None)
         nullable = {name: present.shapes[name].nullable for name in circuit.sources}
         compiled = whole.compile_as(types, nullable, {name: len(index) for name, index in circuit.sources.items()})
         names = [name for name in compiled.circuit.sources if name in circuit.sources]
@@ -317,7 +339,7 @@ class Compiler:
         types = types_before.copy()
         for name, rows in incoming.items():
             if rows.names:
-                types.bind(name, [column.type for column in rows.columns])
+                self._bind(types, name, [column.type for column in rows.columns])
         facts = {}
         for fact in self.rules.facts:
             columns = [

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.errors import TypeMismatchError
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROBES, PROPOSALS
 from gpu_wcoj.query.datalog import parse
@@ -302,6 +303,20 @@ def test_text_and_nulls_are_read_in_full():
     ]  # fmt: skip
     assert program.count("p") == 3
     assert program.empty("p").to_arrow().schema.types == program.relation("p").to_arrow().schema.types
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('p(k, v) :- h(k, v), g(k, _). q(v) :- p("a", v). .output q', {"h": [(1, 2)], "g": [(1, 1)]}),
+        ('p(k, v, w) :- h(k, v), g(k, w). q(v, w) :- p("a", v, w). .output q', {"h": [(1, 2)], "g": [(1, 1)]}),
+        ('r(x, y) :- e(x, y). r(x, z) :- e(x, y), r(y, z). q(y) :- r("a", y). .output q', {"e": [(1, 2)]}),
+    ],
+)
+def test_errors_name_rules_of_the_text(text, rows):
+    with pytest.raises(TypeMismatchError, match=r"the rule 'q\(.*p?r?\(\"a\", ") as raised:
+        gw.Program(text).step(rows)
+    assert "#" not in str(raised.value)
 
 
 def test_explain_names_what_is_pushed_down():
