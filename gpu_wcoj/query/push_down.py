@@ -52,6 +52,9 @@ MAGIC_PREFIX = "asked#"
 _KEYS = ("has#", "keys#", "once#", "row#")
 """Prefixes of helpers of aggregates whose keys are bound already; see `gpu_wcoj.query.desugar`."""
 
+MAX_READER_ATOMS = 16
+"""Most atoms of a rule that are tried as those that select what it asks for."""
+
 MAX_INLINED_ATOMS = 8
 """Most atoms of a rule into which a head is written: planning takes longer with each."""
 
@@ -206,11 +209,13 @@ class _Pushing:
         self.conditions: dict[str, _Conditions] = {}
         self.magic: dict[str, _Magic] = {}
         self.asked_before: dict[frozenset[Rule], str] = {}
+        self.derived: set[str] = set()
 
     def run(self) -> Pushed:
         for members in reversed(components(reads_of(self.source))):
             if any(name in self.complete or name in self.failing for name in members):
                 continue
+            self.derived = self._find_derived(members)
             if len(members) == 1 and members[0] in self.sources:
                 self._pass_on(members[0])
                 continue
@@ -295,11 +300,11 @@ class _Pushing:
                 return None
         return [
             occurrence
-            for occurrence in self._occurrences(members)
+            for occurrence in self.occurrences(members)
             if occurrence.rule.head.relation not in members and NEVER not in occurrence.rule.comparisons
         ]
 
-    def _occurrences(self, members: Sequence[str]) -> Iterator[_Occurrence]:
+    def occurrences(self, members: Sequence[str]) -> Iterator[_Occurrence]:
         for rule in self.draft.rules:
             for atom in rule.atoms:
                 if atom.relation in members:
@@ -326,17 +331,17 @@ class _Pushing:
         if more or name in self.loops or name in self.extremes or name in self.typed or self._helpers_of(members):
             return False
         rules = [rule for rule in self.draft.rules if rule.head.relation == name]
-        reading = [rule for rule in self.draft.rules if any(atom.relation == name for atom in rule.read)]
+        reading = [rule for rule in self.draft.rules if _reads(rule, name)]
         if len(rules) != 1 or len(reading) != 1 or any(_reads(rule, name) for rule in self.draft.asking):
             return False
         (rule,), (reader,) = rules, reading
-        occurrences = [*self._occurrences(members)]
+        occurrences = [*self.occurrences(members)]
         if len(occurrences) != 1 or occurrences[0].is_negated or reader.head.relation in self.loops:
             return False
         (occurrence,) = occurrences
         if NEVER in (*rule.comparisons, *reader.comparisons):
             return False
-        if not (self._conditions_on(occurrence, {}) or self._groups(occurrence, members)):
+        if not (self._conditions_on(occurrence, {}) or self.find_groups(occurrence)):
             return False
         inlined = _inlined(rule, occurrence)
         if inlined is None:
@@ -398,7 +403,7 @@ class _Pushing:
             asked[name] = _meet(asked.get(name), self._conditions_on(occurrence, {}))
         inside = [
             occurrence
-            for occurrence in self._occurrences(members)
+            for occurrence in self.occurrences(members)
             if occurrence.rule.head.relation in members and NEVER not in occurrence.rule.comparisons
         ]
         is_stable = False
@@ -445,20 +450,24 @@ class _Pushing:
                     waiting.append(relation)
         return False
 
-    def _depends(self, relation: str, members: Collection[str]) -> bool:
-        """Return whether a relation is derived from one of these heads."""
-        reads = reads_of(replace(self.source, rules=(*self.draft.rules, *self.draft.asking)))
-        waiting, seen = [relation], {relation}
+    def _find_derived(self, members: Sequence[str]) -> set[str]:
+        """Return these heads and all relations that are derived from them."""
+        readers: dict[str, set[str]] = {}
+        for rule in (*self.draft.rules, *self.draft.asking):
+            for atom in (*rule.atoms, *rule.negated):
+                readers.setdefault(atom.relation, set()).add(rule.head.relation)
+        for helper in self.sources.values():
+            readers.setdefault(helper.source, set()).add(helper.relation)
+        for name, magic in self.magic.items():  # whose sources will read it
+            readers.setdefault(magic.relation, set()).add(name)
+        waiting, derived = [*members], {*members}
         while waiting:
-            name = waiting.pop()
-            if name in members:
-                return True
-            more = [below for below in reads.get(name, ()) if below not in seen]
-            seen.update(more)
+            more = readers.get(waiting.pop(), set()) - derived
+            derived |= more
             waiting += more
-        return False
+        return derived
 
-    def _groups(self, occurrence: _Occurrence, members: Collection[str]) -> list[_Group]:
+    def find_groups(self, occurrence: _Occurrence) -> list[_Group]:
         """Return groups of atoms of the reader that select the rows it asks for, best first.
 
         Each is one atom, tested by others, or a chain from an atom with a constant; none has many more rows than one
@@ -470,22 +479,18 @@ class _Pushing:
             column for column, term in enumerate(terms) if _fixed(term, occurrence.rule, known) is not None
         )
         groups = [_Group((), fixed)] if fixed else []
-        if not self.is_bag:
-            groups += self._joined_groups(occurrence, members, fixed)
+        if not self.is_bag and len(occurrence.rule.atoms) <= MAX_READER_ATOMS:
+            groups += self._joined_groups(occurrence, fixed)
         return sorted(groups, key=lambda group: (-group.n_constants, -len(group.atoms), len(group.columns)))
 
-    def _joined_groups(
-        self, occurrence: _Occurrence, members: Collection[str], fixed: frozenset[int]
-    ) -> Iterator[_Group]:
+    def _joined_groups(self, occurrence: _Occurrence, fixed: frozenset[int]) -> Iterator[_Group]:
         rule = occurrence.rule
         loop = self.loops.get(rule.head.relation, ())
         computed = {definition.variable for definition in rule.computed}
         usable = [
             atom
             for atom in occurrence.neighbours
-            if atom.relation not in loop
-            and computed.isdisjoint(atom.variables)
-            and not self._depends(atom.relation, members)
+            if atom.relation not in loop and computed.isdisjoint(atom.variables) and atom.relation not in self.derived
         ]
         columns = {term: column for column, term in reversed([*enumerate(occurrence.atom.terms)]) if _joins(term)}
         targets = columns.keys() - computed
@@ -517,13 +522,13 @@ class _Pushing:
     def _is_implied(self, atom: Atom, occurrence: _Occurrence) -> bool:
         """Return whether each rule of the head that is read has the atom itself."""
         columns = {term: column for column, term in enumerate(occurrence.atom.terms)}
-        for rule in self.draft.rules:
-            if rule.head.relation != occurrence.atom.relation or NEVER in rule.comparisons:
-                continue
+        name = occurrence.atom.relation
+        rules = [rule for rule in self.draft.rules if rule.head.relation == name and NEVER not in rule.comparisons]
+        for rule in rules:
             terms = tuple(rule.head.terms[columns[term]] if term in columns else term for term in atom.terms)
             if not any(other.relation == atom.relation and other.terms == terms for other in rule.atoms):
                 return False
-        return True
+        return bool(rules)
 
     def _selects(self, atom: Atom, occurrence: _Occurrence) -> bool:
         """Return whether nothing but the atom and the occurrence reads the atom's variables."""
@@ -566,6 +571,9 @@ class _Pushing:
 
     def _is_sound(self, attempt: _Draft, members: Sequence[str]) -> bool:
         """Return whether no recursion has been added, and none negates or aggregates."""
+        if not any(name in self.loops for name in members):
+            asking = attempt.asking[len(self.draft.asking) :]
+            return not any(atom.relation in self.derived for rule in asking for atom in rule.atoms)
         rules = replace(self.source, rules=(*attempt.rules, *attempt.asking))
         loops = loops_of(rules)
         for name, loop in loops.items():
@@ -622,10 +630,10 @@ class _Asking:
         self.attempt = attempt
         self.inside = [
             occurrence
-            for occurrence in pushing._occurrences(members)
+            for occurrence in pushing.occurrences(members)
             if occurrence.rule.head.relation in members and NEVER not in occurrence.rule.comparisons
         ]
-        self.groups = [pushing._groups(occurrence, members) for occurrence in readers]
+        self.groups = [pushing.find_groups(occurrence) for occurrence in readers]
 
     def build(self, allowed: Collection[int] | None) -> dict[str, _Magic] | None:
         """Add the rules, and return the relation of each head; None if one is read in full."""

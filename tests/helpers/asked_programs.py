@@ -58,6 +58,13 @@ TARGETS = {
     "an aggregated value": "p(a, min(c)) :- e(a, b), f(b, c). q(a) :- s(a), p(a, 1).",
     "a count": "p(a, count()) :- e(a, b), f(b, c). q(a) :- s(a), !p(a, 2).",
     "heads that would restrict each other": "p(y) :- e(y, w), e(w, _). r(y) :- f(y, w), f(w, _). q(y) :- p(y), r(y).",
+    "groups that would restrict each other": (
+        "g(a, min(c)) :- e(a, b), f(b, c). h(a, max(c)) :- f(a, b), e(b, c). "
+        "q(a) :- g(a, _), h(a, _). r(a, b) :- s(a), s(b), g(a, b), !h(b, a)."
+    ),
+    "groups beside each other": (
+        "g(a, min(c)) :- e(a, b), f(b, c). h(a, max(c)) :- f(a, b), e(b, c). q(a) :- g(a, _), h(a, _)."
+    ),
     "a head that hands its own columns on": (
         "p(a, b, c) :- e(a, b), f(b, c). p(a, c, d) :- p(b, c, d), e(b, a). q(c) :- p(1, b, c)."
     ),

@@ -66,6 +66,13 @@ REWRITTEN = {
             "asked#1(k, v) :- t(v, k), s(k)."
         ),
     ),
+    "the keys of groups": (
+        "p(k, max(v)) :- h(k, w), g(w, v). q(k, v) :- s(k), p(k, v).",
+        (
+            "rule#1(k, v) :- asked#1(k), h(k, w), g(w, v). q(k, v) :- s(k), p(k, v). asked#1(k) :- s(k). "
+            "p: max of rule#1 by its first column"
+        ),
+    ),
     "no product of two atoms": (
         "p(k, v) :- h(k, w), g(w, v). q(k, v) :- s(k), s(v), !p(k, v).",
         "p(k, v) :- asked#1(k), h(k, w), g(w, v). q(k, v) :- s(k), s(v), !p(k, v). asked#1(k) :- s(k).",
@@ -105,7 +112,7 @@ def _plain(text: str) -> str:
 @pytest.mark.parametrize("name", REWRITTEN)
 def test_rules_are_rewritten(name):
     text, expected = REWRITTEN[name]
-    rules = parse(text)
+    rules = desugar(parse(text))
     outputs = [head for head in ("q", "r") if head in rules.heads and not text.startswith("r(")] or ["q"]
     found = push_down(rules, outputs).rules
     assert _plain(str(found)) == _plain(expected)
