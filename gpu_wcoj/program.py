@@ -69,6 +69,7 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.projection import project_sets
+from gpu_wcoj.query.push_down import Pushed, push_down
 from gpu_wcoj.query.safety import describe_aggregate, describe_place, served_relation
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.arrangement import PhaseRows
@@ -628,6 +629,7 @@ class Inspected(NotCopied):
     _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
+    dictionaries: tuple[Dictionary, Dictionary]
 
     @property
     def backend(self) -> Backend:
@@ -658,7 +660,8 @@ class Inspected(NotCopied):
     def relation(self, name: str) -> ZSet:
         """Return all rows of a relation.
 
-        A head that is neither kept nor read by a rule is joined again from the state.
+        A head that is neither kept nor read by a rule is joined again from the state. A head that rules read only in
+        part is computed again from the inputs, unless it is an output or kept.
 
         Raises
         ------
@@ -668,6 +671,13 @@ class Inspected(NotCopied):
         self.arity(name)
 
         def read() -> ZSet:
+            if self._is_partial(name):
+                whole = self._in_full()
+                if whole is None or whole.evaluated is None:
+                    return self._empty(name)
+                circuit = whole.evaluated.circuit
+                columns, weights = circuit.rows(name)
+                return whole.as_zset(name, [PhaseRows(columns, weights)], circuit.backend)
             side = self._ledger.reading(name)
             if side is None:
                 return self._outgoing.empty(name)
@@ -684,6 +694,9 @@ class Inspected(NotCopied):
         self.arity(name)
 
         def counted() -> int:
+            if self._is_partial(name):
+                whole = self._in_full()
+                return 0 if whole is None or whole.evaluated is None else whole.evaluated.circuit.total(name)
             side = self._ledger.reading(name)
             return 0 if side is None else side.circuit.total(name)
 
@@ -703,7 +716,16 @@ class Inspected(NotCopied):
         DataType(string)
         """
         self.arity(name)
-        return self._outgoing.empty(name)
+        return self._empty(name)
+
+    def _empty(self, name: str) -> ZSet:
+        if not self._is_partial(name):
+            return self._outgoing.empty(name)
+        lowered, present = self._lowered, self._ledger.present
+        types = self._lowering.types_as_written(present.types if lowered is None else lowered.types)
+        kinds = [types.assumed(name, column) or INT64 for column in range(self._arity[name])]
+        names = present.names.get(name) or tuple(f"c{i}" for i in range(self._arity[name]))
+        return no_rows(names, kinds, self.dictionaries)
 
     def compact(self) -> None:
         """Merge every arrangement into one batch without cancelled rows. O(state)."""
@@ -888,6 +910,7 @@ class Inspected(NotCopied):
             None if lowered is None else lowered.chosen or None,
             self.last_tick if catalog is None else TickReport(),
             self._ledger.small_ticks_text(circuit),
+            () if self._lowering.pushed is None else self._lowering.pushed.notes,
         )
         sizes_of = None
         if bounds and catalog is not None:
@@ -932,6 +955,19 @@ class Inspected(NotCopied):
         self._measures = validate_flag("analyze", value)
         for side in self._ledger.present.sides or ():
             side.circuit.execution.measures = self._measures
+
+    def _is_partial(self, name: str) -> bool:
+        """Return whether the state lacks rows of a head that nothing asks for."""
+        return self._lowering.pushed is not None and name in self._lowering.pushed.partial
+
+    def _in_full(self) -> Emitter | None:
+        """Compute the program without push-down from the inputs; None before there are rows."""
+        sides = self._ledger.settle()
+        side = None if sides is None else self._ledger.reading(next(iter(sides.primary.circuit.sources)))
+        if side is None:
+            return None
+        whole = self._lowering.compile_in_full(side.lowered, side.circuit)
+        return Emitter(self._ledger, self._arity, self._outgoing.heads, self.dictionaries, whole)
 
     @property
     def _lowered(self) -> CompiledProgram | None:
@@ -1092,17 +1128,25 @@ class Program(Inspected):
         self.outputs = tuple(self.options.outputs or ())
         self._tuning = get_tuning()
         lowered = desugar(self.rules)
+        core, pushed = lowered, self._push_down(lowered)
+        if pushed is not None:
+            lowered = pushed.rules
         if not self.bag and "projections" not in self._tuning.off:
             lowered = project_sets(lowered)
-        self._arity = lowered.arity
+        is_rewritten = lowered is not core
+        self._arity = {**core.arity, **lowered.arity}
         chosen_backend = select_backend(options.backend, options.gpu_memory)
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
+        written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)
-        self._lowering = Compiler(lowered, self._arity, self.options, self.dictionaries, self._execution, calls)
+        self._lowering = Compiler(
+            lowered, self._arity, self.options, self.dictionaries, self._execution, calls, pushed,
+            core if is_rewritten else None, written_types,
+        )  # fmt: skip
         router = router_of(self._lowering, chosen_backend, self.options)
         self._ledger = StateStore(self._lowering, router, chosen_backend, State(types, names), Feedback(options.replan))
         self._outgoing = Emitter(self._ledger, self._arity, lowered.heads, self.dictionaries)
@@ -1111,6 +1155,15 @@ class Program(Inspected):
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
             self.dictionaries, narrow, self.rules, required, options.single_tick,
         )  # fmt: skip
+
+    def _push_down(self, core: Rules) -> Pushed | None:
+        """Return what push-down makes of the program in core form; None if nothing."""
+        if "push down" in self._tuning.off:
+            return None
+        options = self.options
+        complete = {*(options.outputs or ()), *options.keep, *(options.order or ())}
+        pushed = push_down(core, complete, is_bag=options.bag, is_single=options.single_tick)
+        return pushed if pushed.partial else None
 
     def __repr__(self) -> str:
         semantics = "bag" if self.bag else "set"

@@ -103,6 +103,11 @@ def _chain(n_edges: int = 3000) -> Mapping[str, Rows]:
     return {"edge": chain[::-1], "start": np.zeros((1, 1), np.int64)}
 
 
+def _started(n_starts: int = 5) -> Mapping[str, Rows]:
+    """A graph, and a few of its nodes."""
+    return {**_graph(12, 16_000)(), "start": np.arange(n_starts, dtype=np.int64)[:, None]}
+
+
 def _without(fast_path: str) -> Mapping[str, Any]:
     return {"off": frozenset({fast_path})}
 
@@ -127,6 +132,10 @@ CASES: Mapping[str, Case] = {
     ),
     "path variants": Case(f"h(a, b, c, d) :- {CYCLE}.", _without("path variants"), _graph(12, 16_000), "edge", 4000),
     "projections": Case("h(k, w) :- t(k, w), s(_, k).", _without("projections"), _few_keys, "s", 1_000, lists=True),
+    "push down": Case(
+        "p(a, c) :- edge(a, b), edge(b, c). h(c) :- start(a), p(a, c).",
+        _without("push down"), _started, "edge", 1000, lists=True,
+    ),
     "range sums": Case(
         "s(a, b) :- edge(a, b). s(b, a) :- edge(a, b). "
         "h(a, b, c, d, f) :- s(a, b), s(b, c), s(c, a), s(a, d), s(d, f), s(f, a), b < c, d < f, b < d.",

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import Folder, NewFile
-from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.circuit.circuit import Circuit, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.engine.compile import CompiledProgram, Compiler, stored_columns
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.replicas import Backlog, Journal, Replicas
 from gpu_wcoj.engine.state import State, Subject, TickReport, replan_after_load
@@ -289,6 +290,8 @@ class StoredState:
         The runs, by what they hold.
     tells_zeros_apart
         Whether columns may hold -0.0; where it is not said, the state was written when every -0.0 became 0.0.
+    pushed_down
+        The program after push-down and projection, whose heads hold these rows; empty if these changed nothing.
     """
 
     tick: int
@@ -299,6 +302,7 @@ class StoredState:
     relations: Mapping[str, StoredRuns]
     dictionaries: Mapping[str, StoredRuns]
     tells_zeros_apart: bool = True
+    pushed_down: str = ""
 
     @property
     def runs(self) -> list[Run]:
@@ -322,6 +326,7 @@ class StoredState:
             {name: StoredRuns.from_json(runs) for name, runs in content["relations"].items()},
             {name: StoredRuns.from_json(runs) for name, runs in content["dictionaries"].items()},
             bool(content.get("tells_zeros_apart", False)),
+            str(content.get("pushed_down", "")),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -335,6 +340,7 @@ class StoredState:
             "relations": {name: runs.to_json() for name, runs in self.relations.items()},
             "dictionaries": {name: runs.to_json() for name, runs in self.dictionaries.items()},
             "tells_zeros_apart": self.tells_zeros_apart,
+            **({"pushed_down": self.pushed_down} if self.pushed_down else {}),
         }
 
 
@@ -401,7 +407,12 @@ def store(
         relations,
         dictionaries,
         known_types.tells_zeros_apart,
+        _pushed_down(subject),
     )
+
+
+def _pushed_down(subject: Subject) -> str:
+    return "" if subject.lowering.written is None else str(subject.lowering.rules)
 
 
 def _types(state: State, sides: Replicas | None) -> Types:
@@ -521,6 +532,7 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
     for relation, column, kind in stored.types:
         types.bind(relation, [*[None] * column, DataType(kind)])
     sides = None
+    is_same = stored.pushed_down == _pushed_down(subject)
     sizes = [len(dictionary) for dictionary in subject.dictionaries]
     try:
         for dictionary in subject.dictionaries:
@@ -532,13 +544,17 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
                 if not name.startswith("derivations")
             }
             lowered = lowering.compile_as(types, stored.nullable, rows)
-            _load_relations(lowered.circuit, stored, folder)
+            if is_same:
+                _load_relations(lowered.circuit, stored, folder)
+            else:
+                _load_inputs(lowered, lowering, stored, folder)
             types, sides = lowered.types, replan_after_load(Replicas.from_compiled(lowered), lowering)
     except BaseException:
         for dictionary, size in zip(subject.dictionaries, sizes, strict=True):
             dictionary.truncate(min(size, len(dictionary)))
         raise
-    journal = Journal(version, None if sides is None else sides.primary.circuit)
+    circuit = None if sides is None or not is_same else sides.primary.circuit  # without one, all is written again
+    journal = Journal(version, circuit)
     ledger.replace_state(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
 
 
@@ -555,18 +571,42 @@ def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> No
         has, needs = sorted(stored.relations), sorted(indices)
         raise CheckpointError(f"the checkpoint has the state of {has}, and the program keeps that of {needs}.")
     for name, index in indices.items():
-        stored_runs = stored.relations[name]
-        if not stored_runs.runs:
-            continue
-        rows = _merged([read_rows(folder, run, index.width) for run in stored_runs.runs])
-        if _content(rows) != stored_runs.content:
-            file_names = ", ".join(run.file for run in stored_runs.runs)
-            raise CheckpointDamagedError(folder.shown(file_names), f"together are not the rows of '{name}'")
-        if len(rows[1]):
-            backend = index.backend
-            index.load([backend.asarray(column) for column in rows[0]], backend.asarray(rows[1]))
+        rows = _read_relation(name, index, stored.relations[name], folder)
+        if rows is not None and len(rows[1]):
+            index.load(*rows)
     for name, bound in stored.bounds.items():
         circuit.heads[name].weight_bound = bound
+
+
+def _load_inputs(lowered: CompiledProgram, lowering: Compiler, stored: StoredState, folder: Folder) -> None:
+    """Load the rows of the inputs, and compute the heads: push-down differs."""
+    circuit = lowered.circuit
+    rows = {}
+    for name, index in circuit.sources.items():
+        stored_runs = stored.relations.get(f"input {name}", StoredRuns())
+        found = _read_relation(f"input {name}", index, stored_runs, folder)
+        if found is not None:
+            rows[name] = found
+    facts = lowering.facts({}, lowered.types)
+    changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in rows.items()}
+    changes |= {
+        name: stored_columns(name, fact, lowered)
+        for name, fact in facts.items()
+        if f"input {name}" not in stored.relations
+    }
+    circuit.evaluate(changes, None)
+    circuit.install(circuit.prepare())
+
+
+def _read_relation(name: str, index: RelationIndex, stored_runs: StoredRuns, folder: Folder) -> Rows | None:
+    """Return the stored rows of a relation in the memory of its index; None if there are none."""
+    if not stored_runs.runs:
+        return None
+    rows = _merged([read_rows(folder, run, index.width) for run in stored_runs.runs])
+    if _content(rows) != stored_runs.content:
+        file_names = ", ".join(run.file for run in stored_runs.runs)
+        raise CheckpointDamagedError(folder.shown(file_names), f"together are not the rows of '{name}'")
+    return [index.backend.asarray(column) for column in rows[0]], index.backend.asarray(rows[1])
 
 
 def _load_values(dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder) -> None:
@@ -602,7 +642,7 @@ class Definition:
     @classmethod
     def from_subject(cls, subject: Subject, layout: str = "one") -> Definition:
         """Return the definition of a program."""
-        rules, options = subject.lowering.rules, subject.lowering.options
+        rules, options = subject.lowering.core, subject.lowering.options
         parts = {
             "program": str(replace(rules, directives=())),  # the files to read do not change its meaning
             "semantics": "bag" if options.bag else "set",

@@ -427,12 +427,12 @@ class Head:
         if len(pieces) > 1:
             columns = [xp.concatenate(parts) for parts in zip(*(piece.columns for piece in pieces), strict=True)]
         signs = [piece.weights for piece in pieces]
-        weights: Int64Array | int = 1
-        if any(not isinstance(sign, int) for sign in signs):
-            weights = xp.concatenate([PhaseRows(piece.columns, piece.weights).weight_column(xp) for piece in pieces])
-            (found,) = positions(self.execution.backend, weights != 0)  # a seed that joins with nothing has weight 0
-            if len(found) < len(weights):
-                columns, weights = [column[found] for column in columns], weights[found]
+        if all(isinstance(sign, int) for sign in signs):
+            return PhaseRows(columns, 1, is_consolidated=False)
+        weights = xp.concatenate([PhaseRows(piece.columns, piece.weights).weight_column(xp) for piece in pieces])
+        (found,) = positions(self.execution.backend, weights != 0)  # a seed that joins with nothing has weight 0
+        if len(found) < len(weights):
+            columns, weights = [column[found] for column in columns], weights[found]
         return PhaseRows(columns, weights, is_consolidated=False)
 
     def derivation_changes(self) -> tuple[list[Int64Array], Int64Array]:

@@ -19,7 +19,7 @@ from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import SchemaError
+from gpu_wcoj.errors import SchemaError, TypeMismatchError
 from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -29,6 +29,7 @@ from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary
 from gpu_wcoj.planner.lower import Plan, along_single_paths, lower, plan
 from gpu_wcoj.planner.types import Types, type_of_constant, type_of_constants
 from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.push_down import Pushed
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import is_host
 
@@ -92,6 +93,12 @@ class Compiler:
         Creates the settings of a circuit's joins.
     calls
         The Python functions of the program.
+    pushed
+        Heads that lack rows by push-down, and sentences about it; None if it has changed nothing.
+    written
+        The program in core form before push-down and projection; None if these have changed nothing.
+    written_types
+        The types of that program before any rows.
     """
 
     rules: Rules
@@ -100,6 +107,14 @@ class Compiler:
     dictionaries: tuple[Dictionary, Dictionary]
     execution: Callable[[], Execution]
     calls: FunctionCalls
+    pushed: Pushed | None = None
+    written: Rules | None = None
+    written_types: Types | None = None
+
+    @property
+    def core(self) -> Rules:
+        """The program in core form, before push-down and projection."""
+        return self.rules if self.written is None else self.written
 
     @cached_property
     def untyped(self) -> frozenset[tuple[str, int]]:
@@ -134,7 +149,7 @@ class Compiler:
             names = [f"{i} ('{name_text}')" for i, name_text in enumerate(column_names)] if rows.names else None
             if rows.names:
                 kinds = [None if (name, i) in self.untyped else column.type for i, column in enumerate(rows.columns)]
-                types.bind(name, kinds, names)
+                self._bind(types, name, kinds, names)
             nullable[name] = tuple(column.valid is not None for column in rows.columns)
         shapes = self.shapes(present, nullable, types)
         if present is not None and shapes == present.shapes and types.snapshot() == present.types.snapshot():
@@ -165,6 +180,41 @@ class Compiler:
         planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
         return CompiledProgram(types, shapes, planned, circuit)
+
+    def _bind(
+        self, types: Types, name: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None
+    ) -> None:
+        """Add the types of an input; an error names the rules of the text."""
+        before = None if self.written is None else types.copy()
+        try:
+            types.bind(name, kinds, names)
+        except TypeMismatchError:
+            if before is not None:
+                self.types_as_written(before).bind(name, kinds, names)
+            raise
+
+    def types_as_written(self, types: Types) -> Types:
+        """Return the known types, of the program without push-down."""
+        if self.written is None or self.written_types is None:
+            return types.copy()
+        arity, whole = self.written.arity, self.written_types.copy()
+        if not types.tells_zeros_apart:
+            whole.equate_zeros()
+        for relation, column, kind in types.bound_types():
+            if relation in arity:
+                whole.bind(relation, [*[None] * column, kind])
+        return whole
+
+    def compile_in_full(self, present: CompiledProgram, circuit: Circuit) -> CompiledProgram:
+        """Return the program without push-down, its heads computed from present inputs."""
+        types = self.types_as_written(present.types)
+        whole = replace(self, rules=self.core, written=None, pushed=None, written_types=None)
+        nullable = {name: present.shapes[name].nullable for name in circuit.sources}
+        compiled = whole.compile_as(types, nullable, {name: len(index) for name, index in circuit.sources.items()})
+        names = [name for name in compiled.circuit.sources if name in circuit.sources]
+        rows = {name: whole._migrate(name, circuit.sources[name].rows(), present, compiled) for name in names}
+        fill(compiled.circuit, rows)
+        return compiled
 
     def serves(self, present: CompiledProgram, incoming: Mapping[str, Incoming]) -> bool:
         """Return True if the compiled program covers all types and nulls of these rows."""
@@ -289,7 +339,7 @@ class Compiler:
         types = types_before.copy()
         for name, rows in incoming.items():
             if rows.names:
-                types.bind(name, [column.type for column in rows.columns])
+                self._bind(types, name, [column.type for column in rows.columns])
         facts = {}
         for fact in self.rules.facts:
             columns = [
@@ -462,9 +512,7 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
     """
     inputs = {name: migrate(name, old.circuit.sources[name].rows()) for name in new.circuit.sources}
     if _reads_otherwise(new, old) or not _has_heads_of(new, old):
-        changes = {name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}
-        new.circuit.evaluate(changes, None)
-        new.circuit.install(new.circuit.prepare())
+        fill(new.circuit, inputs)
         return
     for name, rows in inputs.items():
         new.circuit.sources[name].load(*rows)
@@ -489,6 +537,12 @@ def migrate_state(old: CompiledProgram, new: CompiledProgram, migrate: Moved) ->
             rows = migrate(head.derivations.name, before.derivations.rows())
         if len(rows[1]):
             head.derivations.load(*rows)
+
+
+def fill(circuit: Circuit, inputs: Mapping[str, Rows]) -> None:
+    """Load the rows of inputs into an empty circuit, and compute its heads."""
+    circuit.evaluate({name: InputChange(columns, weights, False) for name, (columns, weights) in inputs.items()}, None)
+    circuit.install(circuit.prepare())
 
 
 def _reads_otherwise(new: CompiledProgram, old: CompiledProgram) -> bool:

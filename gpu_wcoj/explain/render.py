@@ -38,6 +38,8 @@ def headlines(tree: PlanTree) -> list[str]:
         lines.append(f"route: {tree.route}")
     if tree.chosen is not None:
         lines.append(f"plan: {tree.chosen}")
+    if tree.pushed_down:
+        lines.append(f"pushed down: {'; '.join(tree.pushed_down)}")
     if tree.small_ticks:
         lines.append(f"small ticks: {tree.small_ticks}")
     if tree.last_tick:
@@ -695,6 +697,8 @@ class PlanView:
         The last tick, if the plan is that of its program.
     small_ticks
         Ticks that are walked row by row, for people.
+    pushed_down
+        What rules ask of heads that hold no more than that, for people.
     """
 
     name_of: ColumnName
@@ -704,6 +708,7 @@ class PlanView:
     chosen: str | None = None
     ticked: TickReport = field(default_factory=TickReport)
     small_ticks: str = ""
+    pushed_down: tuple[str, ...] = ()
 
     def tree(self, plan: Plan) -> PlanTree:
         """Return the tree of a plan."""
@@ -717,6 +722,7 @@ class PlanView:
             chosen=self.chosen,
             heads=heads,
             small_ticks=self.small_ticks,
+            pushed_down=self.pushed_down,
             last_tick=_way_of(self.ticked),
         )
 

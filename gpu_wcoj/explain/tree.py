@@ -447,6 +447,8 @@ class PlanTree:
     last_tick
         Whether the last tick was walked, or the reason for which it ran path by path; empty for the first tick and if
         nothing was changed.
+    pushed_down
+        Heads that hold no more than what rules ask of them, as sentences.
     """
 
     backend: str
@@ -460,6 +462,7 @@ class PlanTree:
     candidates: int = 0
     small_ticks: str = ""
     last_tick: str = ""
+    pushed_down: tuple[str, ...] = ()
 
     def paths(self) -> Iterator[PathTree]:
         """Yield all delta paths, including those that compute derivations."""
