@@ -205,7 +205,7 @@ ORDERS = {
     "[:find ?e ?a :where [?e ?a 7]]": {"[0, 1 | 2 = 7]": 2},
     "[:find ?a ?c :where [?a :to ?b] [?b :to ?c]]": {AEV.format(":to"): 50, AVE.format(":to"): 50},
     "[:find ?a ?n :where [?a :to ?b] [?b :n ?n]]": {AVE.format(":to"): 50, AEV.format(":n"): 50},
-    "[:find ?x ?a :where [?e :n ?n] [?x ?a ?n]]": {AVE.format(":n"): 50, VEA: 100},
+    "[:find ?x ?a :where [?e :n ?n] [?x ?a ?n]]": {AEV.format(":n"): 50, VEA: 100},
     TRIANGLES: {AEV.format(":to"): 50, AVE.format(":to"): 50},
 }
 
