@@ -8,7 +8,7 @@ from bench.tpch.data import generated, generator, stream
 from bench.tpch.measure import AnswerError, Kept, over_ticks
 from bench.tpch.queries import QUERIES, columns_of
 from bench.tpch.rival import Tables
-from gpu_wcoj.query.desugar import narrow_inputs
+from gpu_wcoj.query.projection import narrow_inputs
 from gpu_wcoj.query.sql import parse
 
 SCALE = 0.004

@@ -1,0 +1,39 @@
+"""The work of a query does not hang on how it is put: a part of the search for cliffs, by counted work alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.cliffs.laws import Findings, examine, judge
+from bench.cliffs.queries import draw, reductions
+from bench.cliffs.text import helped
+
+SEEDS = range(90)
+
+KNOWN: dict[int, set[str]] = {}
+"""Laws that a query breaks, by its seed."""
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_queries_cost_the_same_however_they_are_put(part):
+    for seed in SEEDS[part::6]:
+        query = draw(seed, max_rows=3_000)
+        findings = examine(query, is_timed=False)
+        assert "right answer" not in findings.broken, query
+        if query.is_promised:
+            assert set(findings.broken) <= KNOWN.get(seed, set()), (query, findings)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 9])
+def test_smaller_queries_are_right(seed):
+    for query in [*reductions(draw(seed, max_rows=500))][::4]:
+        assert "right answer" not in examine(query, is_timed=False).broken, query
+
+
+def test_a_dear_order_breaks_a_law():
+    query = next(query for query in map(draw, range(99)) if query.is_acyclic and helped(query))
+    work = {"query": 100_000, "order 1": 100_000, "order 2": 300_000, "helper": 50_000, "rows": 1, "rows of a tenth": 0}
+    findings = Findings(work | {"load": 100_000, "insertion": 160_000, "tenth": 1})
+    judge(query, findings)
+    assert findings.broken.keys() == {"order", "tick: insertion"}
+    assert findings.broken["order"] == pytest.approx(3, rel=1e-4)
