@@ -409,8 +409,8 @@ def _estimate_heads(draft: Draft, heads: Collection[str]) -> Draft:
         for name, grouping in groupings.items()
     }
     reads.update({name: [alias.relation] for name, alias in sources.items()})
-    read = {relation for own in reads.values() for relation in own}
-    read.update(atom.relation for own in bodies.values() for body in own for atom in body.negated)
+    negated = {atom.relation for own in bodies.values() for body in own for atom in body.negated}
+    read = negated.union(*reads.values())
     found: dict[str, Facts] = {}
 
     def look_up(atom: BodyAtom) -> Facts | None:
@@ -421,6 +421,8 @@ def _estimate_heads(draft: Draft, heads: Collection[str]) -> Draft:
         (name, *others) = members
         if others or name in reads[name] or name not in read or setting.known.rows(name) is not None:
             continue
+        if name not in negated and any(len(body.atoms) > 1 for body in bodies.get(name, ())):
+            continue  # its columns are too dependent to order other atoms by
         if name in groupings:
             columns = sources[name].columns[: groupings[name].keys]
             source = look_up(BodyAtom(sources[name].relation, columns, tuple(map(str, columns))))
