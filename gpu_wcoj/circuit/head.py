@@ -7,19 +7,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.recount import Recounting
+from gpu_wcoj.circuit.recount import (
+    MAX_OVERRUN,
+    MAX_SAMPLED_RATIO,
+    MERGED_ROW,
+    MIN_LIMIT,
+    ListingCosts,
+    Recounted,
+    Recounting,
+)
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.data.column import floats_of
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError
 from gpu_wcoj.functions import Calculation, Formula, FormulaRun, evaluate_calculation
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.full_join import count_change, list_change
+from gpu_wcoj.join.eliminate import AllowanceError
+from gpu_wcoj.join.full_join import FULL_COUNT, Moment, count_change, list_change, sampled_cost_of_load
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, check_variables
 from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -111,6 +120,8 @@ def as_change(arrangement: Arrangement, execution: Execution, after: bool) -> Ar
 CONSOLIDATE_ROWS = 1 << 22
 """Gathered rows after which the pieces of a projected or bag answer are consolidated."""
 
+_T = TypeVar("_T")
+
 PieceSink = Callable[[Piece], None]
 
 _Weighted = tuple[Sequence[Int64Array], Int64Array]
@@ -194,6 +205,10 @@ class ChangeCount:
     inserted: int | None
     deleted: int | None
     net: int
+
+
+class _NotComparedError(Exception):
+    """The difference of all rows cannot be had, or costs too much."""
 
 
 @dataclass(eq=False)
@@ -311,14 +326,20 @@ class Head:
         return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
 
     def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        phases = []
-        for phase, sign in enumerate(self.execution.phases):
-            pieces = (self._derived_columns(piece) for join in self.joins for piece in list_change(join, phase))
-            phases.append(PhaseRows(self._sort_distinct(pieces), sign))
+        phases = self._follow(self._list_phases)
+        if phases is None:
+            return self._split_by_sign(self._difference)
         if self.relation is not None:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
         return ChangeCount(inserted, deleted, inserted - deleted), phases
+
+    def _list_phases(self) -> list[PhaseRows]:
+        phases = []
+        for phase, sign in enumerate(self.execution.phases):
+            pieces = (self._derived_columns(piece) for join in self.joins for piece in list_change(join, phase))
+            phases.append(PhaseRows(self._sort_distinct(pieces), sign))
+        return phases
 
     def _derived_columns(self, piece: Piece) -> list[Int64Array]:
         """Return the rows of a piece that have a derivation.
@@ -332,7 +353,11 @@ class Head:
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
         """Evaluate the change of a negated atom, whose phases derive rows of both signs."""
-        columns, weights = self._gather()
+        return self._split_by_sign(self._change())
+
+    def _split_by_sign(self, change: _Weighted) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Return a change of a set in two phases, and pass it on."""
+        columns, weights = change
         gone, come = positions(self.execution.backend, weights < 0, weights > 0)
         phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
         if self.relation is not None:
@@ -362,7 +387,7 @@ class Head:
 
     def _evaluate_distinct(self) -> tuple[ChangeCount, list[PhaseRows]]:
         assert self.derivations is not None
-        columns, change = self._gather()
+        columns, change = self._change()
         before = self.derivations.weights_of(columns)
         after = before + change
         backend = self.execution.backend
@@ -403,7 +428,7 @@ class Head:
             if rows is not None:
                 self.relation.receive_delta([rows])
                 return ChangeCount(None, None, 0), None
-        columns, weights = self._gather()
+        columns, weights = self._change()
         self._check_weight_bound()
         if self.relation is not None:
             refuse_overflow(self.name, columns, weights, self.relation, self.execution.backend)
@@ -494,6 +519,155 @@ class Head:
         for row, weight in enumerate(sums.tolist()):
             if not -(1 << 63) <= weight < 1 << 63:
                 raise WeightOverflowError(self.name, tuple(int(column[row]) for column in columns), weight)
+
+    def _change(self) -> _Weighted:
+        """Return the consolidated change, along delta paths or as the difference of all rows."""
+        change = self._follow(self._gather)
+        return self._difference if change is None else change
+
+    # All rows listed again.
+
+    @cached_property
+    def costs(self) -> ListingCosts:
+        """Costs of listing all rows, and their changes."""
+        return ListingCosts()
+
+    @cached_property
+    def _may_list_again(self) -> bool:
+        execution = self.execution
+        return (
+            execution.recounts and execution.uses("recounts") and execution.backend.device is None
+            and not execution.single_tick and execution.share is None and bool(self.joins)
+            and not any(join.makes_text for join in self.joins)
+        )  # fmt: skip
+
+    def _follow(self, follow: Callable[[], _T]) -> _T | None:
+        """Return what `follow` lists along delta paths, or None and set `_difference`.
+
+        The latter where all rows are listed again, because that is cheaper.
+        """
+        self._difference: _Weighted = [], np.empty(0, np.int64)
+        if not self._may_list_again:
+            return follow()
+        size = self.recounting.size(Moment(len(self.execution.phases)))
+        if all(join.is_empty for join in self.joins):
+            result = follow()
+            self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
+            return result
+        n_seeds = self.n_seeds
+        limit = self.costs.limit(n_seeds, size)
+        while limit:
+            before = self._cost
+            try:
+                result = self._list_within(limit, follow)
+            except AllowanceError:
+                is_known = self.costs.expected(size) is not None
+                if not is_known:
+                    self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * limit), size)
+                all_rows = self.costs.expected(size) or 0.0
+                limit = all_rows if not is_known and all_rows > 2 * limit else 0.0
+                if not limit:
+                    self.costs.set_given_up(n_seeds, size)
+            else:
+                self.costs.set_change(self._cost - before, n_seeds)
+                return result
+        try:
+            self._difference = self._compare(size)
+        except _NotComparedError:
+            return follow()
+        return None
+
+    @property
+    def n_seeds(self) -> int:
+        """Number of rows that start a path in this tick."""
+        return sum(
+            join.n_seeds(path_index, phase)
+            for join in self.joins
+            for phase in range(len(self.execution.phases))
+            for path_index in range(len(join.query.paths))
+            if join.is_live(path_index, phase)
+        )
+
+    @property
+    def _cost(self) -> int:
+        return sum(join.cost for join in self.joins)
+
+    @property
+    def _kept_rows(self) -> RelationIndex | None:
+        """Rows before the tick, with their derivations."""
+        return self.relation if self.derivations is None else self.derivations
+
+    @property
+    def _n_kept_rows(self) -> int:
+        return 0 if self._kept_rows is None else len(self._kept_rows)
+
+    def _list_within(self, limit: float, follow: Callable[[], _T]) -> _T:
+        """Return what `follow` lists.
+
+        Raises
+        ------
+        AllowanceError
+            If the joins of a rule cost more than `limit`.
+        """
+        for join in self.joins:
+            join.max_cost = join.cost + limit
+        try:
+            return follow()
+        finally:
+            for join in self.joins:
+                join.max_cost = None
+
+    def _sampled_cost(self, size: int, max_cost: float) -> float:
+        """Return the cost of listing all rows, before the tick too if they are not kept.
+
+        Infinite if that of a rule is more than `max_cost`.
+        """
+        joins = recomputation_joins(self.joins, self.execution, after=True)
+        cost = sum(sampled_cost_of_load(join, len(self.execution.phases) - 1, max_cost) for join in joins)
+        for join, sampled in zip(self.joins, joins, strict=True):
+            join.finished += sampled.finished
+            join.meters += sampled.meters
+        return (cost if self._kept_rows is not None else 2 * cost) + MERGED_ROW * (size + self._n_kept_rows)
+
+    def _compare(self, size: int) -> _Weighted:
+        """Return the difference of all rows after and before the tick.
+
+        Raises
+        ------
+        _NotComparedError
+            If it costs far more than expected, or if a weight may leave int64.
+        """
+        kept, backend, cost = self._kept_rows, self.execution.backend, MERGED_ROW * (size + self._n_kept_rows)
+        max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
+        parts, paths = [], ()
+        for after in (True,) if kept is not None else (False, True):
+            head = as_recomputation(self, after)
+            try:
+                parts.append(head._list_within(max_cost, head._gather))
+            except AllowanceError as error:
+                raise _NotComparedError from error
+            finally:
+                cost += head._cost
+                self.costs.set_all_rows(cost, size)
+                for join, listed in zip(self.joins, head.joins, strict=True):
+                    join.finished += [(FULL_COUNT, work) for _, work in listed.finished]
+                    join.meters += [replace(meter, path_index=FULL_COUNT) for meter in listed.meters]
+            paths = tuple(max((index for index, _ in join.finished), default=0) for join in head.joins)
+        if self.calculates:
+            refuse_failures(head.joins)
+        if kept is not None:
+            parts.insert(0, kept.rows())
+        if any(len(weights) and max(map(abs, numbers(backend, weights.min(), weights.max()))) >= 1 << 62
+               for _, weights in parts):  # fmt: skip
+            raise _NotComparedError
+        (columns_before, before), (columns, weights) = parts
+        change = _consolidate([(columns, weights), (columns_before, -before)], backend)
+        self._magnitude = exact_sum(backend, abs(change[1]))
+        instead = self.costs.per_seed * self.n_seeds
+        self.recounting.recounted += [
+            Recounted(phase, cost, instead, paths, lists=True) for phase in range(len(self.execution.phases))
+        ]
+        return change
 
     def _pieces(self) -> Iterator[Piece]:
         for phase in range(len(self.execution.phases)):
@@ -670,6 +844,7 @@ class AuxiliaryHead(Head):
     """
 
     inputs: Sequence[RelationIndex] = ()
+    _may_list_again = False
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """Evaluate this tick as `Head.evaluate` does.

@@ -83,16 +83,20 @@ class Recounted:
         Estimated cost of the incremental count, from a sample.
     paths
         Per rule, the delta path of the full count.
+    lists
+        Whether rows were listed, and compared with those before.
     """
 
     phase: int
     cost: int
     instead: float
     paths: tuple[int, ...] = ()
+    lists: bool = False
 
     def __str__(self) -> str:
+        done = "listed" if self.lists else "counted"
         return (
-            f"counted afresh for a cost of {self.cost:,} instead of about {self.instead:,.0f}, where testing one "
+            f"{done} afresh for a cost of {self.cost:,} instead of about {self.instead:,.0f}, where testing one "
             "candidate costs 1"
         )
 
@@ -212,7 +216,7 @@ class Recounting:
         if self.execution.backend.device is not None and all(join.is_empty for join in self.joins):
             return None  # the change is the whole state, and sampling waits for the device
         moment = Moment(phase + 1)
-        following = self._incremental_cost(phase, counts * MIN_CANDIDATES_PER_ROW * self._size(moment) / MAX_COST_RATIO)
+        following = self._incremental_cost(phase, counts * MIN_CANDIDATES_PER_ROW * self.size(moment) / MAX_COST_RATIO)
         allowance = self._allowance(following / counts, moment)
         if allowance is None:
             self.declined.append("tried")
@@ -276,7 +280,7 @@ class Recounting:
             return True
         if self._followed is None:
             return False
-        size, estimate = self._size(Moment(phase + 1)), self._estimate
+        size, estimate = self.size(Moment(phase + 1)), self._estimate
         rows = sum(seeds.n_rows for _, _, seeds in self._changes(phase))
         share = rows / max(1, self._followed[0])
         worth = SKIP_MARGIN * self._followed[1] / counts
@@ -325,7 +329,7 @@ class Recounting:
 
     def _recompute(self, moment: Moment, max_cost: float | None) -> tuple[int, int]:
         """Return the sum of weights at a moment, and the cost of the full count."""
-        estimate, size = self._estimate, self._size(moment)
+        estimate, size = self._estimate, self.size(moment)
         assert estimate is not None
         total, costs = 0, list[float]()
         for join, path_index, before in zip(self.joins, estimate.paths, estimate.costs, strict=True):
@@ -340,7 +344,7 @@ class Recounting:
 
     def _allowance(self, worth: float, moment: Moment) -> float | None:
         """Return the maximum cost of a full count; None if it is not worthwhile."""
-        size = self._size(moment)
+        size = self.size(moment)
         if worth * MAX_COST_RATIO < MIN_CANDIDATES_PER_ROW * size:
             return None
         if self._estimate is None or not (
@@ -382,16 +386,16 @@ class Recounting:
             paths.append(min(costs, key=costs.__getitem__))
             chosen_costs.append(costs[paths[-1]])
             min_cost += whole_join.seed_cost(paths[-1])
-        return _CostEstimate(tuple(chosen_costs), self._size(moment), tuple(paths), min_cost=min_cost)
+        return _CostEstimate(tuple(chosen_costs), self.size(moment), tuple(paths), min_cost=min_cost)
 
     def _is_estimate_current(self, moment: Moment) -> bool:
         """Return whether the estimate is for a state of about this size."""
         estimate = self._estimate
         if estimate is None or not estimate.cost:
             return False
-        return estimate.size / RETRY_GROWTH <= self._size(moment) <= estimate.size * RETRY_GROWTH
+        return estimate.size / RETRY_GROWTH <= self.size(moment) <= estimate.size * RETRY_GROWTH
 
-    def _size(self, moment: Moment) -> int:
+    def size(self, moment: Moment) -> int:
         """Return the number of rows of the atoms."""
         seen = {arrangement.key: arrangement for join in self.joins for arrangement in join.positive}
         return sum(_count_rows(moment.batches(arrangement)) for arrangement in seen.values())
@@ -412,6 +416,87 @@ class Recounting:
         keys = dict.fromkeys((join, path.seed.key) for join in self.joins for path in join.query.paths)
         arrangements = {key: join.arrangements[key] for join, key in keys}
         return list(arrangements.values())
+
+
+# Rows of a head that are all listed again, and compared with those before, where that is cheaper than their change.
+
+
+MIN_LIMIT = 1 << 19
+"""Cost of listing a change up to which it is not given up; about half a millisecond."""
+
+RISKED_FRACTION, MAX_FRACTION = 0.5, 1.25
+"""Cost at which listing a change is given up, as a fraction of the cost of listing all rows.
+
+The first where the change is expected to cost less; the second where it is expected to cost up to as much."""
+
+MIN_GAIN = 1.5
+"""Factor by which listing all rows has to be cheaper than a change."""
+
+MERGED_ROW = 60
+"""Cost of a row that is merged: of an atom, or of the rows before and after."""
+
+FORGOTTEN = 7 / 8
+"""Part of the expected cost of a change that is left after each tick that lists all rows, so that it is tried again."""
+
+GIVEN_UP_FACTOR = 2.0
+"""Expected cost of a change like one that was given up, as a factor of the cost of listing all rows."""
+
+MAX_SAMPLED_RATIO = 64.0
+"""Cost of listing all rows up to which samples look for it, as a factor of what the change has cost so far."""
+
+MAX_OVERRUN = 4.0
+"""Factor by which listing all rows may cost more than expected before it is given up."""
+
+
+@dataclass(eq=False)
+class ListingCosts:
+    """Costs of listing the rows of a head, and their changes, by the last ticks.
+
+    The costs do not affect answers, so undoing a tick keeps them.
+
+    Attributes
+    ----------
+    all_rows
+        Cost of listing all rows, None if unknown.
+    size
+        Rows of the atoms at that time.
+    per_seed
+        Cost of a change per row that starts a path.
+    """
+
+    all_rows: float | None = None
+    size: int = 0
+    per_seed: float = 0.0
+
+    def expected(self, size: int) -> float | None:
+        """Return the cost of listing all rows of a state of `size` rows, None if it is unknown."""
+        if self.all_rows is None or not self.size / RETRY_GROWTH <= max(1, size) <= self.size * RETRY_GROWTH:
+            return None
+        return self.all_rows * size / self.size
+
+    def limit(self, n_seeds: int, size: int) -> float:
+        """Return the cost at which listing a change is given up; 0 if it is not begun."""
+        all_rows = self.expected(size)
+        if all_rows is None:  # it costs more than merging the atoms
+            return max(MIN_LIMIT, MERGED_ROW * size)
+        all_rows *= MIN_GAIN
+        change = n_seeds * self.per_seed
+        if change > max(MIN_LIMIT, all_rows):
+            self.per_seed *= FORGOTTEN
+            return 0.0
+        return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
+
+    def set_all_rows(self, cost: float, size: int) -> None:
+        """Note what listing all rows has cost, or would cost."""
+        self.all_rows, self.size = cost, max(1, size)
+
+    def set_given_up(self, n_seeds: int, size: int) -> None:
+        """Note that listing a change would have cost more than listing all rows."""
+        self.per_seed = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.expected(size) or 0.0) / max(1, n_seeds)
+
+    def set_change(self, cost: float, n_seeds: int) -> None:
+        """Note what listing a change has cost."""
+        self.per_seed = cost / max(1, n_seeds)
 
 
 def _count_rows(batches: Sequence[IndexedZSet]) -> int:

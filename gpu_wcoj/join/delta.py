@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.eliminate import can_eliminate, sum_bindings
+from gpu_wcoj.join.eliminate import ROW, AllowanceError, can_eliminate, cost_of_listing, sum_bindings, with_budget
 from gpu_wcoj.join.generic import GenericJoin, with_meter
 from gpu_wcoj.join.plan import AtomUse, CommonPrefix, Continuation, DeltaPath, DeltaQuery, Symmetry, branch_name
 from gpu_wcoj.join.prefixes import (
@@ -105,6 +105,10 @@ class BoundPath:
         return arrangement.after(phase) if self.path.sees_after(use) else arrangement.before(phase)
 
 
+MIN_PIECE_ROWS = 4096
+"""Rows of a piece at least if a change may be given up, which is tested between pieces."""
+
+
 @dataclass(eq=False)
 class PathRunner:
     """Runs delta paths over arrangements and their pending changes; holds no state.
@@ -124,6 +128,8 @@ class PathRunner:
         Measurements of the last tick, if joins are measured.
     prefix_users
         The paths that may continue from common prefixes, by path index; see `CommonPrefixes`.
+    max_cost
+        Cost of listing the change at which this is given up by an `AllowanceError`; None if it is not limited.
     """
 
     query: DeltaQuery
@@ -136,6 +142,8 @@ class PathRunner:
     failed: list[Any] = field(default_factory=list)
     meters: list[Meter] = field(default_factory=list)
     prefix_users: Mapping[int, PrefixUser] = field(default_factory=dict)
+    max_cost: float | None = None
+    _costed: tuple[int, int] = 0, 0
 
     def begin(self) -> None:
         """Reset the counts of the previous tick."""
@@ -145,7 +153,22 @@ class PathRunner:
         self.seeds = 0
         self.weight_bound = 0
         self.magnitude = 0
+        self._costed = 0, 0
         self.failed.clear()
+
+    @property
+    def cost(self) -> int:
+        """Cost of what has been listed in this tick; see `gpu_wcoj.join.eliminate`."""
+        n, cost = self._costed
+        done = self.finished[n:]
+        cost += cost_of_listing([work for _, steps in done for work in steps.values()], self.execution.backend)
+        self._costed = n + len(done), cost
+        return cost
+
+    def check_cost(self) -> None:
+        """Raise `AllowanceError` if listing has cost more than `max_cost`."""
+        if self.max_cost is not None and self.cost > self.max_cost:
+            raise AllowanceError
 
     @property
     def may_have_failed(self) -> bool:
@@ -236,6 +259,11 @@ class PathRunner:
             execution.piece_rows, execution.ranks, bound, way.shapes, negated=negated, failed=self.failed,
             dictionary=execution.dictionary,
         )  # fmt: skip
+        if self.max_cost is not None:
+            limited = with_budget(join, self.max_cost, Meter(path_index, variant, {}) if execution.measures else None)
+            limited.chunk_rows = min(join.chunk_rows, max(MIN_PIECE_ROWS, int(self.max_cost / ROW)))
+            self.meters += [] if limited.meter is None else [limited.meter]
+            return limited
         return self._with_meter(join, path_index, variant) if execution.measures else join
 
     def _with_meter(self, join: GenericJoin, path_index: int, variant: int) -> GenericJoin:
@@ -435,9 +463,11 @@ class PathRunner:
         ways = self.bound_paths[path_index]
         if first is not None and len(ways) == 1:
             prefixes = bind_seeds(ways[0].path, seeds, first)
-            if len(prefixes):
-                yield from run(first, prefixes, ways[0].path)
-            self.finished.append((path_index, first.work))
+            try:
+                if len(prefixes):
+                    yield from run(first, prefixes, ways[0].path)
+            finally:
+                self.finished.append((path_index, first.work))
             return
         joins = [
             join
@@ -453,9 +483,11 @@ class PathRunner:
             chosen = self.execution.backend.kernels.narrowest(choices)
         for variant_index, (way, join, prefixes) in enumerate(zip(ways, joins, bound, strict=True)):
             variant_prefixes = prefixes if chosen is None else prefixes.gather(np.flatnonzero(chosen == variant_index))
-            if len(variant_prefixes):
-                yield from run(join, variant_prefixes, way.path)
-            self.finished.append((path_index, join.work))
+            try:
+                if len(variant_prefixes):
+                    yield from run(join, variant_prefixes, way.path)
+            finally:
+                self.finished.append((path_index, join.work))
 
 
 def _count_prefixes(
@@ -682,7 +714,9 @@ class IncrementalGenericJoin(PathRunner):
                 remaining_paths.append(path_index)
             elif n := matches.rows.shape[1]:
                 yield Piece(self._head_columns(matches.values(path), n), sign)
+        self.check_cost()
         for piece, piece_sign, counts, bound in self.run_paths(remaining_paths, phase, enumerate_block):
+            self.check_cost()
             weights: Int64Array | int = piece_sign
             if self.execution.weighted:
                 weights = 1 if piece.weights is None else piece.weights

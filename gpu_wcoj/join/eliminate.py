@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from gpu_wcoj.backend import Backend
 from gpu_wcoj.join.generic import (
     GenericJoin,
+    MeasuredJoin,
     Split,
     can_count_last_step,
     count_twin_pairs,
@@ -24,6 +26,7 @@ from gpu_wcoj.join.generic import (
 )
 from gpu_wcoj.join.plan import Condition, DeltaPath, Step, split_independent
 from gpu_wcoj.join.prefixes import (
+    Meter,
     Prefixes,
     condition_mask,
     exact_dot,
@@ -31,7 +34,7 @@ from gpu_wcoj.join.prefixes import (
     largest_magnitudes,
     multiply_exactly,
 )
-from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, IndexArray, Int64Array
+from gpu_wcoj.kernels.protocol import MARKS, PROBES, PROPOSALS, RANKED, SURVIVORS, IndexArray, Int64Array
 from gpu_wcoj.zset.arrays import exact_sum, numbers, positions
 
 MAX_GATHERED = 1 << 20
@@ -155,14 +158,61 @@ def cost_of(join: GenericJoin) -> int:
 
     Values of a single atom are counted without being read.
     """
-    counters = list(join.work.values())
+    return _cost_of_counters(list(join.work.values()), join.backend)
+
+
+def _cost_of_counters(counters: Sequence[Int64Array], backend: Backend) -> int:
     kinds = (PROPOSALS, PROBES, MARKS, RANKED)
-    counted = numbers(join.backend, *(work[kind] for work in counters for kind in kinds))
+    counted = numbers(backend, *(work[kind] for work in counters for kind in kinds))
     steps = zip(*(counted[kind_index :: len(kinds)] for kind_index in range(len(kinds))), strict=True)
     return sum(
         proposed + RANK * ranked + (probes - ranked) * (1 if marks else SEARCH)
         for proposed, probes, marks, ranked in steps
     )
+
+
+def cost_of_listing(counters: Sequence[Int64Array], backend: Backend) -> int:
+    """Return the cost of finished steps that list, as a `BudgetedJoin` charges it."""
+    written = sum(min(int(work[SURVIVORS]), int(work[PROPOSALS] + work[MARKS] + work[RANKED])) for work in counters)
+    return _cost_of_counters(counters, backend) + ROW * written
+
+
+# A generic join that counts its cost and stops at a limit.
+
+
+@dataclass(eq=False)
+class BudgetedJoin(MeasuredJoin):
+    """A `GenericJoin` that charges written rows and counted prefixes to an allowance.
+
+    Raises `AllowanceError` once the allowance is used up. It is measured if it has a meter.
+    """
+
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
+        """See `GenericJoin.extend`."""
+        extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
+        for parent, piece in extended:
+            self.allowance.rows += len(piece)
+            self.allowance.check(self)
+            yield parent, piece
+
+    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
+        self.allowance.parts += len(prefixes)
+        return super()._count_part(prefixes, steps)
+
+    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
+        counts = counted(self, prefixes, step)
+        if counts is not None:
+            self.allowance.counted += len(prefixes)
+        return counts
+
+
+def with_budget(join: GenericJoin, max_cost: float | None = None, meter: Meter | None = None) -> BudgetedJoin:
+    """Return the join with a fresh allowance, limited to a cost of `max_cost` if that is given."""
+    fields = {**vars(join), "meter": meter, "allowance": Allowance(max_cost)}
+    return BudgetedJoin(**{**fields, "work": {} if meter is None else meter.work})
 
 
 @dataclass(eq=False)

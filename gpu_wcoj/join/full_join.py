@@ -16,54 +16,17 @@ from operator import add
 import numpy as np
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.eliminate import BOUND, SEED, Allowance, AllowanceError, Summing
-from gpu_wcoj.join.generic import GenericJoin, MeasuredJoin, group_key
+from gpu_wcoj.join.eliminate import BOUND, SEED, AllowanceError, BudgetedJoin, Summing, with_budget
+from gpu_wcoj.join.generic import GenericJoin, group_key
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Meter, Prefixes
 from gpu_wcoj.join.seeds import Seeds, bind_seeds, first_variables, seed_rows
 from gpu_wcoj.join.settings import Execution, in_order
-from gpu_wcoj.kernels.protocol import N_WORK, PROBES, PROPOSALS, Int64Array
+from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.index import IndexedZSet
-
-# A generic join that counts its cost and stops at a limit.
-
-
-@dataclass(eq=False)
-class BudgetedJoin(MeasuredJoin):
-    """A `GenericJoin` that charges written rows and counted prefixes to an allowance.
-
-    Raises `AllowanceError` once the allowance is used up. It is measured if it has a meter.
-    """
-
-    allowance: Allowance = field(default_factory=Allowance)
-
-    def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
-        """See `GenericJoin.extend`."""
-        extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
-        for parent, piece in extended:
-            self.allowance.rows += len(piece)
-            self.allowance.check(self)
-            yield parent, piece
-
-    def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
-        self.allowance.parts += len(prefixes)
-        return super()._count_part(prefixes, steps)
-
-    def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
-        counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
-        counts = counted(self, prefixes, step)
-        if counts is not None:
-            self.allowance.counted += len(prefixes)
-        return counts
-
-
-def with_budget(join: GenericJoin, max_cost: float | None = None, meter: Meter | None = None) -> BudgetedJoin:
-    """Return the join with a fresh allowance, limited to a cost of `max_cost` if that is given."""
-    fields = {**vars(join), "meter": meter, "allowance": Allowance(max_cost)}
-    return BudgetedJoin(**{**fields, "work": {} if meter is None else meter.work})
 
 
 def binding_cost(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
@@ -512,6 +475,9 @@ class FullJoin:
 LOAD_ROWS = 1 << 12
 """Rows of a load from which on its path is chosen by samples, which take about 1 ms."""
 
+SAMPLED_PIECE_ROWS = 4096
+"""Rows of a piece of a sample, between which its cost is tested."""
+
 MIN_GAIN = 1.25
 """Factor by which another path has to be cheaper, by the samples, than the one that runs otherwise."""
 
@@ -530,7 +496,7 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
 
 def count_change(join: IncrementalGenericJoin, phase: int) -> int:
-    """Return the sum of the weights of the change of one phase, that of a load along its cheapest path.
+    """Return the weight of the change of one phase, that of a load along its cheapest path.
 
     See `IncrementalGenericJoin.count`.
     """
@@ -586,19 +552,56 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     user = join.prefix_users.get(usual)
     if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
         min_gain *= len(user.shared.users)
-    costs: dict[int, float] = {}
-    for draws in SAMPLE_SIZES:
-        max_cost = DECISIVE_FACTOR * min(costs.values(), default=np.inf)
-        left = [index for index in numbers if costs.get(index, 0.0) <= max_cost]
-        if costs and (len(left) == 1 or costs[usual] < 2 * min_gain * min(costs.values())):
-            break
-        costs.update({index: _sampled_cost(_along(join, index), phase, draws, counts) for index in left})
-    best = min(costs, key=costs.__getitem__)
-    return best if costs[best] * min_gain < costs[usual] else None
+    costs = _race(join, numbers, phase, SAMPLE_SIZES[0], counts)
+    best = min(costs.values())
+    if costs.get(usual, np.inf) < 2 * min_gain * best:
+        return None
+    if len(costs) > 1:
+        for index in costs:
+            cost = _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
+            costs[index] = cost if cost < np.inf else costs[index]
+    cheapest = min(costs, key=costs.__getitem__)
+    return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
 
 
-def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int, counts: bool) -> float:
-    """Return the cost of listing or counting along the only path of a join, by about `draws` seeds."""
+FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
+"""Cost of a load that is tried first by samples of its paths, and the factor by which it grows until one costs less."""
+
+
+def _race(
+    join: IncrementalGenericJoin, numbers: Sequence[int], phase: int, draws: int, counts: bool, limit: float = np.inf
+) -> dict[int, float]:
+    """Return the costs of the cheapest paths of a load, in candidates, by samples.
+
+    Paths that cost over `BUDGET_FACTOR` times the cheapest one are left out, and those that cost over `limit`. So
+    samples cost little beside the cheapest path, however dear the others are.
+    """
+    budget = min(limit, FIRST_BUDGET)
+    while True:
+        costs = {index: _sampled_cost(join, index, phase, draws, counts, budget) for index in numbers}
+        costs = {index: cost for index, cost in costs.items() if cost < np.inf}
+        if costs or budget >= limit:
+            return costs
+        budget = min(limit, BUDGET_FACTOR * budget)
+
+
+def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
+    """Return the cost of listing a load along its cheapest path, by samples, in candidates.
+
+    Infinite if it is more than `limit`.
+    """
+    numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
+    return min(_race(join, numbers, phase, SAMPLE_SIZES[0], False, limit).values(), default=np.inf)
+
+
+def _sampled_cost(
+    join: IncrementalGenericJoin, index: int, phase: int, draws: int, counts: bool, max_cost: float
+) -> float:
+    """Return the cost of listing or counting along one path, by about `draws` seeds.
+
+    Infinite if it is more than `max_cost`.
+    """
+    single = _along(join, index)
     path, (way,) = single.query.paths[0], single.bound_paths[0]
     generic = single.bound_join(way, 0, phase)
     if generic is None:
@@ -607,15 +610,21 @@ def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int, counts
     rows = _rows_below(path, path.seed, batch, batch.depth - 1)
     some = slice(None, None, max(1, len(rows[0]) // draws))
     sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
-    prefixes = bind_seeds(path, seed_rows(path, [sample], generic, path.seed.variables[0]), generic)
-    scale, written = len(batch) / max(len(sample), 1), len(sample)
+    scale = len(batch) / max(len(sample), 1)
+    budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
+    budgeted.chunk_rows = SAMPLED_PIECE_ROWS
+    prefixes = bind_seeds(path, seed_rows(path, [sample], budgeted, path.seed.variables[0]), budgeted)
     depth = 0 if counts else path.depth_of(single.query.head_variables)
-    for piece in single.bind_pieces(generic, prefixes, path, depth):
-        if depth < len(path.steps):
-            generic.count_bounded(piece, path.steps[depth:])
-        written += len(piece)
-    work = reduce(add, generic.work.values(), np.zeros(N_WORK, np.int64))
-    return scale * float(written + work[PROPOSALS] + work[PROBES])
+    try:
+        for piece in single.bind_pieces(budgeted, prefixes, path, depth):
+            if depth < len(path.steps):
+                budgeted.count_bounded(piece, path.steps[depth:])
+        budgeted.allowance.check(budgeted)
+    except AllowanceError:
+        return np.inf
+    finally:
+        report_work(join, [budgeted], SAMPLED)
+    return scale * (binding_cost(path, len(sample), budgeted) + budgeted.allowance.cost(budgeted))
 
 
 def with_metered_budget(join: GenericJoin, execution: Execution, max_cost: float | None = None) -> BudgetedJoin:

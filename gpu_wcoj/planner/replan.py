@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.plan import LoopPlan
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
@@ -64,35 +65,36 @@ class _Gauge:
     head: str
     seeds: list[tuple[Arrangement, float]]
 
-    def counted_afresh(self, circuit: Circuit) -> Collection[int]:
+    def recounted(self, circuit: Circuit) -> Sequence[Recounted]:
         """Return the phases of the last tick that were evaluated by full recomputation."""
         head = circuit.heads[self.head]
-        return [recount.phase for recount in head.recounting.recounted] if isinstance(head, Head) else ()
+        return head.recounting.recounted if isinstance(head, Head) else ()
 
     def proposed(self, work: HeadWork, circuit: Circuit) -> Iterator[tuple[Place, int]]:
-        """Yield the values that each path proposed in the last tick, for its automorphic paths too."""
+        """Yield the values that each path proposed in the last tick, for its automorphic paths too.
+
+        A change that was too dear to be listed has proposed as many as listing all rows has.
+        """
         joins = circuit.heads[self.head].joins
+        listed = [recount.paths for recount in self.recounted(circuit) if recount.lists]
         for rule, paths in work.items():
             for path_index, steps in paths.items():
-                if path_index < 0:  # a full recomputation, which has no estimate
+                if path_index < 0 and not listed:  # a full count, which has no estimate
                     continue
                 n_proposed = 0
                 for counted in steps.values():
                     n_proposed += counted.item(PROPOSALS)
                 if n_proposed:
-                    place = (
-                        self.head,
-                        rule,
-                        path_index % len(joins[rule].query.paths),
-                    )  # also for paths that join changes with each other
-                    yield place, n_proposed * joins[rule].stands_for(path_index)
+                    path = listed[0][rule] if path_index < 0 else path_index % len(joins[rule].query.paths)
+                    # also for paths that join changes with each other
+                    yield (self.head, rule, path), n_proposed * joins[rule].stands_for(path_index)
 
     def expected(self, circuit: Circuit) -> float:
         """Return the expected number of proposed values."""
-        afresh, total = self.counted_afresh(circuit), 0.0
+        counted, total = [recount.phase for recount in self.recounted(circuit) if not recount.lists], 0.0
         for arrangement, rate in self.seeds:
             for phase, batch in enumerate(arrangement.pending):
-                if phase not in afresh:
+                if phase not in counted:
                     total += rate * batch.n_rows
         return total
 

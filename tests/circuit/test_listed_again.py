@@ -1,0 +1,119 @@
+"""Changes of rows as the difference of all rows: the same Z-sets in every tick, and used only where cheaper."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import gpu_wcoj as gw
+from bench.cliffs.laws import counted
+from gpu_wcoj.circuit.head import Head
+from gpu_wcoj.circuit.recount import ListingCosts
+from gpu_wcoj.errors import CalculationError, WeightOverflowError
+from tests.helpers.join_comparison import random_text
+from tests.helpers.overlapping_rules import overlapping_text
+from tests.helpers.recounted_programs import heads_of
+from tests.helpers.recursion_comparison import check_scripts
+
+LIMITS = {"at once": 0.0, "given up at the first rows": 1.0}
+TEXTS = {
+    "kept rows": "h(a, b, c) :- e(a, b), e(b, c). g(a, c) :- h(a, b, c), !e(a, c).",
+    "derivations": "h(a, c) :- e(a, b), f(b, c). g(a) :- h(a, c), h(c, a).",
+    "two rules": "h(a, b) :- e(a, b), u(b). h(b, a) :- f(a, b), u(a). g(a) :- h(a, _).",
+    "not kept": "h(a, c) :- e(a, b), e(b, c).",
+    "negated": "h(a, c) :- e(a, b), e(b, c), !f(a, c).",
+    "calculated": "h(a, c + 1) :- e(a, b), f(b, c), a != c + 2. g(x) :- h(x, y), y = x * 2.",
+    "grouped": "g(a, count()) :- e(a, b), f(b, c).",
+    "recursive": "r(a, b) :- e(a, b), u(a). r(a, c) :- r(a, b), f(b, c). h(a) :- r(a, b), e(b, c), u(c).",
+}
+PATH = "h(a, d) :- e(a, b), e(b, c), e(c, d). g(a) :- h(a, d), u(d)."
+
+
+@pytest.fixture(params=LIMITS)
+def always(request, monkeypatch):
+    """Changes of all heads are the difference of all rows."""
+    request.getfixturevalue("large_ticks")
+    monkeypatch.setattr(ListingCosts, "limit", lambda *_: LIMITS[request.param])
+    monkeypatch.setattr(ListingCosts, "expected", lambda *_: 1e18)
+    compared, compare = [], Head._compare
+    monkeypatch.setattr(Head, "_compare", lambda head, *of: compared.append(head.name) or compare(head, *of))
+    return compared
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_differences_are_the_changes(name, bag, always):
+    if name == "recursive" and bag:
+        pytest.skip("recursion is over sets")
+    positive = bag and ("!" in TEXTS[name] or "count" in TEXTS[name])
+    check_scripts(TEXTS[name], range(2), bag=bag, clingo=False, positive=positive, backend="cpu")
+    assert always or ListingCosts().limit()
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+@pytest.mark.parametrize("seed", range(6))
+def test_differences_of_random_programs(seed, bag, always):
+    chance = random.Random(seed)
+    for text in (random_text(chance), overlapping_text(chance, negation=True, calculation=True)):
+        check_scripts(text, [seed], bag=bag, clingo=False, positive=bag, backend="cpu")
+
+
+@pytest.mark.usefixtures("always")
+def test_undefined_values_are_refused():
+    program = gw.Program("h(a, x) :- e(a, b), f(b, c), x = a / c. g(a) :- h(a, _).", backend="cpu")
+    program.step({"e": [(1, 1), (2, 2)], "f": [(1, 1)]})
+    before = program.relation("h")
+    with pytest.raises(CalculationError, match="divides by zero"):
+        program.step({"f": [(2, 0)]})
+    assert program.relation("h") == before
+    program.step({"f": [(2, 1)]})
+    assert len(program.relation("h")) == 2
+
+
+@pytest.mark.usefixtures("always")
+def test_weights_outside_int64_are_refused():
+    program = gw.Program("h(a) :- e(a, b), f(a, b). g(a) :- h(a), u(a).", bag=True, backend="cpu")
+    large = gw.ZSet.from_dict({(1, 1): 1 << 61})
+    program.step({"e": large, "f": [(1, 1)], "u": []})
+    with pytest.raises(WeightOverflowError):
+        program.step({"f": gw.ZSet.from_dict({(1, 1): 7})})
+    program.step({"f": gw.ZSet.from_dict({(1, 1): 1})})
+    assert program.relation("h").to_dict() == {(1,): 1 << 62}
+
+
+def hubs():
+    """A state that has few paths, and edges to and from a vertex that has all others as neighbours."""
+    chance = np.random.default_rng(7)
+    sparse = chance.integers(0, 40_000, (20_000, 2))
+    hub = np.arange(0, 3_000)
+    out, into = np.column_stack([np.full(3_000, 50_000), hub]), np.column_stack([hub, np.full(3_000, 50_000)])
+    return sparse, np.concatenate([out, into])
+
+
+@pytest.mark.usefixtures("large_ticks")
+@pytest.mark.parametrize("text", [PATH, PATH.replace("g(a)", "g(a, count())")], ids=["set", "groups"])
+def test_deleting_a_hub_costs_less_than_its_paths(text):
+    sparse, hub = hubs()
+    program = gw.Program(text, backend="cpu", threads=1)
+    program.step({"e": sparse, "u": np.arange(0, 40_000, 5)[:, None]})
+    before = {name: program.relation(name) for name in program.heads}
+    program.step({"e": hub})
+    inserted = counted(program)
+    program.step({"e": gw.ZSet.from_rows([(row, -1) for row in map(tuple, hub.tolist())])})
+    assert {name: program.relation(name) for name in program.heads} == before
+    assert "listed afresh" in program.explain()
+    assert 2 * counted(program) < inserted
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_cheap_changes_are_followed():
+    sparse, _ = hubs()
+    program = gw.Program(PATH, backend="cpu", threads=1)
+    program.step({"e": sparse, "u": np.arange(0, 40_000, 5)[:, None]})
+    for start in range(0, 1_000, 100):
+        program.step({"e": sparse[start : start + 100] + 1})
+        assert "afresh" not in program.explain()
+    costs = heads_of(program)["h"].costs
+    assert 0 < costs.per_seed * 600 < costs.all_rows
