@@ -220,7 +220,7 @@ class Branch:
 
     atoms: tuple[Atom, ...] = ()
     negated: tuple[Atom, ...] = ()
-    comparisons: Conjunction = Conjunction()
+    comparisons: Conjunction = field(default_factory=Conjunction)
     solid: frozenset[Variable] = frozenset()
     non_null: frozenset[Variable] = frozenset()
     safe: frozenset[Variable] = frozenset()
@@ -392,7 +392,7 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
     Examples
     --------
     >>> x, y, z = Variable("a#1"), Variable("b#1"), Variable("b#2")
-    >>> branch = Branch((Atom("r", (x, y)), Atom("s", (z,))), comparisons=Conjunction((Comparison("=", y, Constant(3)),)))
+    >>> branch = Branch((Atom("r", (x, y)), Atom("s", (z,)))).restricted(Comparison("=", y, Constant(3)))
     >>> print(rule("h", (x, z), branch.required([z])))
     h(a, b) :- r(a, 3), s(b), b != null.
     """
