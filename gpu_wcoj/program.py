@@ -588,8 +588,8 @@ class TickRunner:
 
     def _read_by_name(self, name: str, data: Any) -> Incoming:
         lowered, arity = self.ledger.lowered, self.arity[name]
-        kinds = lowered.kinds if lowered else self.ledger.present.types.snapshot()
-        types = [kinds[self.input_of[name], column] for column in range(arity)]
+        known = lowered.types if lowered else self.ledger.present.types
+        types = [known.type_of(self.input_of[name], column) for column in range(arity)]
         is_declared = name in self.declared
         names = self.declared[name] if is_declared else self.ledger.present.names.get(self.input_of[name])
         return read_change(name, data, arity, names, types, self.dictionaries, is_declared=is_declared)

@@ -19,7 +19,16 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.body import BodyAtom
 from gpu_wcoj.planner.ir import Levels
-from gpu_wcoj.planner.statistics import KEPT_ROWS, Columns, Facts, columns_at, facts_of, measure, sample_statistics
+from gpu_wcoj.planner.statistics import (
+    KEPT_ROWS,
+    Columns,
+    Facts,
+    columns_at,
+    facts_of,
+    measure,
+    renumbered,
+    sample_statistics,
+)
 from gpu_wcoj.trace.arrangement import ArrangementKey
 
 FORMAT = 1
@@ -165,7 +174,7 @@ class Catalog:
         """Return the sizes and numbers of distinct values of whole relations, without any value."""
         relations: dict[str, Any] = {}
         for name in self._relations:
-            facts = self._facts(name).completed
+            facts = self._facts(name).with_pairs
             relations[name] = {
                 "rows": facts.rows,
                 "distinct": [[list(columns), count] for columns, count in sorted(facts.distinct.items())],
@@ -232,6 +241,31 @@ class Catalog:
             trie = self._tries[place] = _trie(facts, columns)
         return Levels(tuple(order), *trie)
 
+    def prefixes(self, atom: BodyAtom, variables: Sequence[str]) -> float | None:
+        """Return the number of bindings of some of an atom's variables; None without statistics."""
+        facts = self.facts(atom)
+        return None if facts is None else _prefixes(facts, atom, _columns(atom, variables))
+
+    def degree(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float | None:
+        """Return the mean number of values of a variable below a binding of other variables.
+
+        The binding is met through rows.
+
+        Examples
+        --------
+        >>> known = Catalog.from_sizes({"edge": 10_000})
+        >>> known.degree(BodyAtom("edge", (0, 1), ("a", "b")), ["a"], "b")
+        100.0
+        """
+        facts = self.facts(atom)
+        if facts is None:
+            return None
+        above, (column,) = _columns(atom, bound), _columns(atom, [variable])
+        n_values = _prefixes(facts, atom, [*above, column])
+        if not above:
+            return n_values
+        return max(facts.below(above, column), n_values / max(_prefixes(facts, atom, above), 1.0))
+
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable."""
         facts = self.facts(atom)
@@ -269,6 +303,14 @@ class Catalog:
         return facts
 
 
+def _columns(atom: BodyAtom, variables: Sequence[str]) -> list[int]:
+    return [atom.columns[atom.variables.index(name)] for name in variables]
+
+
+def _prefixes(facts: Facts, atom: BodyAtom, columns: Sequence[int]) -> float:
+    return facts.rows if len(columns) == len(atom.columns) else min(facts.values(columns), facts.rows)
+
+
 def _trie(facts: Facts, columns: Columns) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return `Levels.distinct` and `Levels.met` of a trie of all columns."""
     distinct: list[float] = []
@@ -301,10 +343,10 @@ def _grown(index: RelationIndex, columns: int) -> Facts:
 
     def rest() -> Facts:
         complete = facts.completed
-        return Facts(complete.rows, complete.distinct, complete.met)
+        return Facts(complete.rows, complete.distinct, complete.met, count=complete.count)
 
     single: dict[Columns, float] = {(column,): 1.0 for column in range(width, width + columns)}
-    return Facts(facts.rows, {**facts.distinct, **single}, facts.met, rest=rest)
+    return Facts(facts.rows, {**facts.distinct, **single}, facts.met, rest=rest, count=facts.count)
 
 
 def _of_index(index: RelationIndex) -> Facts:
@@ -373,7 +415,8 @@ def _estimated(index: RelationIndex, key: ArrangementKey, width: int) -> Facts:
     sample = None
     if sample_facts.sample is not None and set(order) == set(range(width)):
         sample = np.stack([sample_facts.sample[order.index(column)] for column in range(width)])
-    return Facts(sample_facts.rows, distinct, met, sample)
+    count = sample_facts.count and renumbered(sample_facts.count, {column: i for i, column in enumerate(order)})
+    return Facts(sample_facts.rows, distinct, met, sample, count=count)
 
 
 def _parsed(name: str, data: Any) -> Facts:

@@ -512,7 +512,7 @@ class Estimator:
         is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
         atoms = (row_atom, *joined_atoms)
         values = shared_costs.values
-        if is_known and not values:
+        if is_known and not values and (joined_atoms or conditions):
             for atom in atoms:
                 for name in atom.variables:
                     values[name] = max(values.get(name, 1.0), catalog.values(atom, name) or 1.0)
@@ -624,6 +624,11 @@ class Estimator:
         n_bindings = min(self._distinct(names), min(self._distinct(seeded), CHANGES) * self._distinct(others))
         return n_bindings * -math.expm1(-rows * CHANGES / n_bindings) / CHANGES
 
+    @property
+    def min_cost(self) -> float:
+        """Cost in probes that no order is below."""
+        return math.sqrt(self._start)
+
     @cached_property
     def _start(self) -> float:
         """Number of prefixes that the other atoms leave of one changed row before the first step."""
@@ -632,9 +637,8 @@ class Estimator:
         for atom_index, atom in self.bits.atoms.items():
             shared = [name for name in atom.variables if name in seeded]
             if shared and atom_index != self.bits.changed:
-                levels = self.known.levels(atom, [*shared, *(name for name in atom.variables if name not in seeded)])
-                assert levels is not None
-                chance = levels.distinct[len(shared) - 1]
+                chance = self.known.prefixes(atom, shared)
+                assert chance is not None
                 for name in shared:
                     chance /= self.values[name]
                 rows *= min(chance, 1.0)
@@ -682,11 +686,11 @@ class Estimator:
         key = atom_index, before, name
         degree = self.worked.degrees.get(key)
         if degree is None:
-            atom, above = self.bits.atoms[atom_index], sorted(self.bits.names(before))
-            after = [variable for variable in atom.variables if variable not in above and variable != name]
-            levels = self.known.levels(atom, [*above, name, *after])
-            assert levels is not None
-            degree = self.worked.degrees[key] = levels.degree(len(above))
+            atom = self.bits.atoms[atom_index]
+            above = [variable for variable in atom.variables if self.bits.bit[variable] & before]
+            degree = self.known.degree(atom, above, name)
+            assert degree is not None
+            self.worked.degrees[key] = degree
         return degree
 
     def _shares(self, before: int, name: str) -> tuple[float, float]:

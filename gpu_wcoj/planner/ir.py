@@ -114,6 +114,12 @@ class CatalogReader(Protocol):
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:
         """Return the atom's trie with its variables bound in that order, or None."""
 
+    def prefixes(self, atom: BodyAtom, variables: Sequence[str]) -> float | None:
+        """Return the number of bindings that an atom has for some of its variables, or None."""
+
+    def degree(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float | None:
+        """Return the mean number of values of a variable below a binding of others, or None."""
+
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable, or None."""
 
@@ -136,6 +142,12 @@ class EmptyCatalog:
         """Return None."""
 
     def levels(self, atom: BodyAtom, order: Sequence[str]) -> Levels | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def prefixes(self, atom: BodyAtom, variables: Sequence[str]) -> float | None:  # as `CatalogReader` has it
+        """Return None."""
+
+    def degree(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float | None:  # as `CatalogReader` has it
         """Return None."""
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `CatalogReader` has it

@@ -140,28 +140,42 @@ class Chooser:
 
     @cached_property
     def best(self) -> Order:
-        """First of the cheapest of the compared orders."""
+        """First of the cheapest of the compared orders.
+
+        The most constrained order if none can be clearly cheaper.
+        """
         if self.like is not None and self._may_compare:
             return self.like.best
         if not self._may_compare:
             return self._atoms_in_turn(None) if self.strategy == "binary" else self._most_constrained
         best, limit = None, math.inf
-        for order in dict.fromkeys(self._compared()):
+        if self.strategy != "binary":
+            best = self._most_constrained
+            limit = self.along(best).cost
+        for order in self._compared() if CLEARLY * limit > self.estimator.min_cost else ():
             cost = self.along(order, limit).cost
             if best is None or cost < limit:
                 best, limit = order, cost
         assert best is not None
         return best
 
-    def _compared(self) -> list[Order]:
+    def _compared(self) -> Iterator[Order]:
+        """Yield the orders that are compared, each once and when it is asked for."""
         if self.strategy == "binary":
-            return self._left_deep_orders()
-        orders = [self._most_constrained, *map(self._greedy, self.rest)]
-        if self.strategy == "auto":
-            for order in self._left_deep_orders():
-                together = Order(order.seed, order.variables, (None,) * len(order.via))
-                orders += [order, self._cheaper_at_each(order), together]
-        return orders
+            yield from self._left_deep_orders()
+            return
+        seen = {self._most_constrained}
+        for name in self.rest:
+            order = self._greedy(name)
+            if order not in seen:
+                seen.add(order)
+                yield order
+        for order in self._left_deep_orders() if self.strategy == "auto" else ():
+            together = Order(order.seed, order.variables, (None,) * len(order.via))
+            for similar in (order, self._cheaper_at_each(order), together):
+                if similar not in seen:
+                    seen.add(similar)
+                    yield similar
 
     def foreseen(self, order: Order) -> Foreseen | None:
         """Return the estimates of an order; None without statistics."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 from math import expm1, log1p, prod, sqrt
 
 import numpy as np
@@ -333,6 +333,11 @@ def _heaviest(
 Columns = tuple[int, ...]
 """Columns of a relation, ascending."""
 
+Counts = tuple[float, ...]
+"""Number of distinct values of one or two columns; of two, then the degrees of the second beside the first and of the
+first beside the second, if they are known.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -353,6 +358,8 @@ class Facts:
         Return estimates of the missing numbers; called once, on first use.
     draw
         Return a sample if `sample` is None; called once, on first use.
+    count
+        Count one or two ascending columns that are missing in `distinct`, or return None; called once for each.
 
     Examples
     --------
@@ -367,7 +374,10 @@ class Facts:
     sample: Int64Array | None = None
     rest: Callable[[], Facts] | None = None
     draw: Callable[[], Int64Array | None] | None = None
+    count: Callable[[Columns], Counts | None] | None = None
     _values: dict[Columns, float] = field(default_factory=dict, init=False, repr=False)
+    _counts: dict[Columns, Counts | None] = field(default_factory=dict, init=False, repr=False)
+    _cells: dict[Columns, tuple[float, float, float]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def completed(self) -> Facts:
@@ -380,12 +390,48 @@ class Facts:
             {**more.distinct, **self.distinct},
             {**more.met, **self.met},
             more.sample if self.sample is None else self.sample,
+            count=more.count,
         )
 
     @cached_property
     def drawn(self) -> Int64Array | None:
         """Sample of the rows; see `sample`."""
         return self.draw() if self.sample is None and self.draw is not None else self.sample
+
+    @property
+    def with_pairs(self) -> Facts:
+        """These statistics, completed, with all columns and their pairs counted."""
+        complete = self.completed
+        columns = range(1 + max((column for key in complete.distinct for column in key), default=-1))
+        keys = [*combinations(columns, 1), *combinations(columns, 2)]
+        distinct = {key: n_values for key in keys if (n_values := complete.known_values(key)) is not None}
+        met: dict[tuple[Columns, int], float] = {
+            ((column,), further): degree
+            for column, further in permutations(columns, 2)
+            if (degree := complete._known_degree(column, further)) is not None
+        }
+        return Facts(self.rows, {**complete.distinct, **distinct}, {**complete.met, **met}, complete.sample)
+
+    def _counted(self, key: Columns) -> Counts | None:
+        """Return the counts of one or two ascending columns; None if they cannot be counted."""
+        if key not in self._counts:
+            self._counts[key] = None if self.count is None else self.count(key)
+        return self._counts[key]
+
+    def known_values(self, key: Columns) -> float | None:
+        """Return the number of distinct values of ascending columns; None if it is not known."""
+        n_values = self.distinct.get(key)
+        if n_values is None and 0 < len(key) <= 2:
+            counts = self._counted(key)
+            return None if counts is None else min(counts[0], self.rows)
+        return n_values
+
+    def _known_degree(self, column: int, further: int) -> float | None:
+        degree = self.met.get(((column,), further))
+        if degree is None:
+            counts = self._counted((column, further) if column < further else (further, column))
+            return None if counts is None or len(counts) == 1 else counts[1 if column < further else 2]
+        return degree
 
     def values(self, columns: Collection[int]) -> float:
         """Return the number of distinct values of these columns together, from 1 to `rows`."""
@@ -399,37 +445,92 @@ class Facts:
         """Estimate `values` of ascending columns."""
         if not key:
             return 1.0
-        counts = self.distinct
-        if key not in counts:
-            counts = self.completed.distinct
-        if key in counts:
-            return max(1.0, min(counts[key], self.rows))
-        single = {column: counts.get((column,), sqrt(max(self.rows, 1.0))) for column in key}
-        parts = {part: count for part, count in counts.items() if set(part) < set(key)}
-        cells = prod(single.values())
-        for part, count in parts.items():
-            cells = min(cells, count * prod(single[column] for column in key if column not in part))
-        max_values = min([self.rows, *(count for part, count in counts.items() if set(part) > set(key))])
-        estimate = spread(self.rows, cells) if len(key) > 1 else cells
-        return max(1.0, min(max(estimate, *parts.values(), 0.0), max_values))
+        n_values = self.known_values(key)
+        if n_values is None:
+            n_values = self.completed.known_values(key)
+        if n_values is not None:
+            return max(1.0, min(n_values, self.rows))
+        complete = self.completed
+        cells, share, largest = complete._cells_of(key)
+        columns, max_values = set(key), self.rows
+        for part in complete._wide if len(key) > 1 else complete.distinct:
+            count = complete.distinct[part]
+            if columns.issuperset(part):
+                share = min(share, complete._share(part, count))
+                largest = max(largest, count)
+            elif columns.issubset(part):
+                max_values = min(max_values, count)
+        estimate = spread(self.rows, cells * share) if len(key) > 1 else cells
+        return max(1.0, min(max(estimate, largest), max_values))
+
+    @cached_property
+    def _wide(self) -> list[Columns]:
+        """More than two columns whose number of distinct values is known."""
+        return [key for key in self.distinct if len(key) > 2]
+
+    def _single(self, column: int) -> float:
+        n_values = self.known_values((column,))
+        return sqrt(max(self.rows, 1.0)) if n_values is None else n_values
+
+    def _share(self, part: Columns, count: float) -> float:
+        """Return the share of the combinations of values of some columns that rows have."""
+        cells = prod(map(self._single, part))
+        return count / cells if cells else 1.0
+
+    def _cells_of(self, key: Columns) -> tuple[float, float, float]:
+        """Return what is known of one and two of these columns.
+
+        O(columns) if it is known for all but the last of them.
+
+        Returns
+        -------
+        cells, share, largest
+            Combinations of their values, smallest share of those of two columns that rows have, and largest known
+            number of values.
+        """
+        n_known = len(key)
+        while n_known and key[:n_known] not in self._cells:
+            n_known -= 1
+        cells, share, largest = self._cells[key[:n_known]] if n_known else (1.0, 1.0, 0.0)
+        for place in range(n_known, len(key)):
+            column = key[place]
+            single = self._single(column)
+            cells *= single
+            if self.known_values((column,)) is not None:
+                largest = max(largest, single)
+            for earlier in key[:place]:
+                n_pairs = self.known_values((earlier, column))
+                if n_pairs is not None:
+                    share = min(share, self._share((earlier, column), n_pairs))
+                    largest = max(largest, n_pairs)
+            self._cells[key[: place + 1]] = cells, share, largest
+        return cells, share, largest
 
     def below(self, columns: Collection[int], other: int) -> float:
         """Return the mean number of values of a further column beside a value of these columns."""
-        key = tuple(sorted(set(columns)))
+        key: Columns = tuple(sorted(set(columns)))
         if not key:
             return self.values([other])
-        degrees = self.met
-        if (key, other) not in degrees:
-            degrees = self.completed.met
-        if (key, other) in degrees:
-            return max(1.0, degrees[key, other])
-        mean = self._mean(key, other)
+        for facts in (self, self.completed):
+            degree = facts._known_degree(key[0], other) if len(key) == 1 else facts.met.get((key, other))
+            if degree is not None:
+                return max(1.0, degree)
+        complete, mean = self.completed, self._mean(key, other)
         skewed = mean
-        for (part, column), degree in degrees.items():
-            if part == key:  # a value with many rows has many values of other columns, too
-                skewed = max(skewed, mean * degree / self._mean(key, column))
-        fewest = min((degrees[(column,), other] for column in key if ((column,), other) in degrees), default=skewed)
-        return max(1.0, mean, min(skewed, fewest, self.values([other])))
+        for column, degree in complete._degrees_of.get(key, ()):
+            # a value with many rows has many values of other columns, too
+            skewed = max(skewed, mean * degree / self._mean(key, column))
+        degrees = [complete._known_degree(column, other) for column in key]
+        smallest = min((degree for degree in degrees if degree is not None), default=skewed)
+        return max(1.0, mean, min(skewed, smallest, self.values([other])))
+
+    @cached_property
+    def _degrees_of(self) -> dict[Columns, list[tuple[int, float]]]:
+        """Per columns, the known degrees of further columns."""
+        degrees: dict[Columns, list[tuple[int, float]]] = {}
+        for (key, column), degree in self.met.items():
+            degrees.setdefault(key, []).append((column, degree))
+        return degrees
 
     def _mean(self, columns: Columns, column: int) -> float:
         return self.values([*columns, column]) / self.values(columns)
@@ -461,8 +562,12 @@ class Facts:
         """
         known = self._projected(columns)
         return Facts(
-            self.values(columns), known.distinct, known.met, rest=lambda: self.completed._projected(columns)
-        )  # fmt: skip
+            self.values(columns),
+            known.distinct,
+            known.met,
+            rest=lambda: self.completed._projected(columns),
+            count=known.count,
+        )
 
     def _projected(self, columns: Sequence[int]) -> Facts:
         """Return the known numbers about some columns, without an estimate."""
@@ -477,16 +582,50 @@ class Facts:
             for (key, other), degree in self.met.items()
             if place.keys() >= {*key, other}
         }
-        return Facts(self.rows, distinct, met)
+        sources = {position: column for column, position in place.items()}
+        return Facts(self.rows, distinct, met, count=self.count and renumbered(self._counted, sources))
 
     def selected(self, share: float) -> Facts:
         """Return the statistics of a random share of the rows."""
         complete, rows = self.completed, self.rows * share
+
+        def n_left(count: float) -> float:
+            return min(rows, left(count, self.rows, share))
+
+        def degree_left(degree: float) -> float:
+            return 1 + (max(degree, 1.0) - 1) * share
+
+        def count_left(key: Columns) -> Counts | None:
+            counts = complete._counted(key)
+            return None if counts is None else (n_left(counts[0]), *map(degree_left, counts[1:]))
+
         return Facts(
             rows,
-            {key: min(rows, left(count, self.rows, share)) for key, count in complete.distinct.items()},
-            {key: 1 + (max(degree, 1.0) - 1) * share for key, degree in complete.met.items()},
+            {key: n_left(count) for key, count in complete.distinct.items()},
+            {key: degree_left(degree) for key, degree in complete.met.items()},
+            count=complete.count and count_left,
         )
+
+
+def renumbered(
+    count: Callable[[Columns], Counts | None], sources: Mapping[int, int]
+) -> Callable[[Columns], Counts | None]:
+    """Return `Facts.count` for columns with new numbers.
+
+    Parameters
+    ----------
+    sources
+        Per new number, the number that `count` knows.
+    """
+
+    def counted(key: Columns) -> Counts | None:
+        if not sources.keys() >= set(key):
+            return None
+        places = [sources[column] for column in key]
+        counts = count(tuple(sorted(places)))
+        return counts if counts is None or places == sorted(places) else (counts[0], *counts[:0:-1])
+
+    return counted
 
 
 def spread(rows: float, cells: float) -> float:
@@ -613,23 +752,32 @@ def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None,
 def _exact(rows: Int64Array) -> Facts:
     """Return exact statistics of the rows, one array row a column."""
     width, n = rows.shape
-    numbered = [_numbered(column) for column in rows]
-    distinct: dict[Columns, float] = {(column,): float(count) for column, (_, count) in enumerate(numbered)}
-    met: dict[tuple[Columns, int], float] = {}
-    for left, right in combinations(range(width), 2):
-        (left_index, _), (place, n_values) = numbered[left], numbered[right]
+    numbered: dict[int, tuple[Int64Array, int]] = {}
+
+    def number_values(column: int) -> tuple[Int64Array, int]:
+        if column not in numbered:
+            numbered[column] = _numbered(rows[column])
+        return numbered[column]
+
+    def count(key: Columns) -> Counts | None:
+        if key[-1] >= width:
+            return None
+        if len(key) == 1:
+            return (float(number_values(key[0])[1]),)
+        (left_index, _), (place, n_values) = map(number_values, key)
         cells = _cells(left_index, place, n_values)
-        distinct[left, right] = float(len(cells))
-        for pair, beside in zip((((left,), right), ((right,), left)), np.divmod(cells, max(n_values, 1)), strict=True):
-            degrees = np.bincount(beside)
-            met[pair] = float(degrees @ degrees) / max(len(cells), 1)
-    all_columns = tuple(range(width))
+        degrees = [np.bincount(beside) for beside in np.divmod(cells, max(n_values, 1))]
+        return float(len(cells)), *(float(one @ one) / max(len(cells), 1) for one in degrees)
+
     if width > 2:
-        distinct[all_columns] = float(len(_cells(numbered[0][0], *_numbered(_hashed(rows[1:])))))
+        n_rows = float(len(_cells(number_values(0)[0], *_numbered(_hashed(rows[1:])))))
+    else:
+        counts = count(tuple(range(width)))
+        assert counts is not None
+        n_rows = counts[0]
     if width > 1:
-        distinct[all_columns] = n * (distinct[all_columns] / n) if n else 0.0  # the same rounding as for estimated rows
-    n_rows = distinct[all_columns]
-    return Facts(n_rows, {key: min(count, n_rows) for key, count in distinct.items()}, met, rows)
+        n_rows = n * (n_rows / n) if n else 0.0  # the same rounding as for estimated rows
+    return Facts(n_rows, {tuple(range(width)): n_rows}, {}, rows, count=count)
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, int]:

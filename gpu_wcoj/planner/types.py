@@ -489,6 +489,7 @@ class Types:
         self._parent: dict[Place, Place] = {}
         self._seen: dict[Place, dict[Place, DataType]] = {}
         self._worked_out: dict[Place, dict[Place, DataType]] = {}
+        self._common: dict[Place, DataType | None] = {}  # types of the classes that have been asked for, by root
         self._constants: dict[Place, list[tuple[Rule | None, object]]] = {}  # with the rule; facts have none
         self._homes: dict[Rule, dict[str, Place]] = {}
         self._calculated: list[tuple[Rule, Mapping[str, Place], Computed, Place]] = []
@@ -660,7 +661,7 @@ class Types:
         All of them are inferred again, as fewer known types may have given another type. In cycles of rules, an unknown
         argument adapts to the known ones.
         """
-        self._worked_out = {}
+        self._worked_out, self._common = {}, {}
         for is_last in (False, True):
             while self._derive_once(is_last):
                 pass
@@ -702,6 +703,7 @@ class Types:
             if kind is not None:
                 inferred[place] = kind
             return False
+        self._common.pop(root, None)
         self._check_others(root, place, kind, None, is_worked_out=True)
         inferred[place] = kind
         self._check_constants(root, place, None)
@@ -766,16 +768,20 @@ class Types:
         copy._rules = self._rules
         copy._seen = {root: dict(seen) for root, seen in self._seen.items()}
         copy._worked_out = {root: dict(seen) for root, seen in self._worked_out.items()}
+        copy._common = dict(self._common)
         return copy
 
     def type_of(self, relation: str, column: int) -> DataType | None:
         """Return the common type of a column's class; None while unknown."""
-        common: DataType | None = None
         root = self._root((relation, column))
+        if root in self._common:
+            return self._common[root]
+        common: DataType | None = None
         for kind in self._seen.get(root, {}).values():
             common = kind if common is None else common.common(kind)
         for kind in self._worked_out.get(root, {}).values():
             common = kind if common is None else common.common(kind, is_computed=True)
+        self._common[root] = common
         return common
 
     def assumed(self, relation: str, column: int) -> DataType | None:
@@ -805,7 +811,7 @@ class Types:
             If a column joins a column of another type, or a constant that does not fit its type; or if a calculation
             from it does.
         """
-        self._worked_out = {}
+        self._worked_out, self._common = {}, {}
         self._bind(relation, kinds, names)
         self._derive()
 
@@ -822,12 +828,17 @@ class Types:
             name = names[column] if names else None
             self._check_others(root, place, kind, name, is_worked_out=False)
             seen[place] = kind if previous is None else previous.common(kind)
+            self._common.pop(root, None)
             self._check_constants(root, place, name)
 
     def _check_others(self, root: Place, place: Place, kind: DataType, name: str | None, is_worked_out: bool) -> None:
         """Raise if a type is incompatible with the known types of its class."""
         for kinds in (self._seen, self._worked_out):
+            compatible: list[DataType] = []
             for other_place, other_kind in kinds.get(root, {}).items():
+                if other_kind in compatible:
+                    continue
+                compatible.append(other_kind)
                 try:
                     kind.common(other_kind, is_worked_out or kinds is self._worked_out)
                 except TypeMismatchError as error:
@@ -866,9 +877,11 @@ class Types:
         return describe_place(self._rules, relation, "of")
 
     def _root(self, place: Place) -> Place:
-        self._parent.setdefault(place, place)
-        while self._parent[place] != place:
-            place = self._parent[place]
+        parent = self._parent
+        above = parent.setdefault(place, place)
+        while above != place:
+            parent[place] = place = parent[above]  # halves the paths of later calls
+            above = parent[place]
         return place
 
     def _link(self, left: Place, right: Place) -> None:

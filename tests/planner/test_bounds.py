@@ -236,8 +236,11 @@ class Told:
     def rows(self, relation):
         return self.distinct[1]
 
-    def levels(self, atom, order):
-        return Levels(tuple(order), self.distinct, self.met)
+    def prefixes(self, atom, variables):
+        return self.distinct[len(variables) - 1]
+
+    def degree(self, atom, bound, variable):
+        return Levels((*bound, variable), self.distinct, self.met).degree(len(bound))
 
     def values(self, atom, variable):
         return self.vertices

@@ -192,7 +192,7 @@ def test_what_costs_more_than_is_asked_about_is_not_gone_through():
 def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
     """Variables: those that atoms reach, two at every place; what a level costs: once, whichever atom changes."""
     n, seen = 30, Counter[str]()
-    owners = ((Chooser, "_preference"), (Estimator, "_intersection"), (Estimator, "_level"), (Catalog, "levels"))
+    owners = ((Chooser, "_preference"), (Estimator, "_intersection"), (Estimator, "_level"), (Catalog, "degree"))
     made = {name: getattr(owner, name) for owner, name in owners}
 
     def counted(name):
@@ -210,7 +210,7 @@ def test_what_is_looked_at_to_plan_a_chain(monkeypatch):
     short = draft_program(chain(MAX_ATOMS), [normalise_rules], sizes={"e": 1000})
     seen.clear()
     order_variables(short)
-    assert all(0 < seen[name] <= 8 * MAX_ATOMS for name in ("_intersection", "_level", "levels"))
+    assert all(0 < seen[name] <= 8 * MAX_ATOMS for name in ("_intersection", "_level", "degree"))
 
 
 def chain(n: int) -> str:

@@ -494,12 +494,24 @@ def _share_prefixes(users: Iterable[_User], catalog: CatalogReader) -> None:
     estimator = cache(lambda track: Estimator.of_path(track.path, catalog))
     listing = cache(lambda track, levels: _listing(track, levels, estimator(track)))
     for levels in range(max(max(user.max_levels) for user in live), 0, -1):
+        users_of = _users_by_atom(live, levels)
         for atoms in _candidate_sets(live, levels):
-            ways = [(user, track) for user in live if (track := user.along(levels, atoms)) is not None]
+            candidates = min((users_of.get(met, []) for met in atoms), key=len)
+            ways = [(user, track) for user in candidates if (track := user.along(levels, atoms)) is not None]
             if len(ways) > 1:
                 made = _share_prefix(ways, levels, atoms, listing)
                 if made is not None:
                     live = [*(user for user in live if user.continuation is None), made]
+                    users_of = _users_by_atom(live, levels)
+
+
+def _users_by_atom(users: Iterable[_User], levels: int) -> dict[Met, list[_User]]:
+    """Return, per atom that is bound in so many levels, the users that bind it."""
+    users_of: dict[Met, list[_User]] = {}
+    for user in users:
+        for met in dict.fromkeys(met for _, atoms in user.reaching(levels) for met in atoms):
+            users_of.setdefault(met, []).append(user)
+    return users_of
 
 
 def _candidate_sets(users: Iterable[_User], levels: int) -> list[frozenset[Met]]:

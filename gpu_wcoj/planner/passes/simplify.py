@@ -11,7 +11,7 @@ from gpu_wcoj.errors import UnsafeRuleError
 from gpu_wcoj.join.plan import Condition, DeltaQuery, check_variables
 from gpu_wcoj.planner.body import Alias, Body, BodyAtom, alias_of, cases, normalise
 from gpu_wcoj.planner.ir import Draft, RuleDraft
-from gpu_wcoj.planner.statistics import Facts
+from gpu_wcoj.planner.statistics import Columns, Counts, Facts
 from gpu_wcoj.query.ir import Call, Expression, Rule, Variable
 from gpu_wcoj.query.stratify import components
 from gpu_wcoj.trace.arrangement import ComparedColumns
@@ -468,9 +468,16 @@ def _facts_of_union(parts: Sequence[Facts | None]) -> Facts | None:
     if len(known) == 1:
         return known[0]
     columns = set.intersection(*(set(facts.distinct) for facts in known))
+
+    def count(key: Columns) -> Counts | None:
+        counts = [facts.known_values(key) for facts in known]
+        n_values = [n for n in counts if n is not None]
+        return (sum(n_values),) if len(n_values) == len(counts) else None
+
     return Facts(
         sum(facts.rows for facts in known),
         {key: sum(facts.distinct[key] for facts in known) for key in columns},
+        count=count,
     )
 
 

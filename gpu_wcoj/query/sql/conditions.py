@@ -25,7 +25,7 @@ from gpu_wcoj.query.ir import (
     variables_of,
 )
 from gpu_wcoj.query.sql.coercion import Coercion
-from gpu_wcoj.query.sql.scope import MAX_CASES, Branch, Case, Scope, Values, as_text, is_date, literal
+from gpu_wcoj.query.sql.scope import MAX_CASES, Branch, Case, Conjunction, Scope, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, has_query
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _added(row: Branch, pair: Branch) -> Branch:
     """Return the atoms and conditions of a pair that the row does not have."""
     atoms = pair.atoms[len(row.atoms) :]
     negated = pair.negated[len(row.negated) :]
-    comparisons = pair.comparisons[len(row.comparisons) :]
+    comparisons = Conjunction(pair.comparisons[len(row.comparisons) :])
     return replace(pair, atoms=atoms, negated=negated, comparisons=comparisons)
 
 
@@ -266,13 +266,7 @@ def filtered(branch: Branch, condition: Expression) -> Branch | None:
     test = simplified_call("istrue", condition)
     if isinstance(test, Constant):
         return branch if test == TRUE else None
-    comparison = Comparison("=", test, TRUE)
-    required = branch.required(_valued(condition) - branch.non_null)
-    return (
-        required
-        if comparison in required.comparisons
-        else replace(required, comparisons=(*required.comparisons, comparison))
-    )
+    return branch.required(_valued(condition) - branch.non_null).restricted(Comparison("=", test, TRUE))
 
 
 def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable]:
@@ -462,7 +456,7 @@ def _binding(pair: Branch, full_pair: Branch, row: Branch, needed: Collection[Va
         if bound.issuperset(comparison.variables) and comparison not in pair.comparisons
     ]
     atoms = tuple(atom for atom in full_pair.atoms if atom in taken or atom in pair.atoms)
-    return replace(full_pair, atoms=atoms, comparisons=(*held, *pair.comparisons), negated=pair.negated)
+    return replace(full_pair, atoms=atoms, comparisons=Conjunction((*held, *pair.comparisons)), negated=pair.negated)
 
 
 def _chain_to(unbound: set[Variable], bound: Collection[Expression], waiting: Sequence[Atom]) -> list[Atom]:

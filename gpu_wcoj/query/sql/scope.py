@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedTypeError
@@ -182,6 +183,23 @@ class GroupedScope(Scope):
 Values = tuple[Expression, ...]
 
 
+class Conjunction(tuple[Comparison, ...]):
+    """Comparisons that all hold, in the order of the text; members are found by their hash."""
+
+    @cached_property
+    def _members(self) -> frozenset[Comparison]:
+        return frozenset(self)
+
+    def __contains__(self, comparison: object) -> bool:
+        return comparison in self._members
+
+    def with_member(self, comparison: Comparison) -> Conjunction:
+        """Return the comparisons with one more at the end."""
+        longer = Conjunction((*self, comparison))
+        longer.__dict__["_members"] = self._members | {comparison}
+        return longer
+
+
 @dataclass(frozen=True)
 class Branch:
     """A conjunction of atoms and conditions, with the values of columns under it.
@@ -202,7 +220,7 @@ class Branch:
 
     atoms: tuple[Atom, ...] = ()
     negated: tuple[Atom, ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: Conjunction = field(default_factory=Conjunction)
     solid: frozenset[Variable] = frozenset()
     non_null: frozenset[Variable] = frozenset()
     safe: frozenset[Variable] = frozenset()
@@ -230,7 +248,7 @@ class Branch:
         return Branch(
             (*self.atoms, *right.atoms),
             (*self.negated, *right.negated),
-            (*self.comparisons, *right.comparisons),
+            Conjunction((*self.comparisons, *right.comparisons)),
             self.solid | right.solid,
             self.non_null | right.non_null,
             self.safe | right.safe,
@@ -240,7 +258,7 @@ class Branch:
 
     def never(self) -> Branch:
         """Return the branch with a condition that never holds."""
-        return replace(self, comparisons=(*self.comparisons, NEVER))
+        return self.restricted(NEVER)
 
     def with_values(self, values: Mapping[int, Expression]) -> Branch:
         """Return the branch with more columns."""
@@ -251,7 +269,7 @@ class Branch:
         return Branch(
             tuple(_in_atom(atom, names) for atom in self.atoms),
             tuple(_in_atom(atom, names) for atom in self.negated),
-            tuple(
+            Conjunction(
                 replace(
                     comparison, left=substituted(comparison.left, names), right=substituted(comparison.right, names)
                 )
@@ -277,12 +295,18 @@ class Branch:
         test = simplified_call("isnull", value)
         if isinstance(test, Constant):
             return self if test == is_null else None
-        return replace(self, comparisons=(*self.comparisons, Comparison("=", test, is_null)))
+        return self.restricted(Comparison("=", test, is_null))
 
     def required(self, variables: Iterable[Variable]) -> Branch:
         """Return the branch restricted to variables that are not null."""
         missing = frozenset(variables) - self.solid
         return replace(self, solid=self.solid | missing) if missing else self
+
+    def restricted(self, comparison: Comparison) -> Branch:
+        """Return the branch restricted by a comparison, which it has once."""
+        if comparison in self.comparisons:
+            return self
+        return replace(self, comparisons=self.comparisons.with_member(comparison))
 
     def null(self, value: Expression) -> Branch | None:
         """Return the branch restricted to a value that is null, or None."""
@@ -291,7 +315,7 @@ class Branch:
         if isinstance(value, Variable):
             if value not in self.fixed:
                 return self.replaced({value: NULL})
-            return replace(self, comparisons=(*self.comparisons, Comparison("=", value, NULL)))
+            return self.restricted(Comparison("=", value, NULL))
         if isinstance(value, Call):
             return self._tested(value, TRUE)
         return self
@@ -315,12 +339,7 @@ class Branch:
                 return required.replaced({right: left})
             if left not in self.fixed:
                 return required.replaced({left: right})
-        comparison = Comparison(op, left, right)
-        return (
-            required
-            if comparison in required.comparisons
-            else replace(required, comparisons=(*required.comparisons, comparison))
-        )
+        return required.restricted(Comparison(op, left, right))
 
     def same(self, left: Expression, right: Expression) -> Iterable[Branch]:
         """Return the branches in which two values are equal or both null."""
@@ -373,7 +392,7 @@ def rule(head: str, values: Values, branch: Branch, columns: Sequence[str] = ())
     Examples
     --------
     >>> x, y, z = Variable("a#1"), Variable("b#1"), Variable("b#2")
-    >>> branch = Branch((Atom("r", (x, y)), Atom("s", (z,))), comparisons=(Comparison("=", y, Constant(3)),))
+    >>> branch = Branch((Atom("r", (x, y)), Atom("s", (z,)))).restricted(Comparison("=", y, Constant(3)))
     >>> print(rule("h", (x, z), branch.required([z])))
     h(a, b) :- r(a, 3), s(b), b != null.
     """
