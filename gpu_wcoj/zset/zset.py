@@ -392,13 +392,17 @@ def _shown_columns(zset: ZSet) -> list[TextColumn]:
     cut = len(zset) > MAX_ROWS
     if cut:
         zset = _ends(zset, half)
-    text_columns = [
-        TextColumn(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
+    name = zset.shown_weight_name
+    weights = None if name is None else TextColumn(clean(name), "int", list(map(str, zset.weights.tolist())), True)
+    return laid_out(text_columns(zset), weights, cut)
+
+
+def text_columns(zset: ZSet) -> list[TextColumn]:
+    """Return the columns of the rows as text, without the weights."""
+    return [
+        TextColumn(clean(name), column.type.label, cells_of(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
-    name = zset.shown_weight_name
-    weights = None if name is None else TextColumn(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
-    return laid_out(text_columns, weights, cut)
 
 
 def _ends(zset: ZSet, half: int) -> ZSet:
@@ -409,7 +413,8 @@ def _ends(zset: ZSet, half: int) -> ZSet:
     return type(zset)(zset.names, columns, weights, zset.weight_name)
 
 
-def _cells(column: Column) -> list[str]:
+def cells_of(column: Column) -> list[str]:
+    """Return the values of a column as text for table cells."""
     if column.valid is None and column.type.family == "integer":
         return list(map(str, column.codes.tolist()))
     from gpu_wcoj.arrow import to_text
@@ -529,17 +534,29 @@ def in_order(zset: ZSet, keys: Sequence[tuple[int, bool, bool]], n_shown: int) -
         Number of columns that are returned, from the first on.
     """
     zset = zset.to_host()
+    shown = [(place, False, False) for place in range(n_shown)]
+    columns_of_keys = [(zset.columns[place], descends, first) for place, descends, first in (*keys, *shown)]
+    order = sort_order(columns_of_keys, len(zset))
+    columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
+    return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
+
+
+def sort_order(keys: Sequence[tuple[Column, bool, bool]], n_rows: int) -> Int64Array:
+    """Return the stable permutation that sorts rows by columns.
+
+    Parameters
+    ----------
+    keys
+        Per key a column, whether it descends, and whether its nulls come first.
+    """
     arrays: list[Int64Array] = []
-    for column_number, is_descending, nulls_first in (*keys, *((column, False, False) for column in range(n_shown))):
-        column = zset.columns[column_number]
+    for column, is_descending, nulls_first in keys:
         codes = column.codes if column.dictionary is None else column.dictionary.rank()[column.codes]
         if column.valid is not None:
             arrays.append((column.valid if nulls_first else ~column.valid).astype(np.int64))
             codes = np.where(column.valid, codes, 0)
         arrays.append(~codes if is_descending else codes)
-    order = np.lexsort(arrays[::-1]) if arrays else np.arange(len(zset))
-    columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
-    return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
+    return np.lexsort(arrays[::-1]) if arrays else np.arange(n_rows)
 
 
 def python_values(column: Column) -> list[Any]:

@@ -360,14 +360,14 @@ def test_none_is_null():
         ("h(s) :- s = sum root(n) : { r(n) }.", [((2,), 1)]),
         ("h(m, count()) :- r(n), m = root(n).", [((None, 1), 1), ((0, 1), 1), ((2, 1), 1)]),
     ):
-        assert gw.query(text, r=rows, functions=[root]).rows() == right, text
+        assert gw.query(text, r=rows, functions=[root]).rows(weights=True) == right, text
     for text, right in (
         ("SELECT root(n) + 1 AS m FROM r", [((None,), 1), ((1,), 1), ((3,), 1)]),
         ("SELECT n FROM r WHERE root(n) IS NULL", [((2,), 1)]),
         ("SELECT n FROM r WHERE NOT root(n) = 0", [((4,), 1)]),
         ("SELECT root(root(n)) AS m FROM r WHERE n > 0", [((None,), 2)]),
     ):
-        assert gw.query(text, r={"n": [0, 2, 4]}, functions=[root]).rows() == right, text
+        assert gw.query(text, r={"n": [0, 2, 4]}, functions=[root]).rows(weights=True) == right, text
 
 
 def test_explain_names_functions_and_why_ticks_run_path_by_path():
@@ -383,7 +383,7 @@ def test_functions_are_bound_by_program():
     texts = []
     for factor in (2, 3):
         times = gw.function(lambda n, factor=factor: n * factor, "int64", returns="int64", name="times")
-        texts.append(gw.query("h(times(n)) :- r(n).", r=[(5,)], functions=[times]).rows())
+        texts.append(gw.query("h(times(n)) :- r(n).", r=[(5,)], functions=[times]).rows(weights=True))
     assert texts == [[((10,), 1)], [((15,), 1)]]
 
 

@@ -514,7 +514,7 @@ def through_matcher(data: Any) -> list[Any]:
     ends = list(range(len(data)))
     edges = {"src": ends, "dst": ends, "v": data}
     matcher = gw.Matcher("()-[e]->()", edges=edges, columns=["e.v"])
-    return [value for (value,), weight in matcher.matches().rows() for _ in range(weight)]
+    return [value for (value,), weight in matcher.matches().rows(weights=True) for _ in range(weight)]
 
 
 ONLY_CARRIED = {

@@ -44,7 +44,7 @@ def test_division_by_zero_of_doubles_is_an_error(dialect: str, op: str, shown: s
 
 @pytest.mark.parametrize("dialect", INFINITE)
 def test_division_by_zero_of_doubles_is_infinite(dialect: str):
-    ((row, _),) = gw.query("SELECT a / b AS q, a % b AS r FROM r WHERE a = 1.5e0", r=DOUBLES, dialect=dialect).rows()
+    ((row, _),) = gw.query("SELECT a / b AS q, a % b AS r FROM r WHERE a = 1.5e0", r=DOUBLES, dialect=dialect).rows(weights=True)
     assert row[0] == math.inf
     assert math.isnan(row[1])
 
@@ -54,16 +54,16 @@ def test_division_by_zero_of_integers_as_doubles():
     for dialect in ("spark", "databricks", "bigquery"):
         with pytest.raises(CalculationError, match=r"quotient\(0.0, 0.0\) has no value"):
             gw.query("SELECT a / 0 AS x FROM r", r=table, dialect=dialect)
-        assert gw.query("SELECT 1 / a AS x FROM r WHERE a > 0", r=table, dialect=dialect).rows() == [((1.0,), 1)]
-        assert gw.query("SELECT a / 0 AS x FROM r WHERE a > 1", r=table, dialect=dialect).rows() == []
-    assert gw.query("SELECT a / 0 AS x FROM r WHERE a > 0", r=table).rows() == [((math.inf,), 1)]
+        assert gw.query("SELECT 1 / a AS x FROM r WHERE a > 0", r=table, dialect=dialect).rows(weights=True) == [((1.0,), 1)]
+        assert gw.query("SELECT a / 0 AS x FROM r WHERE a > 1", r=table, dialect=dialect).rows(weights=True) == []
+    assert gw.query("SELECT a / 0 AS x FROM r WHERE a > 0", r=table).rows(weights=True) == [((math.inf,), 1)]
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
 def test_rows_with_null_are_compared_column_by_column(dialect: str):
     """One different column makes rows differ, whatever null stands in another; DuckDB takes null for a value."""
     table = {"a": [1, 20, None, None], "b": [2, 2, 2, 5]}
-    found = [row for row, _ in gw.query("SELECT a, b FROM r WHERE (a, b) <> (1, 2)", r=table, dialect=dialect).rows()]
+    found = [row for row, _ in gw.query("SELECT a, b FROM r WHERE (a, b) <> (1, 2)", r=table, dialect=dialect).rows(weights=True)]
     assert sorted(found, key=repr) == [(20, 2), *([(None, 2)] if dialect == "duckdb" else []), (None, 5)]
 
 
@@ -76,7 +76,7 @@ def test_a_view_goes_on_after_a_division_by_zero():
     assert view.apply(s=[(1, 4.0)]).rows() == [((0.25,), 1)]
     text = view.explain(format="datalog")
     tables = {"r": [(1, 1.0)], "s": [(1, 2.0), (1, 4.0), (2, 0.0)]}
-    assert gw.query(text, tables, bag=True).rows() == view.snapshot().rows()
+    assert gw.query(text, tables, bag=True).rows(weights=True) == view.snapshot().rows(weights=True)
 
 
 def test_upper_and_lower_of_every_character_are_those_of_duckdb():
@@ -115,8 +115,8 @@ def test_upper_and_lower_are_printed_as_what_they_are():
     words = {"s": ["straße", "ΑΣ"]}
     for dialect in ("duckdb", "spark"):
         view = gw.view("SELECT UPPER(s) AS u, LOWER(s) AS l FROM r", r=words, dialect=dialect)
-        assert gw.query(view.explain(format="datalog"), r=words, bag=True).rows() == view.snapshot().rows()
-    assert gw.query("h(upper(s), upcase(s)) :- r(s).", r=[("straße",)]).rows() == [(("STRASSE", "STRAẞE"), 1)]
+        assert gw.query(view.explain(format="datalog"), r=words, bag=True).rows(weights=True) == view.snapshot().rows(weights=True)
+    assert gw.query("h(upper(s), upcase(s)) :- r(s).", r=[("straße",)]).rows(weights=True) == [(("STRASSE", "STRAẞE"), 1)]
     narrow = gw.view("SELECT x.k FROM r x JOIN r y ON x.k = y.k WHERE UPPER(x.s) = 'A'", r={"k": [1], "s": ["a"]})
     assert ':- r(c0, c1), upcase(c1) = "A".' in narrow.explain(format="datalog")
 
@@ -159,10 +159,10 @@ def test_length_is_of_texts():
 def test_not_a_number_is_the_largest_and_equal_to_itself(dialect: str):
     table = {"x": [math.nan, math.inf, 1.0, None]}
     for condition, n in (("x = x", 3), ("x > 1", 2), ("x <> x", 0), ("x IN (SELECT x FROM r)", 3), ("NOT x <= 2", 2)):
-        assert gw.query(f"SELECT COUNT(*) AS n FROM r WHERE {condition}", r=table, dialect=dialect).rows() == [
+        assert gw.query(f"SELECT COUNT(*) AS n FROM r WHERE {condition}", r=table, dialect=dialect).rows(weights=True) == [
             ((n,), 1)
         ]
-    ((row, _),) = gw.query("SELECT MAX(x) AS x FROM r", r=table, dialect=dialect).rows()
+    ((row, _),) = gw.query("SELECT MAX(x) AS x FROM r", r=table, dialect=dialect).rows(weights=True)
     assert math.isnan(row[0])
 
 

@@ -78,7 +78,7 @@ def test_every_place(place: str, dialect: str):
     if dialect == "bigquery":
         text = text.replace("UNION SELECT", "UNION DISTINCT SELECT")
     if is_answered or dialect in WITHOUT_CASE:
-        rows = gw.query(text, tables, language="sql", dialect=dialect).rows()
+        rows = gw.query(text, tables, language="sql", dialect=dialect).rows(weights=True)
         assert sorted(row[-1] for row, weight in rows for _ in range(weight)) == sorted(
             values if "COUNT" not in text else [1, 1]
         )
@@ -131,10 +131,10 @@ def test_columns_that_differ_in_case_only(dialect: str):
         with pytest.raises(SqlSyntaxError, match="Rename one of them"):
             gw.query("SELECT t.a AS x FROM t", t=table, dialect=dialect)
         return
-    assert [gw.query(text, t=table, dialect=dialect).rows() for text in quoted] == [[((1,), 1)], [((2,), 1)]]
+    assert [gw.query(text, t=table, dialect=dialect).rows(weights=True) for text in quoted] == [[((1,), 1)], [((2,), 1)]]
     unquoted = 2 if dialect in LOWER else 1
     for name in "Aa":
-        assert gw.query(f"SELECT {name} AS x FROM t", t=table, dialect=dialect).rows() == [((unquoted,), 1)]
+        assert gw.query(f"SELECT {name} AS x FROM t", t=table, dialect=dialect).rows(weights=True) == [((unquoted,), 1)]
     with pytest.raises(SqlSyntaxError, match="stands for 'aB' and 'Ab', and is neither. Quote the one that is meant"):
         gw.query("SELECT ab AS x FROM t", t={"aB": [1], "Ab": [2]}, dialect=dialect)
     shown = gw.query(spelled("SELECT a AS QxQ, a AS QXQ FROM t", dialect), t={"a": [1]}, dialect=dialect)
@@ -182,4 +182,4 @@ def test_columns_of_later_changes(dialect: str):
     assert view.apply(t=gone).rows() == [((4, 3), -4)]
     with pytest.raises(GpuWcojError):
         view.apply(t={"source": [1], "dst": [1]})
-    assert view.snapshot().rows() == [((1, 2), 1)]
+    assert view.snapshot().rows(weights=True) == [((1, 2), 1)]

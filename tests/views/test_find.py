@@ -97,9 +97,9 @@ def test_a_loop_tells_the_direction_out():
 
 def test_a_negated_term_merges_no_rows():
     lines = {"src": [1, 1, 2], "dst": [2, 2, 3]}
-    assert gw.find("(a)-[]->(b); !(b)-[]->(a)", edges=lines, columns=["a.id"]).rows() == [((1,), 2), ((2,), 1)]
+    assert gw.find("(a)-[]->(b); !(b)-[]->(a)", edges=lines, columns=["a.id"]).rows(weights=True) == [((1,), 2), ((2,), 1)]
     # whatever the order of the terms
-    assert gw.find("!(b)-[]->(a); (a)-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 2), ((2,), 1)]
+    assert gw.find("!(b)-[]->(a); (a)-[]->(b)", edges=lines, columns=["a.id"]).rows(weights=True) == [((1,), 2), ((2,), 1)]
 
 
 def test_named_vertices_are_rows_of_the_vertices():
@@ -198,12 +198,12 @@ def test_nodes_distinct_needs_as_many_parallel_edges_as_networkx(seed: int):
 )
 def test_one_edge_beside_a_chain_that_may_be_as_short(motif: str, rows: dict[tuple[int, int], int]):
     edges = {"src": [1, 1, 2], "dst": [2, 2, 3]}
-    assert dict(gw.find(motif, edges=edges, semantics="nodes-distinct", columns=["a.id", "b.id"]).rows()) == rows
+    assert dict(gw.find(motif, edges=edges, semantics="nodes-distinct", columns=["a.id", "b.id"]).rows(weights=True)) == rows
 
 
 def test_both_zeros_are_one_vertex():
     vertices, edges = {"id": [-0.0, 1.0], "q": [7, 8]}, {"src": [0.0, 1.0], "dst": [1.0, -0.0]}
-    assert gw.find("(a)-[]->(b)", vertices=vertices, edges=edges, columns=["a.q", "b.q"]).rows() == [
+    assert gw.find("(a)-[]->(b)", vertices=vertices, edges=edges, columns=["a.q", "b.q"]).rows(weights=True) == [
         ((7, 8), 1),
         ((8, 7), 1),
     ]

@@ -61,11 +61,11 @@ def test_pandas_rounds_no_integer_of_a_match_with_nulls():
 
 def test_arrays_z_sets_and_graphs():
     lines = np.array([(1, 2), (2, 1)], dtype=[("src", "i8"), ("dst", "i8")])
-    assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 1), ((2,), 1)]
+    assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows(weights=True) == [((1,), 1), ((2,), 1)]
     zset = gw.ZSet.from_dict({(1, 2): 2, (2, 1): 1}, ["src", "dst"])
-    assert gw.find("(a)<-[]->(b)", edges=zset, columns=["a.id"]).rows() == [((1,), 2), ((2,), 2)]
+    assert gw.find("(a)<-[]->(b)", edges=zset, columns=["a.id"]).rows(weights=True) == [((1,), 2), ((2,), 2)]
     graph = SimpleNamespace(vertices={"id": [1, 2], "n": [5, 6]}, edges={"src": [1], "dst": [2]})
-    assert gw.find("(a)-[]->(b)", graph, columns=["b.n"]).rows() == [((6,), 1)]
+    assert gw.find("(a)-[]->(b)", graph, columns=["b.n"]).rows(weights=True) == [((6,), 1)]
 
 
 def test_types_go_out_as_they_came_in():
@@ -197,7 +197,7 @@ def test_a_value_that_a_narrower_type_does_not_hold_is_refused():
             TypeMismatchError, match=r"(?s)do not fit type 'decimal128\(9, 2\)' of earlier rows.*Nothing was changed"
         ):
             matcher.apply(edges={"src": [1], "dst": [2], "v": [value]})
-    assert matcher.matches().rows() == [((Decimal("1.25"),), 1)]
+    assert matcher.matches().rows(weights=True) == [((Decimal("1.25"),), 1)]
 
 
 def test_graphs_and_tables_are_given_once():

@@ -59,11 +59,11 @@ class TestDatalog:
     def test_the_example(self):
         view = gw.view(TRIANGLE, edges=RING)
         assert view.count() == 3
-        assert view.snapshot().rows() == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
+        assert view.snapshot().rows(weights=True) == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
         change = view.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
         assert change.rows() == [((1, 2, 3), -1), ((2, 3, 1), -1), ((3, 1, 2), -1)]
-        assert view.snapshot("tri").rows() == []
-        assert view.snapshot("edges").rows() == [((2, 3), 1), ((3, 1), 1)]
+        assert view.snapshot("tri").rows(weights=True) == []
+        assert view.snapshot("edges").rows(weights=True) == [((2, 3), 1), ((3, 1), 1)]
         assert view.count("edges") == 2
         assert view.progress.tick == 1
         assert repr(view) == "View of Program(tri from edges; set, cpu), after 2 ticks"
@@ -97,13 +97,13 @@ class TestDatalog:
     def test_a_column_of_weights_is_data_at_first_and_weights_later(self):
         rows = {"src": [1], "dst": [2], "weight": [-7]}
         view = gw.view("w(s, w) :- e(s, _, w).", e=rows)
-        assert view.snapshot().rows() == [((1, -7), 1)]
+        assert view.snapshot().rows(weights=True) == [((1, -7), 1)]
         with pytest.raises(ArityError, match="relation 'edges' has 2 columns, and the rows have 3"):
             gw.view(TRIANGLE, edges=rows)
 
     def test_relations_may_be_named_as_options(self):
         view = gw.view("h(x) :- order(x), keep(x).", {"order": [(1,), (2,)], "keep": [(2,)]})
-        assert view.snapshot().rows() == [((2,), 1)]
+        assert view.snapshot().rows(weights=True) == [((2,), 1)]
         assert view.apply({"keep": [(1,)]}).rows() == [((1,), 1)]
 
     @pytest.mark.parametrize("name", ["bag", "order", "backend", "keep", "replan"])
@@ -114,7 +114,7 @@ class TestDatalog:
         with pytest.raises(UnknownRelationError, match=said):
             gw.view(text, **{name: rows})
         assert gw.view(text, {name: rows}).count() == 1
-        assert gw.query(text, {name: rows}).rows() == [((1,), 1)]
+        assert gw.query(text, {name: rows}).rows(weights=True) == [((1,), 1)]
         if name in ("bag", "backend"):
             with pytest.raises(UnknownRelationError, match=said):
                 gw.query(text, **{name: rows})
@@ -123,8 +123,8 @@ class TestDatalog:
         assert "option" not in str(caught.value)
 
     def test_bags_where_they_are_asked_for(self):
-        assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)], bag=True).snapshot().rows() == [((1,), 2)]
-        assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)]).snapshot().rows() == [((1,), 1)]
+        assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)], bag=True).snapshot().rows(weights=True) == [((1,), 2)]
+        assert gw.view("h(x) :- r(x, _).", r=[(1, 2), (1, 3)]).snapshot().rows(weights=True) == [((1,), 1)]
 
     def test_weights_are_left_out_of_exports_where_all_are_one(self):
         view = gw.view("h(x) :- r(x, _).", r=[(1, 2), (2, 3)], bag=True)
@@ -134,7 +134,7 @@ class TestDatalog:
 
     def test_facts_and_declared_relations_begin_without_rows(self):
         view = gw.view(".decl e(a: int64, b: symbol)\n.input f\nf(1). h(a) :- e(a, _), f(a).")
-        assert view.snapshot().rows() == []
+        assert view.snapshot().rows(weights=True) == []
         assert view.apply(e=[(1, "x")]).rows() == [((1,), 1)]
 
     def test_a_failed_tick_leaves_the_answer_as_it_was(self):
@@ -147,7 +147,7 @@ class TestDatalog:
 class TestSql:
     def test_the_example(self):
         view = gw.view(SQL_TRIANGLE, edges=RING)
-        assert view.snapshot().rows() == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
+        assert view.snapshot().rows(weights=True) == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
         assert view.apply(edges={"src": [1], "dst": [2], "weight": [-1]}).to_arrow().to_pydict() == {
             "a": [1, 2, 3], "b": [2, 3, 1], "c": [3, 1, 2], "weight": [-1, -1, -1]
         }  # fmt: skip
@@ -181,8 +181,8 @@ class TestSql:
         text = "CREATE VIEW two AS SELECT e.src, f.dst FROM edges e JOIN edges f ON e.dst = f.src;"
         text += "CREATE VIEW four AS SELECT a.src, b.dst FROM two a JOIN two b ON a.dst = b.src"
         view = gw.view(text, edges=RING)
-        assert view.snapshot()["four"].rows() == [((1, 2), 1), ((2, 3), 1), ((3, 1), 1)]
-        assert view.snapshot("two").rows() == [((1, 3), 1), ((2, 1), 1), ((3, 2), 1)]
+        assert view.snapshot()["four"].rows(weights=True) == [((1, 2), 1), ((2, 3), 1), ((3, 1), 1)]
+        assert view.snapshot("two").rows(weights=True) == [((1, 3), 1), ((2, 1), 1), ((3, 2), 1)]
 
     def test_columns_of_dictionaries(self):
         dates = [dt.date(2020, 1, 1), dt.date(2020, 1, 2)]
@@ -194,7 +194,7 @@ class TestSql:
             (pa.table({"a": pa.chunked_array([], pa.dictionary(pa.int32(), pa.string()))}), []),
             (names, ["x", "y"]),
         ):
-            assert [row for row, _ in gw.query("SELECT a FROM t", t=table).rows()] == [(value,) for value in values]
+            assert [row for row, _ in gw.query("SELECT a FROM t", t=table).rows(weights=True)] == [(value,) for value in values]
 
     def test_tables_that_begin_without_rows(self):
         view = gw.view("SELECT name FROM people WHERE age > 30", schema={"people": {"name": "string", "age": "int64"}})
@@ -208,8 +208,8 @@ class TestSql:
             view.apply(edges={"source": [1], "dst": [2]})
 
     def test_sets_where_they_are_asked_for(self):
-        assert gw.view("SELECT src FROM e", e={"src": [1, 1]}, bag=False).snapshot().rows() == [((1,), 1)]
-        assert gw.query("SELECT src FROM e", e={"src": [1, 1]}).rows() == [((1,), 2)]
+        assert gw.view("SELECT src FROM e", e={"src": [1, 1]}, bag=False).snapshot().rows(weights=True) == [((1,), 1)]
+        assert gw.query("SELECT src FROM e", e={"src": [1, 1]}).rows(weights=True) == [((1,), 2)]
 
     def test_what_is_wrong_with_tables(self):
         with pytest.raises(SchemaError, match="column 'a' is given twice in relation 'e'"):
@@ -241,10 +241,10 @@ class TestEdn:
     def test_arguments(self):
         text = "[:find ?a ?b :in ?least [?a ...] [[?b ?name]] :where (edges ?a ?b) [(>= ?b ?least)]]"
         view = gw.view(text, edges=RING, arguments=[2, [1, 3], [[1, "x"], [2, "y"]]])
-        assert view.snapshot().rows() == [((1, 2), 1)]
+        assert view.snapshot().rows(weights=True) == [((1, 2), 1)]
         assert view.apply(edges=[(3, 2)]).rows() == [((3, 2), 1)]
-        assert gw.query(text, edges=RING, arguments=[1, [3], [[1, "x"]]]).rows() == [((3, 1), 1)]
-        assert gw.query(text, edges=RING, arguments=[1, [], []]).rows() == []
+        assert gw.query(text, edges=RING, arguments=[1, [3], [[1, "x"]]]).rows(weights=True) == [((3, 1), 1)]
+        assert gw.query(text, edges=RING, arguments=[1, [], []]).rows(weights=True) == []
 
     def test_arguments_are_for_edn(self):
         with pytest.raises(UsageError, match="arguments are for queries in EDN"):
@@ -257,13 +257,13 @@ class TestEdn:
 
     def test_columns_have_the_names_of_the_query(self):
         assert gw.query("[:find ?b ?a :keys to from :where [$edges ?a ?b]]", edges=RING).names == ("to", "from")
-        assert gw.query("[:find [?a ...] :where [$edges ?a _]]", edges=RING).rows() == [((n,), 1) for n in (1, 2, 3)]
+        assert gw.query("[:find [?a ...] :where [$edges ?a _]]", edges=RING).rows(weights=True) == [((n,), 1) for n in (1, 2, 3)]
 
 
 class TestMotif:
     def test_the_example(self):
         view = gw.view("(a)-[]->(b); (b)-[]->(c); (c)-[]->(a)", edges=RING, columns=["a.id", "b.id", "c.id"])
-        assert sorted(view.snapshot().rows()) == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
+        assert sorted(view.snapshot().rows(weights=True)) == [((1, 2, 3), 1), ((2, 3, 1), 1), ((3, 1, 2), 1)]
         change = view.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
         assert sorted(change.rows()) == [((1, 2, 3), -1), ((2, 3, 1), -1), ((3, 1, 2), -1)]
         assert view.count() == 0
@@ -276,7 +276,7 @@ class TestMotif:
             "(a)-[]->(b)", {"vertices": people, "edges": RING}, where="a.name < b.name", columns=["a.name", "b.name"],
             semantics="nodes-distinct",
         )  # fmt: skip
-        assert sorted(row for row, _ in view.snapshot().rows()) == [("a", "b"), ("b", "c")]
+        assert sorted(row for row, _ in view.snapshot().rows(weights=True)) == [("a", "b"), ("b", "c")]
 
     def test_what_has_no_meaning_here_is_refused(self):
         for option in ({"bag": True}, {"outputs": ["motif"]}, {"keep": ["motif"]}, {"schema": {"edges": ["int64"]}}):
