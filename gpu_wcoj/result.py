@@ -360,7 +360,7 @@ class Result:
         """
         from gpu_wcoj.arrow import to_pandas
 
-        return to_pandas(self.to_arrow(weights=weights))
+        return to_pandas(self.to_arrow(weights=weights))  # type: ignore[no-any-return]  # pandas ships no types
 
     def to_polars(self, *, weights: bool = False) -> pl.DataFrame:
         """Return the rows as a Polars frame. Errors as in `to_arrow`."""

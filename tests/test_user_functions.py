@@ -102,7 +102,9 @@ class TestDeclarations:
         with pytest.raises(UsageError, match="the function 'Size' is given twice"):
             gw.Program("h(n) :- r(n).", functions=[first, second])
         length = gw.function(len, str, returns=int, name="length")
-        assert gw.query("h(length(t)) :- r(t).", r=[("ab",)], functions=[length, length]).rows(weights=True) == [((2,), 1)]
+        assert gw.query("h(length(t)) :- r(t).", r=[("ab",)], functions=[length, length]).rows(weights=True) == [
+            ((2,), 1)
+        ]
         with pytest.raises(UsageError, match="the function 'length' has the name of a function of SQL"):
             gw.view("SELECT length(t) AS n FROM r", r={"t": ["ab"]}, functions=[length])
 
@@ -231,7 +233,9 @@ class TestValues:
         calls: list[Any] = []
         first = gw.function(lambda a, b: calls.append((a, b)), int, int, returns=int, name="first")
         rows = {"a": [1, None, None], "b": [None, 2, None]}
-        assert gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first]).rows(weights=True) == [((None,), 3)]
+        assert gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first]).rows(weights=True) == [
+            ((None,), 3)
+        ]
         assert not calls
         first = gw.function(first.call, int, int, returns=int, nulls=True, name="first")
         gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first])
@@ -279,7 +283,10 @@ class TestArrays:
             return 12 // n
 
         rows = [(0,), (3,), (4,)]
-        assert gw.query("h(checked(n)) :- r(n), n != 0.", r=rows, functions=[checked]).rows(weights=True) == [((3,), 1), ((4,), 1)]
+        assert gw.query("h(checked(n)) :- r(n), n != 0.", r=rows, functions=[checked]).rows(weights=True) == [
+            ((3,), 1),
+            ((4,), 1),
+        ]
         with pytest.raises(FunctionError, match=r"checked\(0\) raised ValueError: zero"):
             gw.query("h(checked(n)) :- r(n).", r=rows, functions=[checked])
 

@@ -182,6 +182,7 @@ def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOpt
     return Matcher.from_options(text, tables, motif_options, options)
 
 
+@entry_point
 class _MaintainedProgram(NotCopied):
     """A program that is kept up to date, and the spelling of its names."""
 

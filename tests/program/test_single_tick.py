@@ -133,7 +133,9 @@ def test_rows_that_join_with_nothing_are_not_aggregated(op):
 def test_groups_of_several_keys_of_which_no_row_is_selected():
     text = "SELECT a.k, b.v, max(b.v) AS n FROM a LEFT JOIN b ON b.k = a.k AND b.v < 0 GROUP BY a.k, b.v"
     rows = pa.table({"k": [1, 2], "v": [3, 4]})
-    assert gw.query(text, a=rows, b=rows).rows(weights=True) == gw.view(text, a=rows, b=rows).snapshot().rows(weights=True)
+    assert gw.query(text, a=rows, b=rows).rows(weights=True) == gw.view(text, a=rows, b=rows).snapshot().rows(
+        weights=True
+    )
 
 
 @pytest.mark.parametrize(

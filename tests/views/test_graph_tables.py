@@ -54,7 +54,7 @@ def test_pandas_rounds_no_integer_of_a_match_with_nulls():
     found = gw.find("(a)-[e]->(b)", vertices=vertices, edges=edges)
     frame = found.to_pandas()
     assert [[row[name] for name in found.to_arrow().column_names] for _, row in frame.iterrows()] == [
-        list(row) for row, _ in found.rows()
+        list(row) for row in found
     ]
     assert type(frame["a"][0]["account"]) is int
 
@@ -112,11 +112,11 @@ def test_matches_as_a_z_set_and_as_text():
     assert found.to_zset().to_dict() == {(1,): 2}
     with pytest.raises(UnsupportedTypeError, match="type 'struct<id: int64>' is not supported"):
         gw.find("(a)", edges={"src": [1], "dst": [2]}).to_zset()
-    assert repr(found).splitlines()[0] == "Matches: 2 rows, 1 column"
+    assert repr(found).splitlines()[0] == "2 rows, 1 column"
     many = gw.find("(a)-[]->(b)", edges={"src": list(range(30)), "dst": list(range(30))})
     assert repr(many).count("…") == 2
     assert len(repr(many).splitlines()) == 17
-    assert "<p>Matches: 30 rows, 2 columns</p>" in many._repr_html_()
+    assert "<p>30 rows, 2 columns</p>" in many._repr_html_()
     with pytest.raises(UsageError, match=r"needs a session"):
         found.to_spark()
     matcher = gw.Matcher("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
