@@ -212,7 +212,7 @@ def test_weights_beside_a_column_called_weight():
     table = pa.table({"id": [1, 2, 2], "weight": [3, 3, 3]})
     view = gw.view("select id, weight from t", t=table)
     assert view.apply(t={"weight": [3], "id": [1], "_weight": [-1]}).rows() == [((1, 3), -1)]
-    assert view.apply(t=view.snapshot().to_arrow()).rows(weights=True) == [((2, 3), 2)]
+    assert view.apply(t=view.snapshot().to_arrow()).rows() == [((2, 3), 2)]
     program = gw.Program(RULE)
     program.step({"edge": {"weight": [7], "id": [1]}})
     assert program.step({"edge": {"id": [1], "weight": [7], "_weight": [-1]}})["o"].rows() == [((7, 1), -1)]

@@ -205,7 +205,7 @@ def test_inputs_and_outputs_have_the_names_that_are_given():
 def test_relations_of_which_no_row_counts_take_rows(text: str, expected: dict[tuple[int], int]):
     tables = {"t": {"a": [1, 2, None]}, "u": {"b": [2]}}
     named = {name: table for name, table in tables.items() if re.search(rf"\b{name}\b", text)}
-    assert gw.query(text, named).to_dict() == expected
+    assert gw.query(text, named).to_zset().to_dict() == expected
     view = gw.view(text, named)
     change = view.apply({name: {key: [2] for key in table} for name, table in named.items()})
     assert isinstance(change, gw.ZSet)

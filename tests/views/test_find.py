@@ -92,7 +92,7 @@ def test_a_loop_tells_the_direction_out():
         inward = gw.find("(a)-[e]-(a)", edges={"src": [1], "dst": [1]}, semantics=semantics, where="_direction = 'in'")
         assert inward.rows() == []
     both = gw.find("(a)-[e]-(a)", edges={"src": [1], "dst": [1], "n": [5]}, columns=shown)
-    assert sorted(both.rows()) == [((1, 5, "in", "(a)<-[e]-(a)"), 1), ((1, 5, "out", "(a)-[e]->(a)"), 1)]
+    assert sorted(both) == [(1, 5, "in", "(a)<-[e]-(a)"), (1, 5, "out", "(a)-[e]->(a)")]
 
 
 def test_a_negated_term_merges_no_rows():
@@ -139,7 +139,7 @@ def test_the_example_of_graphframes():
         where="ab.relationship = 'friend' AND bc.relationship = 'friend' AND cd.relationship = 'friend'",
     )  # fmt: skip
     # friends are a-b, e-d, d-a, a-e
-    assert sorted(chain.rows()) == [(("a", "a"), 1), (("d", "d"), 1), (("e", "b"), 1), (("e", "e"), 1)]
+    assert sorted(chain) == [("a", "a"), ("d", "d"), ("e", "b"), ("e", "e")]
 
 
 networkx = pytest.importorskip("networkx")

@@ -121,7 +121,7 @@ def test_matches_as_a_z_set_and_as_text():
         found.to_spark()
     matcher = gw.Matcher("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
     changed = matcher.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
-    assert repr(changed).splitlines()[0] == "Changed matches: 1 row, 1 column"
+    assert repr(changed).splitlines()[0] == "MatchChange: 1 row, 1 column"
     assert changed.to_zset().to_dict() == {(1,): -1}
     assert list(changed) == [((1,), -1)]
 
