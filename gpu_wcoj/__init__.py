@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.errors import config as config
 from gpu_wcoj.one_shot import query
 from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import function
@@ -42,8 +43,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "MatchChange", "Matcher", "MultiView", "Program", "Result",
-    "TickReport", "View", "ZSet", "datasets", "datoms", "errors", "find", "function", "query", "spark", "streams",
-    "view",
+    "TickReport", "View", "ZSet", "config", "datasets", "datoms", "errors", "find", "function", "query", "spark",
+    "streams", "view",
 ]  # fmt: skip
 
 _HOME = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ import pyarrow as pa
 from gpu_wcoj.data.column import Column, Int64Array, floats_of
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import polars as pl
 
 # Types by name: Arrow's to the engine's and back, and the memory layout of values.
 
@@ -255,7 +259,7 @@ def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_arrays([decode(column) for column in columns], list(names))
 
 
-def to_pandas(table: pa.Table) -> Any:
+def to_pandas(table: pa.Table) -> pd.DataFrame:
     """Return the table as a pandas frame.
 
     Integers and booleans with nulls get pandas' nullable types, so no value is rounded.
@@ -273,7 +277,7 @@ def to_pandas(table: pa.Table) -> Any:
     >>> frame["n"][0], frame["s"][0], frame["s"][1]
     (np.int64(9007199254740993), {'n': 9007199254740993}, {'n': None})
     """
-    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import pandas as pd
     import pyarrow.compute as pc  # loading it takes a fifth of a small program's time
 
     frame = _exported(table, "pandas", pa.Table.to_pandas)
@@ -296,7 +300,7 @@ def _nullable_name(kind: pa.DataType) -> str:
     return "boolean" if pa.types.is_boolean(kind) else str(kind).replace("uint", "UInt").replace("int", "Int")
 
 
-def to_polars(table: pa.Table) -> Any:
+def to_polars(table: pa.Table) -> pl.DataFrame:
     """Return the table as a Polars frame; all decimals become Polars' single decimal type.
 
     Raises

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,11 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
     entry_point,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import polars as pl
+    import pyarrow as pa
 
 # Device input and output of Z-sets: implementations of `ZSet` methods.
 
@@ -261,7 +266,7 @@ def from_numpy(
     return ZSet.from_columns(column_names if names is None else names, columns, signed)
 
 
-def to_arrow(zset: ZSet) -> Any:
+def to_arrow(zset: ZSet) -> pa.Table:
     """Return the rows as a ``pyarrow.Table``, weights last.
 
     Examples
@@ -278,14 +283,14 @@ def to_arrow(zset: ZSet) -> Any:
     return to_table((*zset.names, name), (*zset.columns, Column.of_integers(zset.weights)))
 
 
-def to_pandas(zset: ZSet) -> Any:
+def to_pandas(zset: ZSet) -> pd.DataFrame:
     """Return the rows as a pandas frame, weights last; integers with nulls get nullable types."""
     from gpu_wcoj.arrow import to_pandas
 
     return to_pandas(zset.to_arrow())
 
 
-def to_polars(zset: ZSet) -> Any:
+def to_polars(zset: ZSet) -> pl.DataFrame:
     """Return the rows as a Polars frame, weights last."""
     from gpu_wcoj.arrow import to_polars
 
@@ -800,13 +805,13 @@ class ZSet:
     --------
     >>> ZSet.from_rows([(2, 3), ((1, 2), 2), ((1, 2), -1)], names=["src", "dst"])
     ZSet: 2 rows, 2 columns
-    ┌───────┬───────┬────────┐
-    │   src │   dst │ weight │
-    │ int64 │ int64 │  int64 │
-    ╞═══════╪═══════╪════════╡
-    │     1 │     2 │      1 │
-    │     2 │     3 │      1 │
-    └───────┴───────┴────────┘
+    ┌─────┬─────┬────────┐
+    │ src │ dst │ weight │
+    │ int │ int │    int │
+    ╞═════╪═════╪════════╡
+    │   1 │   2 │      1 │
+    │   2 │   3 │      1 │
+    └─────┴─────┴────────┘
     """
 
     names: tuple[str, ...]
