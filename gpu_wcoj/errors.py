@@ -287,6 +287,10 @@ class UsageError(GpuWcojError, ValueError):
     """An option or argument is outside what is allowed."""
 
 
+class UnknownNameError(UsageError, AttributeError):
+    """An object has no attribute of that name."""
+
+
 class QuerySyntaxError(GpuWcojError, SyntaxError):
     """The text of a query cannot be read; the message shows line, column and text."""
 
@@ -334,11 +338,13 @@ class SchemaError(GpuWcojError, ValueError):
 
 
 class ColumnError(SchemaError, KeyError):
-    """A column does not exist; `relation` is None for a Z-set."""
+    """A column does not exist; `relation` is None for a Z-set, or another `table` without a name."""
 
-    def __init__(self, relation: str | None, column: str, available: Iterable[str], remedy: str = "") -> None:
+    def __init__(
+        self, relation: str | None, column: str, available: Iterable[str], remedy: str = "", table: str = "the Z-set"
+    ) -> None:
         known = list(available)
-        where = "the Z-set" if relation is None else f"relation '{relation}'"
+        where = table if relation is None else f"relation '{relation}'"
         super().__init__(
             f"{where} has no column '{column}'.\n  Available columns: {listed(known)}.{nearest(column, known)}"
             + (f"\n  {remedy}" if remedy else "")

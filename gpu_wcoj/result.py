@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.data.rows import Row, weight_name
-from gpu_wcoj.errors import ColumnError, MemoryBudgetError, UsageError, WeightError, entry_point
+from gpu_wcoj.errors import (
+    ColumnError,
+    MemoryBudgetError,
+    UnknownNameError,
+    UsageError,
+    WeightError,
+    entry_point,
+    listed,
+    nearest,
+)
 from gpu_wcoj.units import available_memory, format_bytes
 from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, ZSet, drawn, drawn_html, laid_out, sort_order, text_columns
 
@@ -34,6 +43,7 @@ _ELSEWHERE: Final = {
     **dict.fromkeys(("show", "display"), "Call print(...)."),
     **dict.fromkeys(("weight", "weights"), "Pass weights=True to an export, or call to_zset()."),
     "names": "Read columns.",
+    **dict.fromkeys(("schema", "dtypes", "types"), "Read to_arrow().schema, or print the result."),
     "to_dict": "Call to_dicts(), or to_zset().to_dict() for the weight of each row.",
     **dict.fromkeys(
         (
@@ -276,7 +286,7 @@ class Result:
         names = self._rows.names
         for name in columns:
             if name not in names:
-                raise ColumnError(None, name, names)
+                raise ColumnError(None, name, names, table="the result")
         directions = [descending] * len(columns) if isinstance(descending, bool) else list(descending)
         if len(directions) != len(columns):
             raise UsageError.mismatch(
@@ -360,7 +370,7 @@ class Result:
         """
         from gpu_wcoj.arrow import to_pandas
 
-        return to_pandas(self.to_arrow(weights=weights))  # type: ignore[no-any-return]  # pandas ships no types
+        return to_pandas(self.to_arrow(weights=weights))
 
     def to_polars(self, *, weights: bool = False) -> pl.DataFrame:
         """Return the rows as a Polars frame. Errors as in `to_arrow`."""
@@ -412,29 +422,20 @@ class Result:
     # display
 
     def __repr__(self) -> str:
-        return drawn(*self.display())
+        return drawn(*display(self._rows))
 
     def _repr_html_(self) -> str:
-        return drawn_html(*self.display())
+        return drawn_html(*display(self._rows))
 
-    def display(self, weights: bool = False) -> tuple[str, list[TextColumn]]:
-        """Return the title and the first and last rows as text, with weights if some are negative."""
-        rows, stored = self._rows, self._rows.weights
-        is_table = _is_table(stored) and not weights
-        ends = _running_sums(stored if is_table else np.ones_like(stored))
-        n_rows, half = int(ends[-1]) if len(ends) else 0, MAX_ROWS // 2
-        is_cut = n_rows > MAX_ROWS
-        shown = [*range(half), *range(n_rows - half, n_rows)] if is_cut else range(n_rows)
-        positions = np.array([np.searchsorted(ends, row, side="right") for row in shown], np.int64)
-        shown_rows = rows.gathered(positions, stored[positions])
-        size = f"{n_rows:,} row{'s' * (n_rows != 1)}, {len(rows.names)} column{'s' * (len(rows.names) != 1)}"
-        if is_table:
-            return size, laid_out(shown_rows.text_columns(), None, is_cut)
-        cells = list(map(str, shown_rows.weights.tolist()))
-        last_column = TextColumn(weight_name(rows.names), "int", cells, True)
-        return size if weights else f"{size}, some of negative weight", laid_out(
-            shown_rows.text_columns(), last_column, is_cut
-        )
+    # names that results of other libraries have
+
+    if not TYPE_CHECKING:  # a type checker shall report such names
+
+        @entry_point
+        def __getattr__(self, name: str) -> Any:
+            public = [public for public in dir(type(self)) if not public.startswith("_")]
+            remedy = _ELSEWHERE.get(name, f"Public names are: {listed(public)}.{nearest(name, public)}")
+            raise UnknownNameError.with_parts(f"a result has no '{name}'", got=name, remedy=remedy)
 
     # the inside
 
@@ -484,16 +485,24 @@ class Result:
         return self.to_zset() if weights else self._repeated().zset()
 
 
-if not TYPE_CHECKING:  # a type checker shall report such names
-
-    def _unknown_name(_result: Result, name: str) -> Any:
-        remedy = _ELSEWHERE.get(name)
-        if remedy is None:
-            public = [public for public in dir(Result) if not public.startswith("_")]
-            remedy = UsageError.unknown_name("name", name, public).args[0].partition(": ")[2]
-        raise AttributeError(f"a result has no '{name}'.\n  {remedy}", name=name, obj=_result)
-
-    Result.__getattr__ = _unknown_name
+def display(rows: Rows, weights: bool = False) -> tuple[str, list[TextColumn]]:
+    """Return the title and the first and last rows as text, with weights if some are negative."""
+    stored = rows.weights
+    is_table = _is_table(stored) and not weights
+    ends = _running_sums(stored if is_table else np.ones_like(stored))
+    n_rows, half = int(ends[-1]) if len(ends) else 0, MAX_ROWS // 2
+    is_cut = n_rows > MAX_ROWS
+    shown = [*range(half), *range(n_rows - half, n_rows)] if is_cut else range(n_rows)
+    positions = np.array([np.searchsorted(ends, row, side="right") for row in shown], np.int64)
+    shown_rows = rows.gathered(positions, stored[positions])
+    size = f"{n_rows:,} row{'s' * (n_rows != 1)}, {len(rows.names)} column{'s' * (len(rows.names) != 1)}"
+    if is_table:
+        return size, laid_out(shown_rows.text_columns(), None, is_cut)
+    cells = list(map(str, shown_rows.weights.tolist()))
+    last_column = TextColumn(weight_name(rows.names), "int", cells, True)
+    return size if weights else f"{size}, some of negative weight", laid_out(
+        shown_rows.text_columns(), last_column, is_cut
+    )
 
 
 def _is_table(weights: Int64Array) -> bool:

@@ -316,7 +316,8 @@ def to_polars(table: pa.Table) -> pl.DataFrame:
         else field
         for field in table.schema
     ]
-    return _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
+    frame: pl.DataFrame = _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
+    return frame
 
 
 def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) -> Any:

@@ -17,7 +17,16 @@ from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.motif.compile import ROW, CompiledMotif, Graph, Semantics, compile_motif
 from gpu_wcoj.query.motif.parse import Motif, parse
 from gpu_wcoj.result import Result
-from gpu_wcoj.views.matches import Lookup, MatchChange, MatchRows, Table, as_table, elements_of, match_columns
+from gpu_wcoj.views.matches import (
+    Lookup,
+    MatchChange,
+    MatchRows,
+    Table,
+    as_table,
+    elements_of,
+    match_columns,
+    with_keys,
+)
 
 T = TypeVar("T")
 
@@ -139,7 +148,7 @@ class Matcher(NotCopied):
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
-        edges = as_table(edges, "the edges")
+        edges = with_keys(as_table(edges, "the edges"), (src, dst))
         vertices = None if vertices is None else as_table(vertices, "the vertices")
         names = kinds_of(edges)
         vertex_names = {id: names.get(src, "")} if vertices is None else kinds_of(vertices)
@@ -402,7 +411,8 @@ def find(
     vertices
         A table with a column ``id`` and any others, one row per vertex. Without it, vertices are the ends of the edges.
     edges
-        A table with columns ``src`` and ``dst`` and any others, one row per edge. Equal rows are different edges.
+        A table with columns ``src`` and ``dst`` and any others, one row per edge. Equal rows are different edges. Pairs
+        without names, such as the edges of a graph of networkx, are source and destination.
     where
         A condition on columns, as in SQL: ``"t.amount > 900 AND a.country IN ('CH', 'LI')"``. Conditions on a single
         element are applied before the join.

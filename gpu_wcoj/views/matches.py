@@ -33,7 +33,7 @@ from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, Usag
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
-from gpu_wcoj.result import Result
+from gpu_wcoj.result import Result, display
 from gpu_wcoj.zset.zset import TextColumn, ZSet, cells_of, clean, drawn, drawn_html
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class MatchChange:
         return drawn_html(*self._display())
 
     def _display(self) -> tuple[str, list[TextColumn]]:
-        size, columns = self._result.display(weights=True)
+        size, columns = display(self._stored.merged(), weights=True)
         return f"MatchChange: {size}", columns
 
 
@@ -519,6 +519,14 @@ def as_table(data: Any, what: str) -> Any:
         )
     rows = as_arrow_or_spark(data.with_weight_name(None), what)
     return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
+
+
+def with_keys(data: Any, keys: Sequence[str]) -> Any:
+    """Return a table under the names of its keys if it has no other columns, and these have no names."""
+    names = list(kinds_of(data))
+    if is_of_spark(data) or len(names) != len(keys) or not are_numbered(names) or {*names} & {*keys}:
+        return data
+    return data.rename_columns(list(keys))
 
 
 @dataclass(frozen=True, eq=False)
