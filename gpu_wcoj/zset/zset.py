@@ -556,7 +556,9 @@ def sort_order(keys: Sequence[tuple[Column, bool, bool]], n_rows: int) -> Int64A
     """
     arrays: list[Int64Array] = []
     for column, is_descending, nulls_first in keys:
-        codes = column.codes if column.dictionary is None else column.dictionary.rank()[column.codes]
+        codes = column.codes
+        if column.dictionary is not None and len(column.dictionary):  # which is empty if there are only nulls
+            codes = column.dictionary.rank()[codes]
         if column.valid is not None:
             arrays.append((column.valid if nulls_first else ~column.valid).astype(np.int64))
             codes = np.where(column.valid, codes, 0)

@@ -106,3 +106,8 @@ def test_equal_rows_of_an_ordered_answer_stand_apart():
 def test_what_is_wrong_is_said(query, error, says):
     with pytest.raises(error, match=says):
         gw.query(query, t={"k": ["a"], "w": [1]})
+
+
+def test_texts_that_are_all_null_are_in_order():
+    nulls = pa.table({"k": pa.array([None, None], pa.string()), "v": [2, 1]})
+    assert gw.query("SELECT k, v FROM t ORDER BY k, v", t=nulls).rows() == [(None, 1), (None, 2)]

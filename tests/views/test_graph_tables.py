@@ -150,7 +150,7 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
         ({"vertices": {"id": ["x"]}}, TypeMismatchError, "joins relation"),
         ({"edges": {"src": [1, None], "dst": [1, 2]}}, SchemaError, "the edges, column 'src': row 1 is null"),
         ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', a name that is reserved"),
-        ({"edges": [(1, 2)]}, SchemaError, "the edges need a column 'src'"),
+        ({"edges": [(1, 2, 3)]}, SchemaError, "the edges need a column 'src'"),
         ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "have a row of negative weight"),
         ({"edges": 5}, TypeMismatchError, "is not a table: got 'builtins.int', expected a table"),
         ({"ids": {"e": [1]}}, UsageError, "ids= names an unknown vertex 'e'"),
