@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
@@ -46,7 +47,6 @@ def drawn(chance, n):
 
 
 def table(rows):
-    import pyarrow as pa
 
     columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
     types = {"k": pa.string(), "v": pa.int64(), "w": pa.float64()}
