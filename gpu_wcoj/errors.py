@@ -338,7 +338,7 @@ class SchemaError(GpuWcojError, ValueError):
 
 
 class ColumnError(SchemaError, KeyError):
-    """A column does not exist; `relation` is None for a Z-set, or another `table` without a name."""
+    """A column does not exist; `relation` is None for a `table` without a name, as a Z-set."""
 
     def __init__(
         self, relation: str | None, column: str, available: Iterable[str], remedy: str = "", table: str = "the Z-set"

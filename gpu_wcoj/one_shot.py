@@ -13,7 +13,6 @@ from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import in_order
 
 if TYPE_CHECKING:
-    from gpu_wcoj.program import Program
     from gpu_wcoj.query.ir import Rules
 
 
@@ -108,7 +107,7 @@ def query(
         outputs=listed_outputs(outputs), single_tick=True,
     )  # fmt: skip
     program, changes = prepared.start(options)
-    output = None if isinstance(outputs, (list, tuple)) else single_output(program)
+    output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
     answers = program.answer(changes)
     results = {name: Result(answer) for name, answer in answers.items()}
     sorting = prepared.rules.sorting
@@ -124,15 +123,14 @@ def listed_outputs(outputs: str | list[str] | tuple[str, ...] | None) -> Sequenc
     return [outputs] if isinstance(outputs, str) else outputs
 
 
-def single_output(program: Program) -> str:
-    """Return the only output of a program.
+def single_output(names: Sequence[str]) -> str:
+    """Return the only output of a program from the names of its outputs.
 
     Raises
     ------
     UsageError
         If it has several.
     """
-    names = program.outputs
     if len(names) != 1:
         raise UsageError.mismatch(
             "the program", "has several outputs", listed(names), "one",

@@ -23,7 +23,19 @@ from gpu_wcoj.errors import (
     nearest,
 )
 from gpu_wcoj.units import available_memory, format_bytes
-from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, ZSet, drawn, drawn_html, laid_out, sort_order, text_columns
+from gpu_wcoj.zset.zset import (
+    MAX_ROWS,
+    HasArrow,
+    TextColumn,
+    ZSet,
+    drawn,
+    drawn_html,
+    laid_out,
+    sort_order,
+    text_columns,
+    to_pandas,
+    to_polars,
+)
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
@@ -71,34 +83,48 @@ class Rows(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The column names."""
+        ...
 
     @property
     def weights(self) -> Int64Array:
         """The weight of each stored row."""
+        ...
 
     def gathered(self, positions: Int64Array, weights: Int64Array) -> Rows:
         """Return the stored rows at these positions, with these weights."""
+        ...
 
     def merged(self) -> Rows:
         """Return each distinct row once, with the sum of its weights."""
+        ...
 
     def column(self, position: int) -> Column:
         """Return a column of the stored rows in the engine's form."""
+        ...
 
     def zset(self) -> ZSet:
         """Return the stored rows, unsorted, with the weights to be left out of exports."""
+        ...
 
     def to_zset(self) -> ZSet:
         """Return each distinct row once, with the sum of its weights."""
+        ...
+
+    def counted(self) -> HasArrow:
+        """Return each distinct row once, with the sum of its weights in a last column."""
+        ...
 
     def to_arrow(self) -> pa.Table:
         """Return the stored rows as a table."""
+        ...
 
     def values(self) -> list[Row]:
         """Return the stored rows as Python values."""
+        ...
 
     def text_columns(self) -> list[TextColumn]:
         """Return the stored rows as text."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +173,8 @@ class EngineRows:
     def to_zset(self) -> ZSet:
         """Return each distinct row once, with the sum of its weights."""
         return self.merged().content
+
+    counted = to_zset
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a table."""
@@ -356,27 +384,18 @@ class Result:
         >>> result.to_arrow().to_pydict(), result.to_arrow(weights=True).to_pydict()
         ({'a': [1, 1]}, {'a': [1], 'weight': [2]})
         """
-        if not weights:
-            return self._repeated().to_arrow()
-        import pyarrow as pa
-
-        merged = self._rows.merged()
-        return merged.to_arrow().append_column(weight_name(merged.names), pa.array(merged.weights))
+        return self._exported(weights).to_arrow()
 
     def to_pandas(self, *, weights: bool = False) -> pd.DataFrame:
-        """Return the rows as a pandas frame; integers with nulls get nullable types, structs are dictionaries.
+        """Return the rows as a pandas frame.
 
-        Errors as in `to_arrow`.
+        Integers with nulls get nullable types, structs are dictionaries. Errors as in `to_arrow`.
         """
-        from gpu_wcoj.arrow import to_pandas
-
-        return to_pandas(self.to_arrow(weights=weights))
+        return to_pandas(self._exported(weights))
 
     def to_polars(self, *, weights: bool = False) -> pl.DataFrame:
         """Return the rows as a Polars frame. Errors as in `to_arrow`."""
-        from gpu_wcoj.arrow import to_polars
-
-        return to_polars(self.to_arrow(weights=weights))
+        return to_polars(self._exported(weights))
 
     def to_numpy(self, *, weights: bool = False) -> dict[str, npt.NDArray[Any]]:
         """Return an array for each column; masked where there are nulls. Errors as in `to_arrow`.
@@ -398,7 +417,13 @@ class Result:
         return self._zset(weights).to_cudf()
 
     def to_spark(self, spark: Any = None, *, weights: bool = False) -> Any:
-        """Return the rows as a Spark DataFrame, in this session or that of the graph. Errors as in `to_arrow`."""
+        """Return the rows as a Spark DataFrame.
+
+        Parameters
+        ----------
+        spark
+            The session; by default that of the graph, if it is from Spark.
+        """
         session = spark or self._session
         if session is None:
             raise UsageError.missing(
@@ -448,9 +473,10 @@ class Result:
         if not _is_table(weights):
             position = np.flatnonzero(weights < 0)[:1]
             (row,) = self._rows.gathered(position, weights[position]).values()
+            weight = int(weights[position[0]])
             raise WeightError.with_parts(
-                f"the result is no table: the row {row!r:.200} has the weight {weights[position[0]]}",
-                subject="the result", got=int(weights[position[0]]),
+                f"a table has rows of positive weight only, and the row {row!r:.200} has the weight {weight}",
+                subject="the result", got=weight,
                 remedy="Read it with weights=True, or with to_zset().",
             )  # fmt: skip
         return weights
@@ -480,6 +506,9 @@ class Result:
         self._check_memory(len(self._rows.names) + 1)
         positions = np.repeat(np.arange(len(weights)), weights)
         return self._rows.gathered(positions, np.ones(len(positions), np.int64))
+
+    def _exported(self, weights: bool) -> HasArrow:
+        return self._rows.counted() if weights else self._repeated()
 
     def _zset(self, weights: bool) -> ZSet:
         return self.to_zset() if weights else self._repeated().zset()

@@ -106,7 +106,7 @@ def machine_memory() -> int:
 
 
 def available_memory() -> int:
-    """Return the bytes of memory that are free; those of the machine where the system does not tell."""
+    """Return the bytes of free memory; those of the machine if the system does not tell."""
     try:
         free = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:

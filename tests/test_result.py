@@ -183,7 +183,9 @@ def test_matches_are_tables():
 def test_a_row_of_negative_weight_is_in_no_table():
     found = gw.query("SELECT a FROM t", t=gw.ZSet.from_rows([((1,), -2), ((2,), 1)], ["a"]))
     for read in (len, list, gw.Result.rows, gw.Result.to_arrow, gw.Result.to_numpy, gw.Result.to_dicts, pa.table):
-        with pytest.raises(WeightError, match=r"no table: the row \(1,\) has the weight -2.*\n.*weights=True"):
+        with pytest.raises(
+            WeightError, match=r"positive weight only, and the row \(1,\) has the weight -2.*\n.*weights=True"
+        ):
             read(found)
     with pytest.raises(WeightError):
         _ = found.shape

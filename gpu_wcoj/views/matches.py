@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from gpu_wcoj.arrow.indexed_table import (
     split_change,
 )
 from gpu_wcoj.arrow.table import is_of_spark
-from gpu_wcoj.arrow.write import decode, type_of
+from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.data.column import Column, Int64Array
 from gpu_wcoj.data.rows import Row, weight_name
 from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
@@ -34,7 +33,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.result import Result, display
-from gpu_wcoj.zset.zset import TextColumn, ZSet, cells_of, clean, drawn, drawn_html
+from gpu_wcoj.zset.zset import TextColumn, ZSet, clean, drawn, drawn_html, text_columns
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
@@ -136,7 +135,7 @@ def elements_of(columns: Sequence[MatchColumn], graph: Graph, by_rows: bool) -> 
 
 
 class ArrowRows:
-    """Stored rows of a result as an Arrow table, which may have structs; see `gpu_wcoj.result.Rows`."""
+    """Stored rows of a result as an Arrow table, also with structs; see `gpu_wcoj.result.Rows`."""
 
     def __init__(self, names: tuple[str, ...], weights: Int64Array) -> None:
         self.names = names
@@ -168,6 +167,11 @@ class ArrowRows:
         """Return each distinct row once, with the sum of its weights."""
         return ZSet.from_columns(self.names, self.zset().columns, self.weights)
 
+    def counted(self) -> DecodedRows:
+        """Return each distinct row once, with the sum of its weights in a last column."""
+        rows, weights = net(self.table, self.weights)
+        return DecodedRows(rows.append_column(weight_name(self.names), pa.array(weights)), np.ones_like(weights))
+
     def to_arrow(self) -> Any:
         """Return the rows as a table."""
         return self.table
@@ -183,13 +187,13 @@ class ArrowRows:
 
 def _as_text(name: str, column: pa.ChunkedArray) -> TextColumn:
     values = column.to_pylist()
-    is_number = all(type(value) in (int, float, Decimal) for value in values if value is not None)
     try:
-        kind, cells = type_of(column.type).label, cells_of(encode(one_piece(column)))
+        rows = ZSet((name,), (encode(one_piece(column)),), np.ones(len(values), np.int64))
+        return text_columns(rows)[0]
     except UnsupportedTypeError:
         kind = "struct" if pa.types.is_struct(column.type) else str(column.type)
         cells = ["null" if value is None else clean(str(value)) for value in values]
-    return TextColumn(clean(name), clean(kind), cells, is_number)
+    return TextColumn(clean(name), clean(kind), cells, False)
 
 
 class DecodedRows(ArrowRows):
@@ -522,7 +526,7 @@ def as_table(data: Any, what: str) -> Any:
 
 
 def with_keys(data: Any, keys: Sequence[str]) -> Any:
-    """Return a table under the names of its keys if it has no other columns, and these have no names."""
+    """Return a table of unnamed columns, as many as there are keys, under their names."""
     names = list(kinds_of(data))
     if is_of_spark(data) or len(names) != len(keys) or not are_numbered(names) or {*names} & {*keys}:
         return data

@@ -166,7 +166,7 @@ def view(
     program, rows = prepared.start(options)
     kind = MultiView if isinstance(outputs, (list, tuple)) else View
     if kind is View:
-        single_output(program)
+        single_output(program.outputs)
     program.load(rows)
     return kind(program, ignores_case=resolved_language == "sql")
 
@@ -297,7 +297,7 @@ class View(_MaintainedProgram):
 
 @entry_point
 class MultiView(_MaintainedProgram):
-    """The answers of a program with several outputs, kept up to date; made by `view` with a list of outputs.
+    """The answers of a program that are kept up to date; made by `view` with a list of outputs.
 
     Attributes
     ----------
@@ -314,7 +314,7 @@ class MultiView(_MaintainedProgram):
     """
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
-        """Apply one tick's changes of relations and return the change of each output; see `View.apply`."""
+        """Apply one tick's changes; return the change of each output. See `View.apply`."""
         return self._step(changes, more)
 
     def snapshot(self) -> dict[str, Result]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -283,18 +283,26 @@ def to_arrow(zset: ZSet) -> pa.Table:
     return to_table((*zset.names, name), (*zset.columns, Column.of_integers(zset.weights)))
 
 
-def to_pandas(zset: ZSet) -> pd.DataFrame:
+class HasArrow(Protocol):
+    """Rows that are exported through Arrow."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a table."""
+        ...
+
+
+def to_pandas(rows: HasArrow) -> pd.DataFrame:
     """Return the rows as a pandas frame, weights last; integers with nulls get nullable types."""
     from gpu_wcoj.arrow import to_pandas
 
-    return to_pandas(zset.to_arrow())
+    return to_pandas(rows.to_arrow())
 
 
-def to_polars(zset: ZSet) -> pl.DataFrame:
+def to_polars(rows: HasArrow) -> pl.DataFrame:
     """Return the rows as a Polars frame, weights last."""
     from gpu_wcoj.arrow import to_polars
 
-    return to_polars(zset.to_arrow())
+    return to_polars(rows.to_arrow())
 
 
 def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
@@ -405,7 +413,7 @@ def _shown_columns(zset: ZSet) -> list[TextColumn]:
 def text_columns(zset: ZSet) -> list[TextColumn]:
     """Return the columns of the rows as text, without the weights."""
     return [
-        TextColumn(clean(name), column.type.label, cells_of(column), column.type.family in _NUMBERS)
+        TextColumn(clean(name), column.type.label, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
 
@@ -418,8 +426,7 @@ def _ends(zset: ZSet, half: int) -> ZSet:
     return type(zset)(zset.names, columns, weights, zset.weight_name)
 
 
-def cells_of(column: Column) -> list[str]:
-    """Return the values of a column as text for table cells."""
+def _cells(column: Column) -> list[str]:
     if column.valid is None and column.type.family == "integer":
         return list(map(str, column.codes.tolist()))
     from gpu_wcoj.arrow import to_text
