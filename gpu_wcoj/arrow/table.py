@@ -153,7 +153,9 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _arrow_columns(data, what)
     if isinstance(data, np.ndarray):
         return _numpy_columns(data, what)
-    if isinstance(data, Mapping) and not isinstance(data, AbstractSet):  # as the edges of a graph of networkx are
+    if isinstance(data, AbstractSet):  # the edges of a graph of networkx are a mapping, too
+        return _row_columns(data, width, what)
+    if isinstance(data, Mapping):
         return _mapped_columns(data, what)
     if is_of_spark(data):  # whose own __arrow_c_stream__ fails in PySpark 4.2 and 4.3 if there is a timestamp
         if data.isStreaming:
