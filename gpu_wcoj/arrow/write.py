@@ -183,10 +183,9 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
     else:
         values = _natural(column.codes, storage_of(kind)[0])
         if kind.family in ("date", "timestamp", "zoned"):
-            unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.name) or to_pyarrow(kind).unit
             if bool((column.codes == -(2**63)).any()):
                 raise UnsupportedTypeError(_NO_TIME.format(kind.name, "NumPy"))
-            values = values.astype(np.int64).view(f"M8[{unit}]")
+            values = values.astype(np.int64).view(f"M8[{kind.time_unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
 
 

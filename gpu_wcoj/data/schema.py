@@ -145,6 +145,19 @@ class DataType:
         return min(MAX_DIGITS, len(str(self.code_range[1]))), 0
 
     @property
+    def time_unit(self) -> str:
+        """NumPy's unit of the codes of a type of dates or times.
+
+        Examples
+        --------
+        >>> DataType("date32[day]").time_unit, DataType("date64[ms]").time_unit, DataType("timestamp[ns]").time_unit
+        ('D', 'ms', 'ns')
+        """
+        if self.family == "date":
+            return "D" if self.value_name == "date32[day]" else "ms"
+        return _unit(self)
+
+    @property
     def per_day(self) -> int:
         """The number of codes in a day, for a type of points in time.
 
