@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, repeat, starmap
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload
 
@@ -31,6 +32,7 @@ from gpu_wcoj.zset.zset import (
     drawn,
     drawn_html,
     laid_out,
+    row_tuples,
     sort_order,
     text_columns,
     to_pandas,
@@ -152,7 +154,7 @@ class EngineRows:
 
     def gathered(self, positions: Int64Array, weights: Int64Array) -> EngineRows:
         """Return the rows at these positions, with these weights."""
-        columns = tuple(column.gather(positions) for column in self.content.columns)
+        columns = tuple(_gathered(column, positions) for column in self.content.columns)
         return EngineRows(ZSet(self.names, columns, weights), is_merged=False)
 
     def merged(self) -> EngineRows:
@@ -182,7 +184,7 @@ class EngineRows:
 
     def values(self) -> list[Row]:
         """Return the rows as Python values."""
-        return [row for row, _ in self.content.rows()]
+        return row_tuples(self.content)
 
     def text_columns(self) -> list[TextColumn]:
         """Return the rows as text."""
@@ -348,6 +350,8 @@ class Result:
         if weights:
             merged = self._rows.merged()
             return list(zip(merged.values(), merged.weights.tolist(), strict=True))
+        if _are_ones(self._rows.weights):
+            return self._rows.values()
         self._check_memory(1)
         return list(self)
 
@@ -501,7 +505,7 @@ class Result:
     def _repeated(self) -> Rows:
         """Return a stored row for each row."""
         weights = self._weights()
-        if bool((weights == 1).all()):
+        if _are_ones(weights):
             return self._rows
         self._check_memory(len(self._rows.names) + 1)
         positions = np.repeat(np.arange(len(weights)), weights)
@@ -534,8 +538,21 @@ def display(rows: Rows, weights: bool = False) -> tuple[str, list[TextColumn]]:
     )
 
 
+def _gathered(column: Column, positions: Int64Array) -> Column:
+    """Return rows in host memory; of a device, only these are fetched if they are few ranges."""
+    starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
+    if column.is_on_host or not 0 < len(starts) <= MAX_ROWS:
+        return column.gather(positions)
+    parts = [column.gather(slice(int(part[0]), int(part[-1]) + 1)) for part in np.split(positions, starts[1:])]
+    return reduce(Column.stack, parts, column.gather(slice(0)))
+
+
 def _is_table(weights: Int64Array) -> bool:
     return not len(weights) or int(weights.min()) >= 0
+
+
+def _are_ones(weights: Int64Array) -> bool:
+    return bool((weights == 1).all())
 
 
 def _running_sums(weights: Int64Array) -> npt.NDArray[Any]:

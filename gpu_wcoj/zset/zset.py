@@ -583,6 +583,12 @@ def python_values(column: Column) -> list[Any]:
     return to_python(column)
 
 
+def row_tuples(zset: ZSet) -> list[Row]:
+    """Return the rows as tuples of Python values, without their weights."""
+    values = [python_values(column) for column in zset.columns]
+    return list(zip(*values, strict=True)) if values else [()] * len(zset)
+
+
 def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
     """Return the weight of a row, 0 if absent. O(n).
 
@@ -1013,9 +1019,7 @@ class ZSet:
         >>> ZSet.from_rows([(2, 3), (1, 2)]).rows()
         [((1, 2), 1), ((2, 3), 1)]
         """
-        values = [python_values(column) for column in self.columns]
-        tuples = zip(*values, strict=True) if values else [()] * len(self)
-        return list(zip(tuples, self.weights.tolist(), strict=True))
+        return list(zip(row_tuples(self), self.weights.tolist(), strict=True))
 
     def to_dict(self) -> dict[Row, int]:
         """Return the Z-set as ``{row: weight}``.
