@@ -47,7 +47,7 @@ class Findings:
     Attributes
     ----------
     work
-        Values proposed, searched, marked and listed, and rows of the answer.
+        Values proposed, searched, marked and written, and rows of the answer.
     seconds
         Seconds of the processor; empty if time is not measured.
     broken
@@ -63,11 +63,17 @@ class Findings:
 
 
 def counted(program: gw.Program) -> int:
-    """Return the work of a program's last tick: values proposed, searched, marked and listed."""
+    """Return the work of a program's last tick: values proposed, searched, marked and written.
+
+    A step that only counts may leave more bindings than it looks at, as it adds up sums; these are not written.
+    """
     work = program.last_tick.work
     paths = (path for rules in work.values() for paths in rules.values() for path in paths.values())
-    counts = [counters for path in paths for counters in path.values()]
-    return int(sum(int(counters[[PROPOSALS, PROBES, MARKS, SURVIVORS, RANKED]].sum()) for counters in counts))
+    total = 0
+    for counters in (counters for path in paths for counters in path.values()):
+        looked_at = int(counters[[PROPOSALS, MARKS, RANKED]].sum())
+        total += looked_at + int(counters[PROBES]) + min(int(counters[SURVIVORS]), looked_at)
+    return total
 
 
 class _Runs:

@@ -19,7 +19,7 @@ from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError
 from gpu_wcoj.functions import Calculation, Formula, FormulaRun, evaluate_calculation
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.full_join import list_change
+from gpu_wcoj.join.full_join import count_change, list_change
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, check_variables
 from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -293,7 +293,7 @@ class Head:
         for phase in range(len(self.execution.phases)):
             recounted = self.recounting.change(phase, total)
             if recounted is None:
-                change = sum(join.count(phase) for join in self.joins)
+                change = sum(count_change(join, phase) for join in self.joins)
                 total = None if total is None else total + change
             else:
                 change, total = recounted

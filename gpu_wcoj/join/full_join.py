@@ -8,6 +8,7 @@ hashes of these. Prefixes that become equal only later count as distinct.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
@@ -520,14 +521,33 @@ def list_change(join: IncrementalGenericJoin, phase: int) -> Iterator[Piece]:
 
     See `IncrementalGenericJoin.join`.
     """
-    index = _cheapest_path_of_load(join, phase)
+    index = _cheapest_path_of_load(join, phase, False)
     if index is None:
         yield from join.join(phase)
         return
+    with _run_along(join, index) as single:
+        yield from single.join(phase)
+
+
+def count_change(join: IncrementalGenericJoin, phase: int) -> int:
+    """Return the sum of the weights of the change of one phase, that of a load along its cheapest path.
+
+    See `IncrementalGenericJoin.count`.
+    """
+    index = _cheapest_path_of_load(join, phase, True)
+    if index is None:
+        return join.count(phase)
+    with _run_along(join, index) as single:
+        return single.count(phase)
+
+
+@contextmanager
+def _run_along(join: IncrementalGenericJoin, index: int) -> Iterator[IncrementalGenericJoin]:
+    """Yield a join along one path, whose work is reported as work of `join`."""
     single = _along(join, index)
     single.failed = join.failed
     try:
-        yield from single.join(phase)
+        yield single
     finally:
         join.finished += [(index, work) for _, work in single.finished]
         for meter in single.meters:
@@ -542,7 +562,7 @@ def _along(join: IncrementalGenericJoin, index: int) -> IncrementalGenericJoin:
     return IncrementalGenericJoin(join.query.along(index), join.arrangements, join.execution)
 
 
-def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | None:
+def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: bool) -> int | None:
     """Return the path that is cheaper than the one that runs otherwise, or None."""
     execution, paths = join.execution, join.query.paths
     if execution.backend.device is not None or execution.single_tick or execution.share is not None:
@@ -560,21 +580,25 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int) -> int | No
     if any(arrangement.before(phase) for arrangement in join.arrangements.values()):
         return None
     live = [index for index in numbers if join.is_live(index, phase)]
-    if len(live) != 1 or any(user.is_worth_it(phase) for user in join.prefix_users.values()):
+    if len(live) != 1:
         return None
+    usual, min_gain = live[0], MIN_GAIN
+    user = join.prefix_users.get(usual)
+    if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
+        min_gain *= len(user.shared.users)
     costs: dict[int, float] = {}
     for draws in SAMPLE_SIZES:
         max_cost = DECISIVE_FACTOR * min(costs.values(), default=np.inf)
         left = [index for index in numbers if costs.get(index, 0.0) <= max_cost]
-        if costs and (len(left) == 1 or costs[live[0]] < 2 * MIN_GAIN * min(costs.values())):
+        if costs and (len(left) == 1 or costs[usual] < 2 * min_gain * min(costs.values())):
             break
-        costs.update({index: _sampled_cost(_along(join, index), phase, draws) for index in left})
+        costs.update({index: _sampled_cost(_along(join, index), phase, draws, counts) for index in left})
     best = min(costs, key=costs.__getitem__)
-    return best if costs[best] * MIN_GAIN < costs[live[0]] else None
+    return best if costs[best] * min_gain < costs[usual] else None
 
 
-def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int) -> float:
-    """Return the cost of listing along the only path of a join, by about `draws` seeds."""
+def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int, counts: bool) -> float:
+    """Return the cost of listing or counting along the only path of a join, by about `draws` seeds."""
     path, (way,) = single.query.paths[0], single.bound_paths[0]
     generic = single.bound_join(way, 0, phase)
     if generic is None:
@@ -584,7 +608,8 @@ def _sampled_cost(single: IncrementalGenericJoin, phase: int, draws: int) -> flo
     some = slice(None, None, max(1, len(rows[0]) // draws))
     sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
     prefixes = bind_seeds(path, seed_rows(path, [sample], generic, path.seed.variables[0]), generic)
-    scale, written, depth = len(batch) / max(len(sample), 1), len(sample), path.depth_of(single.query.head_variables)
+    scale, written = len(batch) / max(len(sample), 1), len(sample)
+    depth = 0 if counts else path.depth_of(single.query.head_variables)
     for piece in single.bind_pieces(generic, prefixes, path, depth):
         if depth < len(path.steps):
             generic.count_bounded(piece, path.steps[depth:])
