@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj import errors as errors
 from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.errors import config as config
 from gpu_wcoj.one_shot import query
+from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import function
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
@@ -30,24 +32,27 @@ if TYPE_CHECKING:
     from gpu_wcoj.program import Program as Program
     from gpu_wcoj.program import TickReport as TickReport
     from gpu_wcoj.streams.circuit import Circuit as Circuit
+    from gpu_wcoj.views import MatchChange as MatchChange
     from gpu_wcoj.views import Matcher as Matcher
-    from gpu_wcoj.views import Matches as Matches
     from gpu_wcoj.views import find as find
+    from gpu_wcoj.views.view import MultiView as MultiView
     from gpu_wcoj.views.view import View as View
     from gpu_wcoj.views.view import view as view
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "Matcher", "Matches", "Program", "TickReport", "View",
-    "ZSet", "datasets", "datoms", "errors", "find", "function", "query", "spark", "streams", "view",
+    "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "MatchChange", "Matcher", "MultiView", "Program", "Result",
+    "TickReport", "View", "ZSet", "config", "datasets", "datoms", "errors", "find", "function", "query", "spark",
+    "streams", "view",
 ]  # fmt: skip
 
 _HOME = {
     "ChangeCount": "program",
     "Circuit": "streams",
     "Matcher": "views",
-    "Matches": "views",
+    "MatchChange": "views",
+    "MultiView": "views.view",
     "Program": "program",
     "TickReport": "program",
     "View": "views.view",

@@ -7,12 +7,50 @@ import functools
 import os
 from collections.abc import Callable, Iterable
 from types import FunctionType, TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Literal, Self, TypeVar, cast
 
 T = TypeVar("T")
 
 FULL_TRACEBACK: Final = "GPU_WCOJ_FULL_TRACEBACK"
 """The environment variable with which errors keep the frames of this package."""
+
+
+class Config:
+    """Settings for all of the package: ``gw.config``.
+
+    Attributes
+    ----------
+    traceback
+        ``"short"``: errors show the lines of the user's code only. ``"full"``: also those of this package. It starts
+        as ``"full"`` where the environment variable ``GPU_WCOJ_FULL_TRACEBACK`` is set.
+
+    Examples
+    --------
+    >>> import gpu_wcoj as gw
+    >>> gw.config.traceback = "long"
+    Traceback (most recent call last):
+    ...
+    gpu_wcoj.errors.UsageError: config.traceback='long' is not allowed: expected 'short' or 'full'.
+    """
+
+    traceback: Literal["short", "full"]
+
+    def __init__(self) -> None:
+        self.traceback = "full" if os.environ.get(FULL_TRACEBACK) else "short"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "traceback":
+            raise UsageError.unknown_name("setting", name, ["traceback"])
+        if value not in ("short", "full"):
+            raise UsageError.invalid_value("config.traceback", value, "'short' or 'full'")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"Config(traceback={self.traceback!r})"
+
+
+config: Final = Config()
+"""The settings of this process."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
@@ -249,6 +287,10 @@ class UsageError(GpuWcojError, ValueError):
     """An option or argument is outside what is allowed."""
 
 
+class UnknownNameError(UsageError, AttributeError):
+    """An object has no attribute of that name."""
+
+
 class QuerySyntaxError(GpuWcojError, SyntaxError):
     """The text of a query cannot be read; the message shows line, column and text."""
 
@@ -296,11 +338,13 @@ class SchemaError(GpuWcojError, ValueError):
 
 
 class ColumnError(SchemaError, KeyError):
-    """A column does not exist; `relation` is None for a Z-set."""
+    """A column does not exist; `relation` is None for a `table` without a name, as a Z-set."""
 
-    def __init__(self, relation: str | None, column: str, available: Iterable[str], remedy: str = "") -> None:
+    def __init__(
+        self, relation: str | None, column: str, available: Iterable[str], remedy: str = "", table: str = "the Z-set"
+    ) -> None:
         known = list(available)
-        where = "the Z-set" if relation is None else f"relation '{relation}'"
+        where = table if relation is None else f"relation '{relation}'"
         super().__init__(
             f"{where} has no column '{column}'.\n  Available columns: {listed(known)}.{nearest(column, known)}"
             + (f"\n  {remedy}" if remedy else "")
@@ -577,7 +621,7 @@ def entry_point(target: T) -> T:
 
     A `GpuWcojError` leaves it with the frames of the user's code only: the message says what to do, and the line that
     it is about is the user's. Any other error, which is a mistake of this package, keeps its frames; so do all where
-    the environment variable ``GPU_WCOJ_FULL_TRACEBACK`` is set. A call that succeeds does nothing more than before.
+    ``config.traceback`` is ``"full"``. A call that succeeds does nothing more than before.
 
     Examples
     --------
@@ -605,7 +649,7 @@ def _without_our_frames(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*arguments, **options)
         except GpuWcojError as error:
-            if not os.environ.get(FULL_TRACEBACK):
+            if config.traceback == "short":
                 error.__traceback__ = _of_users(error.__traceback__)
                 hides_context = error.__suppress_context__
                 if not isinstance(error, FunctionError):  # its cause is the user's, also if their function is C

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UsageError, entry_point
+from gpu_wcoj.errors import UsageError, entry_point, listed
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
+from gpu_wcoj.result import EngineRows, Result
 from gpu_wcoj.user_functions import Function
-from gpu_wcoj.zset.zset import ZSet, in_order
+from gpu_wcoj.zset.zset import in_order
 
 if TYPE_CHECKING:
     from gpu_wcoj.query.ir import Rules
+
+
+@overload
+def query(
+    text: str | Rules, relations: Mapping[str, Any] | None = None, /, *, outputs: list[str] | tuple[str, ...],
+    **more: Any,
+) -> dict[str, Result]: ...  # fmt: skip
+
+
+@overload
+def query(
+    text: str | Rules,
+    relations: Mapping[str, Any] | None = None,
+    /,
+    *,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
+    bag: bool | None = None,
+    functions: Sequence[Function] = (),
+    outputs: str | None = None,
+    backend: BackendName = "auto",
+    threads: int | None = None,
+    **more: Any,
+) -> Result: ...
 
 
 @entry_point
@@ -28,16 +52,15 @@ def query(
     arguments: Sequence[Any] = (),
     bag: bool | None = None,
     functions: Sequence[Function] = (),
+    outputs: str | list[str] | tuple[str, ...] | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
     **more: Any,
-) -> ZSet | dict[str, ZSet]:
-    """Return the answer of a program over tables, lists or arrays.
-
-    It is a ZSet, or a dict of them if there are several outputs.
+) -> Result | dict[str, Result]:
+    """Return the answer of a program over tables, lists or arrays: a table.
 
     Every column of a table is data, also a column called ``weight``. A `ZSet` keeps its weights. A missing relation is
-    an error. Exports leave the answer's weights out if all are 1.
+    an error.
 
     Parameters
     ----------
@@ -54,6 +77,8 @@ def query(
         Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
+    outputs
+        The relation to return if the program has several outputs; or a list of relations, for a dict of their tables.
     functions, backend, threads
         As for `Program`.
 
@@ -61,6 +86,8 @@ def query(
     --------
     >>> query("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2), (2, 3)]).to_arrow().to_pydict()
     {'a': [1], 'c': [3]}
+    >>> query("out(a) :- edge(a, b). into(b) :- edge(a, b).", edge=[(1, 2)], outputs=["out", "into"])["into"].rows()
+    [(2,)]
     """
     from gpu_wcoj.engine.options import ProgramOptions, validate_functions
     from gpu_wcoj.prepared_query import QuerySource, prepare_query
@@ -77,15 +104,39 @@ def query(
     prepared = prepare_query(source, merge_relations(relations, more), query, is_single=True)
     options = ProgramOptions(
         bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
-        single_tick=True,
+        outputs=listed_outputs(outputs), single_tick=True,
     )  # fmt: skip
     program, changes = prepared.start(options)
-    answers = {name: hide_unit_weights(answer) for name, answer in program.answer(changes).items()}
+    output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
+    answers = program.answer(changes)
+    results = {name: Result(answer) for name, answer in answers.items()}
     sorting = prepared.rules.sorting
-    if sorting is not None:
+    if sorting is not None and sorting.relation in answers:
         keys = [(key.column, key.is_descending, key.nulls_first) for key in sorting.keys]
-        answers[sorting.relation] = in_order(answers[sorting.relation], keys, sorting.n_shown)
-    return next(iter(answers.values())) if len(answers) == 1 else answers
+        ordered = in_order(answers[sorting.relation], keys, sorting.n_shown)
+        results[sorting.relation] = Result(EngineRows(ordered, is_merged=False))
+    return results if output is None else results[output]
+
+
+def listed_outputs(outputs: str | list[str] | tuple[str, ...] | None) -> Sequence[str] | None:
+    """Return the outputs as a list; None for those of the program."""
+    return [outputs] if isinstance(outputs, str) else outputs
+
+
+def single_output(names: Sequence[str]) -> str:
+    """Return the only output of a program from the names of its outputs.
+
+    Raises
+    ------
+    UsageError
+        If it has several.
+    """
+    if len(names) != 1:
+        raise UsageError.mismatch(
+            "the program", "has several outputs", listed(names), "one",
+            f"Name one, outputs={names[0]!r}, or pass a list for a dict by output, outputs={[*names]!r}.",
+        )  # fmt: skip
+    return names[0]
 
 
 def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,8 +160,3 @@ def merge_relations(relations: Mapping[str, Any] | None, more: Mapping[str, Any]
             raise UsageError.duplicate("the relation", name, remedy="Give it once.")
         merged[name] = rows
     return merged
-
-
-def hide_unit_weights(answer: ZSet) -> ZSet:
-    """Return the answer; exports leave its weights out if all are 1."""
-    return answer.with_weight_name(None) if bool(np.all(answer.weights == 1)) else answer

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from gpu_wcoj.errors import UsageError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _AMOUNT = re.compile(r"(\d{1,15})\s*([kmgt]i?)?b?", re.IGNORECASE)
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_USUAL_MEMORY = 16 << 30
+"""Bytes of memory that are assumed where the system does not tell."""
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%|(0?\.\d{1,6})|(1\.0{0,6})")
 
 
@@ -84,3 +89,26 @@ def part_of(total: int, amount: float | str, option: str, whose: str = "GPU") ->
             expected=f"at most {format_bytes(total)}",
         )
     return meant
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory of the machine, or of the control group where that is less."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        total = _USUAL_MEMORY
+    for path in _CGROUP_LIMITS:
+        try:
+            total = min(total, int(Path(path).read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def available_memory() -> int:
+    """Return the bytes of free memory; those of the machine if the system does not tell."""
+    try:
+        free = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text())
+    except OSError:
+        free = None
+    return machine_memory() if free is None else min(machine_memory(), int(free[1]) * 1024)

@@ -133,10 +133,10 @@ def function(
     ...     return amount / (1 + len(text))
     >>> text = "risky(a, s) :- transfer(a, note, amount), s = score(amount, note), s > 20.0."
     >>> gw.query(text, transfer=[(1, "rent", 500), (2, "gift", 50)], functions=[score]).rows()
-    [((1, 100.0), 1)]
+    [(1, 100.0)]
     >>> twice = gw.function(lambda values: 2 * values, "int64", returns="int64", name="twice", arrays=True)
     >>> gw.query("h(twice(x)) :- r(x).", r=[(3,), (4,)], functions=[twice]).rows()
-    [((6,), 1), ((8,), 1)]
+    [(6,), (8,)]
     """
     for option, value in (("nulls", nulls), ("arrays", arrays)):
         if not isinstance(value, (bool, np.bool_)):

@@ -172,7 +172,7 @@ def test_sql_snippets(page: Path):
             name: dict(column.strip().split(": ") for column in columns.split(","))
             for name, columns in RELATION.findall(snippet.comment)
         }
-        gw.view(snippet.code, schema=schema)
+        gw.view(snippet.code, schema=schema, outputs=re.findall(r"CREATE VIEW (\w+)", snippet.code) or None)
 
 
 def test_the_readme_is_short():

@@ -21,7 +21,7 @@ E = {"a": [1], "c": [2]}
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(FULL_TRACEBACK, raising=False)
+    monkeypatch.setattr(gw.config, "traceback", "short")
 
 
 def shown(call: Callable[[], object]) -> list[str]:
@@ -65,7 +65,7 @@ def test_only_lines_of_the_user_are_shown(name: str):
 
 
 def test_the_whole_traceback_is_there_when_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(FULL_TRACEBACK, "1")
+    monkeypatch.setattr(gw.config, "traceback", "full")
     lines = shown(CASES["SQL"])
     assert sum("gpu_wcoj/" in line for line in lines) > 5
 
@@ -116,7 +116,20 @@ def test_entry_points_are_marked():
     functions = [gw.query, gw.view, gw.find, gw.datasets.rmat, gw.datasets.undirected, gw.datasets.payments]
     functions += [getattr(spark, name) for name in spark.__all__ if name != "View"]
     assert [one for one in functions if not hasattr(one, "__wrapped__")] == []
-    for kind in (gw.Program, gw.View, gw.Matcher, gw.ZSet, datoms.Database, Checkpoint, Circuit, Subcircuit, Stream):
+    for kind in (
+        gw.Program,
+        gw.View,
+        gw.MultiView,
+        gw.Matcher,
+        gw.MatchChange,
+        gw.Result,
+        gw.ZSet,
+        datoms.Database,
+        Checkpoint,
+        Circuit,
+        Subcircuit,
+        Stream,
+    ):
         public = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
         plain = [name for name, one in public.items() if callable(one) and not hasattr(one, "__wrapped__")]
         assert plain == [], kind

@@ -102,7 +102,9 @@ class TestDeclarations:
         with pytest.raises(UsageError, match="the function 'Size' is given twice"):
             gw.Program("h(n) :- r(n).", functions=[first, second])
         length = gw.function(len, str, returns=int, name="length")
-        assert gw.query("h(length(t)) :- r(t).", r=[("ab",)], functions=[length, length]).rows() == [((2,), 1)]
+        assert gw.query("h(length(t)) :- r(t).", r=[("ab",)], functions=[length, length]).rows(weights=True) == [
+            ((2,), 1)
+        ]
         with pytest.raises(UsageError, match="the function 'length' has the name of a function of SQL"):
             gw.view("SELECT length(t) AS n FROM r", r={"t": ["ab"]}, functions=[length])
 
@@ -110,7 +112,7 @@ class TestDeclarations:
         for name in ("reverse", "trim", "sqrt", "log1p"):
             mine = gw.function(lambda t: f"<{t}>", str, returns=str, name=name)
             query = f"SELECT {name}(t) AS u FROM r"
-            assert gw.query(query, r={"t": ["a"]}, functions=[mine]).rows() == [(("<a>",), 1)]
+            assert gw.query(query, r={"t": ["a"]}, functions=[mine]).rows(weights=True) == [(("<a>",), 1)]
 
     @pytest.mark.parametrize("functions", [[len], score, "score", {"score": score}])
     def test_options_that_are_no_functions(self, functions):
@@ -231,7 +233,9 @@ class TestValues:
         calls: list[Any] = []
         first = gw.function(lambda a, b: calls.append((a, b)), int, int, returns=int, name="first")
         rows = {"a": [1, None, None], "b": [None, 2, None]}
-        assert gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first]).rows() == [((None,), 3)]
+        assert gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first]).rows(weights=True) == [
+            ((None,), 3)
+        ]
         assert not calls
         first = gw.function(first.call, int, int, returns=int, nulls=True, name="first")
         gw.query("SELECT first(a, b) AS x FROM r", r=rows, functions=[first])
@@ -248,7 +252,7 @@ class TestArrays:
             return np.where(n % 2 == 0, x, np.nan)
 
         rows = [(n, n / 4) for n in range(1000)] + [(None, 1.0)]
-        found = gw.query("h(n, mixed(n, x)) :- r(n, x).", r=rows, functions=[mixed]).to_dict()
+        found = gw.query("h(n, mixed(n, x)) :- r(n, x).", r=rows, functions=[mixed])
         assert sum(calls) == 1000
         assert len(calls) < 10
         assert {n: x for n, x in found if n % 2 == 0} == {n: n / 4 for n in range(0, 1000, 2)}
@@ -264,12 +268,9 @@ class TestArrays:
             return np.array([None if one == 3 else str(one) for one in n.tolist()], object)
 
         text = "h(n, even(n), shown(n)) :- r(n)."
-        found = gw.query(text, r=[(2,), (3,), (None,)], functions=[even, shown]).rows()
+        found = gw.query(text, r=[(2,), (3,), (None,)], functions=[even, shown]).rows(weights=True)
         assert found == [((2, 2, "2"), 1), ((3, None, None), 1)]
-        assert gw.query("h(shown(n)) :- r(n).", r=[(2,), (None,)], functions=[shown]).to_dict() == {
-            ("2",): 1,
-            ("None",): 1,
-        }
+        assert gw.query("h(shown(n)) :- r(n).", r=[(2,), (None,)], functions=[shown]).rows() == [("2",), ("None",)]
 
     def test_a_call_that_raises_is_repeated_for_each_element(self):
         @gw.function("int64", returns="int64", arrays=True)
@@ -279,7 +280,10 @@ class TestArrays:
             return 12 // n
 
         rows = [(0,), (3,), (4,)]
-        assert gw.query("h(checked(n)) :- r(n), n != 0.", r=rows, functions=[checked]).rows() == [((3,), 1), ((4,), 1)]
+        assert gw.query("h(checked(n)) :- r(n), n != 0.", r=rows, functions=[checked]).rows(weights=True) == [
+            ((3,), 1),
+            ((4,), 1),
+        ]
         with pytest.raises(FunctionError, match=r"checked\(0\) raised ValueError: zero"):
             gw.query("h(checked(n)) :- r(n).", r=rows, functions=[checked])
 

@@ -58,9 +58,7 @@ class Case:
         if self.options:
             edges = tables["transfers"]
             return gw.find(self.text, edges=edges, **self.options, backend="cpu", threads=threads).to_arrow()
-        answer = gw.query(self.text, tables, backend="cpu", threads=threads)
-        assert isinstance(answer, gw.ZSet)
-        return answer.to_arrow()
+        return gw.query(self.text, tables, backend="cpu", threads=threads).to_arrow()
 
 
 def _sql(tables: str, text: str) -> Case:

@@ -42,7 +42,7 @@ class Kept:
         self.columns = columns_of(" ".join(QUERIES[name] for name in names))
         text = ";".join(f"CREATE VIEW {name} AS {QUERIES[name]}" for name in names)
         given = {name: begin[name].select(list(columns)) for name, columns in self.columns.items()}
-        self.view = gw.view(text, given, backend="cpu", threads=threads)
+        self.view = gw.view(text, given, outputs=self.names, backend="cpu", threads=threads)
         program = self.program = self.view.program
         self.rows: dict[str, Counter[Row]] = {name: Counter(program.relation(name).to_dict()) for name in names}
 

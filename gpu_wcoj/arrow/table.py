@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Any
 
@@ -152,6 +153,8 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _arrow_columns(data, what)
     if isinstance(data, np.ndarray):
         return _numpy_columns(data, what)
+    if isinstance(data, AbstractSet):  # the edges of a graph of networkx are a mapping, too
+        return _row_columns(data, width, what)
     if isinstance(data, Mapping):
         return _mapped_columns(data, what)
     if is_of_spark(data):  # whose own __arrow_c_stream__ fails in PySpark 4.2 and 4.3 if there is a timestamp

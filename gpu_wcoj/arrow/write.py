@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ import pyarrow as pa
 from gpu_wcoj.data.column import Column, Int64Array, floats_of
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import polars as pl
 
 # Types by name: Arrow's to the engine's and back, and the memory layout of values.
 
@@ -179,10 +183,9 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
     else:
         values = _natural(column.codes, storage_of(kind)[0])
         if kind.family in ("date", "timestamp", "zoned"):
-            unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(kind.name) or to_pyarrow(kind).unit
             if bool((column.codes == -(2**63)).any()):
                 raise UnsupportedTypeError(_NO_TIME.format(kind.name, "NumPy"))
-            values = values.astype(np.int64).view(f"M8[{unit}]")
+            values = values.astype(np.int64).view(f"M8[{kind.time_unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
 
 
@@ -255,7 +258,7 @@ def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_arrays([decode(column) for column in columns], list(names))
 
 
-def to_pandas(table: pa.Table) -> Any:
+def to_pandas(table: pa.Table) -> pd.DataFrame:
     """Return the table as a pandas frame.
 
     Integers and booleans with nulls get pandas' nullable types, so no value is rounded.
@@ -273,7 +276,7 @@ def to_pandas(table: pa.Table) -> Any:
     >>> frame["n"][0], frame["s"][0], frame["s"][1]
     (np.int64(9007199254740993), {'n': 9007199254740993}, {'n': None})
     """
-    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import pandas as pd
     import pyarrow.compute as pc  # loading it takes a fifth of a small program's time
 
     frame = _exported(table, "pandas", pa.Table.to_pandas)
@@ -296,7 +299,7 @@ def _nullable_name(kind: pa.DataType) -> str:
     return "boolean" if pa.types.is_boolean(kind) else str(kind).replace("uint", "UInt").replace("int", "Int")
 
 
-def to_polars(table: pa.Table) -> Any:
+def to_polars(table: pa.Table) -> pl.DataFrame:
     """Return the table as a Polars frame; all decimals become Polars' single decimal type.
 
     Raises
@@ -312,7 +315,8 @@ def to_polars(table: pa.Table) -> Any:
         else field
         for field in table.schema
     ]
-    return _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
+    frame: pl.DataFrame = _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
+    return frame
 
 
 def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) -> Any:

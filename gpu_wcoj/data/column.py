@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from itertools import count
 from threading import RLock
@@ -27,6 +28,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 _HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned")
 """Families whose codes are the values themselves, or their count of units."""
+_N_SHOWN = 10
+"""Values of a column that its text shows."""
 
 
 def read_only(array: Any) -> Any:
@@ -55,7 +58,7 @@ def on_host(array: Any) -> npt.NDArray[Any]:
     return fetched
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Column:
     """Values of one type as int64 codes.
 
@@ -124,6 +127,32 @@ class Column:
 
     def __len__(self) -> int:
         return len(self.stored)
+
+    def __repr__(self) -> str:
+        values = self.gather(slice(_N_SHOWN))._shown_values()
+        more = ", ..." if len(self) > _N_SHOWN else ""
+        return f"Column({self.type.label}, [{', '.join(values)}{more}])"
+
+    def _shown_values(self) -> list[str]:
+        """Return the values, not the codes, as text."""
+        family = self.type.family
+        values: list[Any] = self.codes.tolist()
+        if self.dictionary is not None:
+            values = self.dictionary.decode(self.codes, self.valid).to_pylist()
+        elif family in ("float32", "float64"):
+            values = floats_of(self.codes, 4 if family == "float32" else 8).tolist()
+        elif family == "bool":
+            values = list(map(bool, values))
+        elif family in ("date", "timestamp", "zoned"):
+            return self._with_nulls(self.codes.view(f"M8[{self.type.time_unit}]").astype(str).tolist())
+        elif family == "decimal":
+            return self._with_nulls([str(Decimal(value).scaleb(-self.type.digits[1])) for value in values])
+        return self._with_nulls(list(map(repr, values)))
+
+    def _with_nulls(self, texts: list[str]) -> list[str]:
+        if self.valid is None:
+            return texts
+        return [text if valid else "null" for text, valid in zip(texts, self.valid.tolist(), strict=True)]
 
     def __reduce__(self) -> Any:
         return Column, (self.type, self.codes, self.valid, self.dictionary)

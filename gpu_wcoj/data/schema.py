@@ -73,6 +73,30 @@ class DataType:
         match = _DICTIONARY.fullmatch(self.name)
         return match[1] if match else self.name
 
+    @cached_property
+    def label(self) -> str:
+        """The name of the type for people.
+
+        Examples
+        --------
+        >>> [DataType(name).label for name in ("int64", "int8", "large_string", "double", "date32[day]")]
+        ['int', 'int8', 'str', 'float', 'date']
+        >>> [DataType(name).label for name in ("timestamp[us]", "timestamp[ns, tz=UTC]", "decimal128(9, 2)")]
+        ['datetime', 'datetime[ns, UTC]', 'decimal(9, 2)']
+        """
+        if self.name != self.value_name:
+            return f"category[{DataType(self.value_name).label}]"
+        family = self.family
+        if family in ("timestamp", "zoned"):
+            parts = self.name.removeprefix("timestamp[").removesuffix("]").replace("tz=", "").split(", ")
+            shown = ", ".join(part for part in parts if part != "us")
+            return f"datetime[{shown}]" if shown else "datetime"
+        if family == "decimal":
+            return f"decimal({self.name.partition('(')[2]}"
+        if family == "integer":
+            return "int" if self.name == "int64" else self.name
+        return {"string": "str", "binary": "bytes", "float64": "float"}.get(family, family)
+
     @property
     def has_dictionary(self) -> bool:
         """True if codes are positions in a program's dictionary (text and bytes)."""
@@ -119,6 +143,19 @@ class DataType:
         if self.family == "decimal":
             return _decimal(self)
         return min(MAX_DIGITS, len(str(self.code_range[1]))), 0
+
+    @property
+    def time_unit(self) -> str:
+        """NumPy's unit of the codes of a type of dates or times.
+
+        Examples
+        --------
+        >>> DataType("date32[day]").time_unit, DataType("date64[ms]").time_unit, DataType("timestamp[ns]").time_unit
+        ('D', 'ms', 'ns')
+        """
+        if self.family == "date":
+            return "D" if self.value_name == "date32[day]" else "ms"
+        return _unit(self)
 
     @property
     def per_day(self) -> int:

@@ -22,7 +22,7 @@ from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
 from gpu_wcoj.planner.lower import Plan
 from gpu_wcoj.trace.arrangement import PhaseRows
-from gpu_wcoj.units import format_bytes, part_of
+from gpu_wcoj.units import format_bytes, machine_memory, part_of
 from gpu_wcoj.zset.index import IndexedZSet
 
 ALWAYS = 1 << 62
@@ -649,21 +649,13 @@ _ASSUMED = "assumed; not measured on this machine: gpu-wcoj calibrate"
 
 def router_of(lowering: Compiler, primary: Backend, options: ProgramOptions) -> Router | None:
     """Return the router of a program with its state on `primary`; None without a twin."""
-    there_is, twin_memory = _host_memory(), options.twin_memory
+    there_is, twin_memory = machine_memory(), options.twin_memory
     memory = there_is // 4 if twin_memory is None else part_of(there_is, twin_memory, "twin_memory", "host")
     if options.twin is None and primary.device is None:
         return None
     twin_backend = select_backend("cpu" if options.twin is None else options.twin, is_lasting=True)
     model = (_measured(primary, twin_backend) if options.route == "auto" else None) or ASSUMED
     return Router(lowering, twin_backend, Route.from_option(options.route, model), model, memory)
-
-
-def _host_memory() -> int:
-    """Return the bytes of memory of the machine; a common size if the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 16 << 30
 
 
 @dataclass(frozen=True, eq=False)

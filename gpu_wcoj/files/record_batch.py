@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from gpu_wcoj.data.rows import weight_among, weight_name
 from gpu_wcoj.errors import InputFileError, MemoryBudgetError, UsageError, WeightError, listed, nearest
 from gpu_wcoj.files.formats import too_few
 from gpu_wcoj.files.spec import ColumnName, InputSpec
-from gpu_wcoj.units import format_bytes, parse_bytes
+from gpu_wcoj.units import format_bytes, machine_memory, parse_bytes
 
 WEIGHT = "weight"
 
@@ -263,7 +262,6 @@ def _no_null(column: pa.Array, what: str, place: Callable[[int], str]) -> None:
 
 
 VARIABLE = "GPU_WCOJ_MEMORY_BUDGET"
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def memory_budget(amount: str | None = None) -> int:
@@ -276,13 +274,7 @@ def memory_budget(amount: str | None = None) -> int:
     text = amount or os.environ.get(VARIABLE)
     if text:
         return parse_bytes(text)
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in _CGROUP_LIMITS:
-        try:
-            total = min(total, int(Path(path).read_text()))
-        except (OSError, ValueError):
-            continue
-    return total // 2
+    return machine_memory() // 2
 
 
 def over_budget(what: str, need: int, budget: int) -> MemoryBudgetError:

@@ -16,7 +16,17 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.motif.compile import ROW, CompiledMotif, Graph, Semantics, compile_motif
 from gpu_wcoj.query.motif.parse import Motif, parse
-from gpu_wcoj.views.matches import Lookup, Matches, Table, as_table, elements_of, match_columns
+from gpu_wcoj.result import Result
+from gpu_wcoj.views.matches import (
+    Lookup,
+    MatchChange,
+    MatchRows,
+    Table,
+    as_table,
+    elements_of,
+    match_columns,
+    with_keys,
+)
 
 T = TypeVar("T")
 
@@ -138,7 +148,7 @@ class Matcher(NotCopied):
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
-        edges = as_table(edges, "the edges")
+        edges = with_keys(as_table(edges, "the edges"), (src, dst))
         vertices = None if vertices is None else as_table(vertices, "the vertices")
         names = kinds_of(edges)
         vertex_names = {id: names.get(src, "")} if vertices is None else kinds_of(vertices)
@@ -202,18 +212,18 @@ class Matcher(NotCopied):
             for name, names_ in (("vertices", graph.vertices), ("edges", graph.edges))
         }
 
-    def first(self) -> Matches:
+    def first(self) -> Result:
         """Return the matches in the initial tables; only once without ``is_kept``."""
         answers = self.program.step(self._first) if self._is_kept else self.program.answer(self._first)
         results = [(part, answers[part.relation]) for part in self.compiled.parts]
-        return Matches(self._columns, results, self._lookup(), _session=self._session)
+        return Result(MatchRows(self._columns, results, self._lookup()), self._session)
 
-    def matches(self) -> Matches:
+    def matches(self) -> Result:
         """Return all present matches."""
 
-        def read() -> Matches:
+        def read() -> Result:
             results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
-            return Matches(self._columns, results, self._lookup(), _session=self._session)
+            return Result(MatchRows(self._columns, results, self._lookup()), self._session)
 
         return self._turns.run("reading the matches", read)
 
@@ -222,7 +232,9 @@ class Matcher(NotCopied):
         parts = self.compiled.parts
         return self._turns.run("counting the matches", lambda: sum(self.program.count(part.relation) for part in parts))
 
-    def apply(self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None) -> Matches:
+    def apply(
+        self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
+    ) -> MatchChange:
         """Apply a change of the tables; return the change of the matches.
 
         Parameters
@@ -245,7 +257,7 @@ class Matcher(NotCopied):
         """
         answers, lookup = self._run_change(changes, vertices, edges, self.program.step)
         results = [(part, answers[part.relation]) for part in self.compiled.parts]
-        return Matches(self._columns, results, lookup, is_change=True, _session=self._session)
+        return MatchChange(MatchRows(self._columns, results, lookup), self._session)
 
     def apply_counted(
         self, changes: Mapping[str, Any] | None = None, /, *, vertices: Any = None, edges: Any = None
@@ -283,11 +295,11 @@ class Matcher(NotCopied):
             self._edges, lookup = edge_change.after, replace(lookup, edges=edge_change.contents)
         return answers, lookup
 
-    def step(self, changes: Mapping[str, Any]) -> Matches:
+    def step(self, changes: Mapping[str, Any]) -> MatchChange:
         """Apply a change; the same as `apply`."""
         return self.apply(changes)
 
-    def snapshot(self) -> Matches:
+    def snapshot(self) -> Result:
         """Return all present matches; the same as `matches`."""
         return self.matches()
 
@@ -387,7 +399,7 @@ def find(
     src: str = "src",
     dst: str = "dst",
     **options: Any,
-) -> Matches:
+) -> Result:
     """Find the matches of a motif in a graph.
 
     Parameters
@@ -399,7 +411,8 @@ def find(
     vertices
         A table with a column ``id`` and any others, one row per vertex. Without it, vertices are the ends of the edges.
     edges
-        A table with columns ``src`` and ``dst`` and any others, one row per edge. Equal rows are different edges.
+        A table with columns ``src`` and ``dst`` and any others, one row per edge. Equal rows are different edges. Pairs
+        without names, such as the edges of a graph of networkx, are source and destination.
     where
         A condition on columns, as in SQL: ``"t.amount > 900 AND a.country IN ('CH', 'LI')"``. Conditions on a single
         element are applied before the join.
@@ -444,7 +457,7 @@ def find(
     >>> rings = find("(a)-[t1]->(b); (b)-[t2]->(c); (c)-[t3]->(a)", edges=transfers, where="t1.amount < t2.amount",
     ...              semantics="nodes-distinct", columns=["a.id", "t1.amount", "t2.amount"])
     >>> rings.rows()
-    [(('x', 950, 990), 1), (('z', 910, 950), 1)]
+    [('x', 950, 990), ('z', 910, 950)]
     """
     matcher = Matcher(
         motif, graph, vertices=vertices, edges=edges, where=where, semantics=semantics, columns=columns, ids=ids,

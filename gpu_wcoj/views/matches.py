@@ -1,16 +1,16 @@
-"""Matches of a motif: rows with the requested columns."""
+"""Matches of a motif, rows with the requested columns, and their changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.arrow import to_pandas, to_polars
+from gpu_wcoj.arrow import encode
 from gpu_wcoj.arrow.indexed_table import (
     IndexedTable,
     RowIndex,
@@ -26,13 +26,18 @@ from gpu_wcoj.arrow.indexed_table import (
 from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.data.column import Column, Int64Array
-from gpu_wcoj.data.rows import weight_name
+from gpu_wcoj.data.rows import Row, weight_name
 from gpu_wcoj.engine.ingest import Incoming, are_numbered, read_change
-from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, entry_point
+from gpu_wcoj.errors import ColumnError, SchemaError, UnsupportedTypeError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
-from gpu_wcoj.zset.zset import MAX_ROWS, TextColumn, ZSet, clean, drawn, drawn_html, laid_out
+from gpu_wcoj.result import Result, display
+from gpu_wcoj.zset.zset import TextColumn, ZSet, clean, drawn, drawn_html, text_columns
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import polars as pl
 
 # Requested columns of matches.
 
@@ -129,162 +134,190 @@ def elements_of(columns: Sequence[MatchColumn], graph: Graph, by_rows: bool) -> 
     return tuple(elements)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-@entry_point
-class Matches:
-    """Matches of a motif, or a change of the matches.
+class ArrowRows:
+    """Stored rows of a result as an Arrow table, also with structs; see `gpu_wcoj.result.Rows`."""
 
-    The object can be read as an Arrow stream. Equal rows are repeated once per match. A change has each row once, with
-    its weight: the number of added matches, negative for removed ones.
+    def __init__(self, names: tuple[str, ...], weights: Int64Array) -> None:
+        self.names = names
+        self.weights = weights
 
-    Attributes
+    @cached_property
+    def table(self) -> Any:
+        """The columns, without weights."""
+        raise NotImplementedError
+
+    def gathered(self, positions: Int64Array, weights: Int64Array) -> ArrowRows:
+        """Return the rows at these positions, with these weights."""
+        return DecodedRows(self.table.take(positions), weights)
+
+    def merged(self) -> ArrowRows:
+        """Return each distinct row once, with the sum of its weights."""
+        return DecodedRows(*net(self.table, self.weights))
+
+    def column(self, position: int) -> Column:
+        """Return a column in the engine's form."""
+        return encode(one_piece(self.table.column(position)))
+
+    def zset(self) -> ZSet:
+        """Return the rows, unsorted, with the weights to be left out of exports."""
+        columns = tuple(self.column(position) for position in range(len(self.names)))
+        return ZSet(self.names, columns, self.weights, None)
+
+    def to_zset(self) -> ZSet:
+        """Return each distinct row once, with the sum of its weights."""
+        return ZSet.from_columns(self.names, self.zset().columns, self.weights)
+
+    def counted(self) -> DecodedRows:
+        """Return each distinct row once, with the sum of its weights in a last column."""
+        rows, weights = net(self.table, self.weights)
+        return DecodedRows(rows.append_column(weight_name(self.names), pa.array(weights)), np.ones_like(weights))
+
+    def to_arrow(self) -> Any:
+        """Return the rows as a table."""
+        return self.table
+
+    def values(self) -> list[Row]:
+        """Return the rows as Python values; structs are dictionaries."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def text_columns(self) -> list[TextColumn]:
+        """Return the rows as text."""
+        return [_as_text(name, column) for name, column in zip(self.names, self.table.columns, strict=True)]
+
+
+def _as_text(name: str, column: pa.ChunkedArray) -> TextColumn:
+    values = column.to_pylist()
+    try:
+        rows = ZSet((name,), (encode(one_piece(column)),), np.ones(len(values), np.int64))
+        return text_columns(rows)[0]
+    except UnsupportedTypeError:
+        kind = "struct" if pa.types.is_struct(column.type) else str(column.type)
+        cells = ["null" if value is None else clean(str(value)) for value in values]
+    return TextColumn(clean(name), clean(kind), cells, False)
+
+
+class DecodedRows(ArrowRows):
+    """Rows that are an Arrow table already."""
+
+    def __init__(self, table: Any, weights: Int64Array) -> None:
+        super().__init__(tuple(table.column_names), weights)
+        self._decoded = table
+
+    @cached_property
+    def table(self) -> Any:
+        """The columns, without weights."""
+        return self._decoded
+
+
+class MatchRows(ArrowRows):
+    """Matches of a motif, which are decoded when they are read.
+
+    Parameters
     ----------
-    names
-        The columns' names.
-    is_change
-        True if rows have weights, in the last column.
+    requested
+        The requested columns.
+    parts
+        The answers of the program, for each part of the motif.
+    lookup
+        The tables that they refer to.
+    """
+
+    def __init__(self, requested: tuple[MatchColumn, ...], parts: Sequence[tuple[Part, ZSet]], lookup: Lookup) -> None:
+        names = tuple(column.label for column in requested)
+        super().__init__(names, np.concatenate([matches.weights for _, matches in parts]))
+        self._requested, self._parts, self._lookup = requested, parts, lookup
+
+    @cached_property
+    def table(self) -> Any:
+        """The columns, without weights."""
+        return stacked([self._lookup.table(self._requested, part, matches) for part, matches in self._parts])
+
+
+@entry_point
+class MatchChange:
+    """The change of the matches of a motif in one tick: each changed row once, with its weight.
+
+    The weight is the number of added matches, negative for removed ones. The object can be read as an Arrow stream.
 
     Examples
     --------
     >>> import gpu_wcoj as gw
-    >>> gw.find("(a)-[]->(b); (b)-[]->(a)", edges={"src": [1, 2, 3], "dst": [2, 1, 1]})
-    Matches: 2 rows, 2 columns
-    ┌───────────┬───────────┐
-    │ a         │ b         │
-    │ struct    │ struct    │
-    ╞═══════════╪═══════════╡
-    │ {'id': 1} │ {'id': 2} │
-    │ {'id': 2} │ {'id': 1} │
-    └───────────┴───────────┘
+    >>> pairs = gw.Matcher("(a)-[]->(b)", edges={"src": [1], "dst": [2]}, columns=["a.id"])
+    >>> pairs.apply(edges={"src": [1, 1], "dst": [2, 3]})
+    MatchChange: 1 row, 1 column
+    ┌──────┬────────┐
+    │ a.id │ weight │
+    │  int │    int │
+    ╞══════╪════════╡
+    │    1 │      2 │
+    └──────┴────────┘
     """
 
-    _columns: tuple[MatchColumn, ...]
-    _parts: Sequence[tuple[Part, ZSet]]
-    _lookup: Lookup
-    is_change: bool = False
-    _session: Any = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns' names."""
-        return tuple(column.label for column in self._columns)
-
-    @property
-    def weight_name(self) -> str | None:
-        """The name of the weight column of a change; None without weights."""
-        if not self.is_change:
-            return None
-        name = "weight"
-        while name in self.names:
-            name = f"_{name}"
-        return name
+    def __init__(self, rows: ArrowRows, session: Any = None) -> None:
+        self._stored = rows
+        self._session = session
 
     @cached_property
-    def _rows(self) -> tuple[Any, Int64Array]:
-        """The columns as a table, and the weight of each row."""
-        tables = [self._lookup.table(self._columns, part, matches) for part, matches in self._parts]
-        weights = np.concatenate([matches.weights for _, matches in self._parts])
-        rows = stacked(tables)
-        return net(rows, weights) if self.is_change else (rows, weights)
+    def _result(self) -> Result:
+        return Result(self._stored.merged(), self._session)
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names, without the weights."""
+        return list(self._stored.names)
+
+    @property
+    def weight_name(self) -> str:
+        """The name of the weight column."""
+        return weight_name(self._stored.names)
 
     @property
     def net(self) -> int:
-        """The number of matches, or the net change of that number."""
-        return sum(int(matches.weights.astype(object).sum()) for _, matches in self._parts)
+        """The net change of the number of matches."""
+        return sum(self._stored.weights.tolist())
 
     def __len__(self) -> int:
-        if self.is_change:
-            return len(self._rows[1])
-        return self.net
+        return len(self.rows())
 
-    def __iter__(self) -> Iterator[tuple[tuple[Any, ...], int]]:
+    def __iter__(self) -> Iterator[tuple[Row, int]]:
         return iter(self.rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self) -> Any:
-        """Return the rows as a ``pyarrow.Table``; a change has its weights in the last column.
+    def rows(self) -> list[tuple[Row, int]]:
+        """Return the rows as pairs ``(tuple, weight)``; structs are dictionaries."""
+        return self._result.rows(weights=True)
 
-        Examples
-        --------
-        >>> import gpu_wcoj as gw
-        >>> edges = {"src": ["x", "x"], "dst": ["y", "y"], "n": [1, 2]}
-        >>> gw.find("(a)-[e]->(b)", edges=edges, columns=["a.id", "e.n"]).to_arrow().to_pydict()
-        {'a.id': ['x', 'x'], 'e.n': [1, 2]}
-        """
-        rows, weights = self._rows
-        if self.weight_name is None:
-            return repeated(rows, weights)
-        return with_column(rows, self.weight_name, weights)
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a PyArrow table, weights last."""
+        return self._result.to_arrow(weights=True)
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame; structs are dictionaries."""
-        return to_pandas(self.to_arrow())
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a pandas frame, weights last; structs are dictionaries."""
+        return self._result.to_pandas(weights=True)
 
-    def to_polars(self) -> Any:
-        """Return the rows as a Polars DataFrame."""
-        return to_polars(self.to_arrow())
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows as a Polars frame, weights last."""
+        return self._result.to_polars(weights=True)
 
     def to_spark(self, spark: Any = None) -> Any:
-        """Return the rows as a Spark DataFrame, in this session or that of the graph."""
-        session = spark or self._session
-        if session is None:
-            raise UsageError.missing(
-                "to_spark of a graph that is not from Spark", "a session", "Pass it: to_spark(spark)."
-            )
-        return session.createDataFrame(self.to_arrow())
+        """Return the rows as a Spark DataFrame, weights last, in this session or that of the graph."""
+        return self._result.to_spark(spark, weights=True)
 
     def to_zset(self) -> ZSet:
-        """Return the rows as a Z-set; struct columns are not supported.
-
-        Raises
-        ------
-        UnsupportedTypeError
-            If a column is a struct, or of another type that the engine does not support.
-        """
-        rows, weights = self._rows
-        name = "weight"
-        while name in self.names:
-            name = f"_{name}"
-        zset = ZSet.from_arrow(with_column(rows, name, weights), weight=name)
-        return zset if self.is_change else zset.with_weight_name(None)
-
-    def rows(self) -> list[tuple[tuple[Any, ...], int]]:
-        """Return the distinct rows as pairs ``(tuple, weight)``; structs are dictionaries.
-
-        Examples
-        --------
-        >>> import gpu_wcoj as gw
-        >>> gw.find("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"]).rows()
-        [((1,), 2)]
-        """
-        rows, weights = net(*self._rows)
-        return list(zip(python_rows(rows), weights.tolist(), strict=True))
+        """Return the rows as a Z-set; see `Result.to_zset`."""
+        return self._result.to_zset()
 
     def __repr__(self) -> str:
-        return drawn(self._title(), self._text_columns())
+        return drawn(*self._display())
 
     def _repr_html_(self) -> str:
-        return drawn_html(self._title(), self._text_columns())
+        return drawn_html(*self._display())
 
-    def _text_columns(self) -> list[TextColumn]:
-        rows = self.to_arrow()
-        is_cut, half = len(rows) > MAX_ROWS, MAX_ROWS // 2
-        columns = []
-        for name, column in zip(rows.column_names, rows.columns, strict=True):
-            values = [*column[:half].to_pylist(), *column[-half:].to_pylist()] if is_cut else column.to_pylist()
-            is_number = all(type(value) in (int, float) for value in values if value is not None)
-            kind = "struct" if str(column.type).startswith("struct<") else str(column.type)
-            cells = ["NULL" if value is None else clean(str(value)) for value in values]
-            columns.append(TextColumn(clean(name), clean(kind), cells, is_number))
-        weights = None if self.weight_name is None else columns.pop()
-        return laid_out(columns, weights, is_cut)
-
-    def _title(self) -> str:
-        rows, columns = len(self), len(self.names)
-        what = "Changed matches" if self.is_change else "Matches"
-        return f"{what}: {rows:,} row{'s' * (rows != 1)}, {columns} column{'s' * (columns != 1)}"
+    def _display(self) -> tuple[str, list[TextColumn]]:
+        size, columns = display(self._stored.merged(), weights=True)
+        return f"MatchChange: {size}", columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -446,11 +479,6 @@ def pair(src: pa.Array, dst: pa.Array, names: Sequence[str], like: pa.Schema) ->
     return pa.table({field.name: ends[field.name].cast(field.type) for field in like})
 
 
-def with_column(rows: pa.Table, name: str, values: Int64Array) -> pa.Table:
-    """Return the table with one more column."""
-    return rows.append_column(name, pa.array(values))
-
-
 def stacked(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables, which have the same columns."""
     return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]
@@ -481,18 +509,6 @@ def _keys(rows: pa.Table) -> Int64Array:
     return np.concatenate([np.stack(lines), matrix]) if lines else matrix
 
 
-def repeated(rows: pa.Table, times: Int64Array) -> pa.Table:
-    """Repeat each row `times` times."""
-    if bool((times == 1).all()):
-        return rows
-    return rows.take(np.repeat(np.arange(len(rows)), times))
-
-
-def python_rows(rows: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows as Python values."""
-    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-
-
 # The vertices and the edges of a graph, and their changes.
 
 
@@ -507,6 +523,14 @@ def as_table(data: Any, what: str) -> Any:
         )
     rows = as_arrow_or_spark(data.with_weight_name(None), what)
     return rows if bool((weights == 1).all()) else rows.take(np.repeat(np.arange(len(weights)), weights))
+
+
+def with_keys(data: Any, keys: Sequence[str]) -> Any:
+    """Return a table of unnamed columns, as many as there are keys, under their names."""
+    names = list(kinds_of(data))
+    if is_of_spark(data) or len(names) != len(keys) or not are_numbered(names) or {*names} & {*keys}:
+        return data
+    return data.rename_columns(list(keys))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.engine.options import ProgramOptions, validate_functions
 from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
-from gpu_wcoj.one_shot import hide_unit_weights, merge_relations
+from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import Function
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
-from gpu_wcoj.views.matches import Matches
+from gpu_wcoj.views.matches import MatchChange
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
 
-T = TypeVar("T")
+
+@overload
+def view(
+    text: str | Rules, relations: Any = None, /, *, outputs: list[str] | tuple[str, ...], **more: Any
+) -> MultiView: ...
+
+
+@overload
+def view(
+    text: str | Rules,
+    relations: Any = None,
+    /,
+    *,
+    language: Language | None = None,
+    dialect: str = "duckdb",
+    arguments: Sequence[Any] = (),
+    bag: bool | None = None,
+    functions: Sequence[Function] = (),
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    outputs: str | None = None,
+    keep: Sequence[str] = (),
+    backend: BackendName = "auto",
+    gpu_memory: float | str | None = None,
+    route: Literal["auto", "device", "cpu"] | int = "auto",
+    threads: int | None = None,
+    chunk_rows: int | None = None,
+    iterations: int | None = None,
+    replan: float | None = 4.0,
+    analyze: bool = False,
+    strategy: Strategy = "auto",
+    order: Mapping[str, Sequence[str]] | None = None,
+    **more: Any,
+) -> View: ...
 
 
 @entry_point
@@ -41,7 +74,7 @@ def view(
     bag: bool | None = None,
     functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
-    outputs: Sequence[str] | None = None,
+    outputs: str | list[str] | tuple[str, ...] | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
     gpu_memory: float | str | None = None,
@@ -54,7 +87,7 @@ def view(
     strategy: Strategy = "auto",
     order: Mapping[str, Sequence[str]] | None = None,
     **more: Any,
-) -> View:
+) -> View | MultiView:
     """Maintain the answer of a query while its relations change.
 
     Parameters
@@ -77,7 +110,10 @@ def view(
     schema
         Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
         may start without rows, like relations that a program in Datalog declares.
-    functions, outputs, keep, backend, gpu_memory, route
+    outputs
+        The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
+        whose methods return a dict by output.
+    functions, keep, backend, gpu_memory, route
         As for `Program`.
     threads, chunk_rows, iterations, replan, analyze, strategy, order
         As for `Program`.
@@ -119,17 +155,20 @@ def view(
         refuse_options(["functions" if bag is None else "bag"])
     options = ProgramOptions(
         bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
-        functions=functions, schema=schema, outputs=outputs, keep=keep, backend=backend, gpu_memory=gpu_memory,
-        route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations, replan=replan, analyze=analyze,
-        strategy=strategy, order=order,
+        functions=functions, schema=schema, outputs=listed_outputs(outputs), keep=keep, backend=backend,
+        gpu_memory=gpu_memory, route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
+        replan=replan, analyze=analyze, strategy=strategy, order=order,
     )  # fmt: skip
     if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
         return MotifView(_matcher(str(text), relations, more, options))
     program, rows = prepared.start(options)
+    kind = MultiView if isinstance(outputs, (list, tuple)) else View
+    if kind is View:
+        single_output(program.outputs)
     program.load(rows)
-    return View(program, ignores_case=resolved_language == "sql")
+    return kind(program, ignores_case=resolved_language == "sql")
 
 
 def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
@@ -144,21 +183,15 @@ def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOpt
 
 
 @entry_point
-class View(NotCopied):
-    """The answer of a query that is kept up to date; made by `view`.
-
-    Attributes
-    ----------
-    program
-        The program that computes it.
-    """
+class _MaintainedProgram(NotCopied):
+    """A program that is kept up to date, and the spelling of its names."""
 
     def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
         self.program = program
         self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
 
     def __repr__(self) -> str:
-        return f"View of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
+        return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
@@ -167,56 +200,6 @@ class View(NotCopied):
     def progress(self) -> TickReport:
         """The report of the last tick."""
         return self.program.last_tick
-
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | Matches | dict[str, ZSet]:
-        """Apply one tick's changes of relations and return the change of the answer.
-
-        It is a dict by output if there are several.
-
-        Parameters
-        ----------
-        changes
-            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where an extra column ``weight``
-            holds weights, below 0 for deletions. Columns with names go by name, rows of tuples by position. They may
-            also be keywords.
-
-        Raises
-        ------
-        GpuWcojError
-            Same as `Program.step`; the answer is as before.
-
-        Examples
-        --------
-        >>> pairs = view("pair(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
-        >>> pairs.apply(edge=[(2, 3)]).rows()
-        [((1, 3), 1)]
-        """
-        merged = merge_relations(changes, more)
-        answers = self.program.step(
-            dict(self._change(self._relation_name(name), rows) for name, rows in merged.items())
-        )
-        return next(iter(answers.values())) if len(answers) == 1 else answers
-
-    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
-        """Return all rows of the answer, or of the relation `name`.
-
-        It is a dict by output if there are several and `name` is None.
-
-        Exports leave the weights out if all are 1.
-
-        Raises
-        ------
-        UnknownRelationError
-            If there is no such relation.
-        """
-        return self._read_outputs(name, lambda one: hide_unit_weights(self.program.relation(one)))
-
-    def count(self, name: str | None = None) -> int | dict[str, int]:
-        """Return the number of rows of `snapshot`, with their weights.
-
-        Rows are not enumerated if the count can be computed otherwise.
-        """
-        return self._read_outputs(name, self.program.count)
 
     def explain(
         self,
@@ -229,11 +212,10 @@ class View(NotCopied):
         """Return the plan of the view; see `Program.explain`."""
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
-    def _read_outputs(self, name: str | None, read: Callable[[str], T]) -> T | dict[str, T]:
-        if name is not None:
-            return read(self._relation_name(name))
-        outputs = self.program.outputs
-        return read(outputs[0]) if len(outputs) == 1 else {output: read(output) for output in outputs}
+    def _step(self, changes: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, ZSet]:
+        """Take one tick; return the changes of the outputs."""
+        merged = merge_relations(changes, more)
+        return self.program.step(dict(self._change(self._relation_name(name), rows) for name, rows in merged.items()))
 
     def _relation_name(self, name: str) -> str:
         """Return a relation's name in the program's spelling.
@@ -258,6 +240,90 @@ class View(NotCopied):
             return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
         columns = columns_by_name(rows, f"relation '{name}'")
         return name, {spelled[column_name]: values for column_name, values in columns.items()}
+
+
+@entry_point
+class View(_MaintainedProgram):
+    """The answer of a query that is kept up to date; made by `view`.
+
+    Attributes
+    ----------
+    program
+        The program that computes it.
+    """
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
+        """Apply one tick's changes of relations and return the change of the answer, with weights.
+
+        Parameters
+        ----------
+        changes
+            By relation, as for `Program.step`: a `ZSet` or anything shaped as rows, where an extra column ``weight``
+            holds weights, below 0 for deletions. Columns with names go by name, rows of tuples by position. They may
+            also be keywords.
+
+        Raises
+        ------
+        GpuWcojError
+            Same as `Program.step`; the answer is as before.
+
+        Examples
+        --------
+        >>> pairs = view("pair(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+        >>> pairs.apply(edge=[(2, 3)]).rows()
+        [((1, 3), 1)]
+        """
+        (change,) = self._step(changes, more).values()
+        return change
+
+    def snapshot(self, name: str | None = None) -> Result:
+        """Return the answer, or the relation `name`, as a table.
+
+        Raises
+        ------
+        UnknownRelationError
+            If there is no such relation.
+        """
+        name = self.program.outputs[0] if name is None else self._relation_name(name)
+        return Result(self.program.relation(name))
+
+    def count(self, name: str | None = None) -> int:
+        """Return the number of rows of `snapshot`.
+
+        Rows are not enumerated if the count can be computed otherwise.
+        """
+        return self.program.count(self.program.outputs[0] if name is None else self._relation_name(name))
+
+
+@entry_point
+class MultiView(_MaintainedProgram):
+    """The answers of a program that are kept up to date; made by `view` with a list of outputs.
+
+    Attributes
+    ----------
+    program
+        The program that computes them.
+
+    Examples
+    --------
+    >>> ends = view("out(a) :- edge(a, b). into(b) :- edge(a, b).", edge=[(1, 2)], outputs=["out", "into"])
+    >>> ends.apply(edge=[(1, 3)])["into"].rows()
+    [((3,), 1)]
+    >>> ends.count()
+    {'out': 1, 'into': 2}
+    """
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
+        """Apply one tick's changes; return the change of each output. See `View.apply`."""
+        return self._step(changes, more)
+
+    def snapshot(self) -> dict[str, Result]:
+        """Return each output as a table."""
+        return {name: Result(self.program.relation(name)) for name in self.program.outputs}
+
+    def count(self) -> dict[str, int]:
+        """Return the number of rows of each output."""
+        return {name: self.program.count(name) for name in self.program.outputs}
 
 
 def _spelled(name: str, names: Sequence[str]) -> str:
@@ -309,14 +375,14 @@ class MotifView(View):
         super().__init__(matcher.program)
         self.matcher = matcher
 
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> Matches:
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> MatchChange:
         """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
         return self.matcher.step(merge_relations(changes, more))
 
-    def snapshot(self, name: str | None = None) -> ZSet | Matches | dict[str, ZSet]:
-        """Return all matches, or all rows of the relation `name`."""
+    def snapshot(self, name: str | None = None) -> Result:
+        """Return the matches, or the relation `name`, as a table."""
         return self.matcher.matches() if name is None else super().snapshot(name)
 
-    def count(self, name: str | None = None) -> int | dict[str, int]:
+    def count(self, name: str | None = None) -> int:
         """Return the number of matches, without listing them."""
         return self.matcher.count() if name is None else super().count(name)

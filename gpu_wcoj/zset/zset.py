@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,11 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
     entry_point,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+    import polars as pl
+    import pyarrow as pa
 
 # Device input and output of Z-sets: implementations of `ZSet` methods.
 
@@ -261,7 +266,7 @@ def from_numpy(
     return ZSet.from_columns(column_names if names is None else names, columns, signed)
 
 
-def to_arrow(zset: ZSet) -> Any:
+def to_arrow(zset: ZSet) -> pa.Table:
     """Return the rows as a ``pyarrow.Table``, weights last.
 
     Examples
@@ -278,18 +283,26 @@ def to_arrow(zset: ZSet) -> Any:
     return to_table((*zset.names, name), (*zset.columns, Column.of_integers(zset.weights)))
 
 
-def to_pandas(zset: ZSet) -> Any:
+class HasArrow(Protocol):
+    """Rows that are exported through Arrow."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as a table."""
+        ...
+
+
+def to_pandas(rows: HasArrow) -> pd.DataFrame:
     """Return the rows as a pandas frame, weights last; integers with nulls get nullable types."""
     from gpu_wcoj.arrow import to_pandas
 
-    return to_pandas(zset.to_arrow())
+    return to_pandas(rows.to_arrow())
 
 
-def to_polars(zset: ZSet) -> Any:
+def to_polars(rows: HasArrow) -> pl.DataFrame:
     """Return the rows as a Polars frame, weights last."""
     from gpu_wcoj.arrow import to_polars
 
-    return to_polars(zset.to_arrow())
+    return to_polars(rows.to_arrow())
 
 
 def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
@@ -392,13 +405,17 @@ def _shown_columns(zset: ZSet) -> list[TextColumn]:
     cut = len(zset) > MAX_ROWS
     if cut:
         zset = _ends(zset, half)
-    text_columns = [
-        TextColumn(clean(name), column.type.name, _cells(column), column.type.family in _NUMBERS)
+    name = zset.shown_weight_name
+    weights = None if name is None else TextColumn(clean(name), "int", list(map(str, zset.weights.tolist())), True)
+    return laid_out(text_columns(zset), weights, cut)
+
+
+def text_columns(zset: ZSet) -> list[TextColumn]:
+    """Return the columns of the rows as text, without the weights."""
+    return [
+        TextColumn(clean(name), column.type.label, _cells(column), column.type.family in _NUMBERS)
         for name, column in zip(zset.names, zset.columns, strict=True)
     ]
-    name = zset.shown_weight_name
-    weights = None if name is None else TextColumn(clean(name), "int64", list(map(str, zset.weights.tolist())), True)
-    return laid_out(text_columns, weights, cut)
 
 
 def _ends(zset: ZSet, half: int) -> ZSet:
@@ -529,17 +546,31 @@ def in_order(zset: ZSet, keys: Sequence[tuple[int, bool, bool]], n_shown: int) -
         Number of columns that are returned, from the first on.
     """
     zset = zset.to_host()
+    shown = [(place, False, False) for place in range(n_shown)]
+    columns_of_keys = [(zset.columns[place], descends, first) for place, descends, first in (*keys, *shown)]
+    order = sort_order(columns_of_keys, len(zset))
+    columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
+    return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
+
+
+def sort_order(keys: Sequence[tuple[Column, bool, bool]], n_rows: int) -> Int64Array:
+    """Return the stable permutation that sorts rows by columns.
+
+    Parameters
+    ----------
+    keys
+        Per key a column, whether it descends, and whether its nulls come first.
+    """
     arrays: list[Int64Array] = []
-    for column_number, is_descending, nulls_first in (*keys, *((column, False, False) for column in range(n_shown))):
-        column = zset.columns[column_number]
-        codes = column.codes if column.dictionary is None else column.dictionary.rank()[column.codes]
+    for column, is_descending, nulls_first in keys:
+        codes = column.codes
+        if column.dictionary is not None and len(column.dictionary):  # which is empty if there are only nulls
+            codes = column.dictionary.rank()[codes]
         if column.valid is not None:
             arrays.append((column.valid if nulls_first else ~column.valid).astype(np.int64))
             codes = np.where(column.valid, codes, 0)
         arrays.append(~codes if is_descending else codes)
-    order = np.lexsort(arrays[::-1]) if arrays else np.arange(len(zset))
-    columns = tuple(column.gather(order) for column in zset.columns[:n_shown])
-    return ZSet(zset.names[:n_shown], columns, zset.weights[order], zset.weight_name)
+    return np.lexsort(arrays[::-1]) if arrays else np.arange(n_rows)
 
 
 def python_values(column: Column) -> list[Any]:
@@ -550,6 +581,12 @@ def python_values(column: Column) -> list[Any]:
     from gpu_wcoj.arrow import to_python
 
     return to_python(column)
+
+
+def row_tuples(zset: ZSet) -> list[Row]:
+    """Return the rows as tuples of Python values, without their weights."""
+    values = [python_values(column) for column in zset.columns]
+    return list(zip(*values, strict=True)) if values else [()] * len(zset)
 
 
 def weight_of(zset: ZSet, row: tuple[Any, ...]) -> int:
@@ -783,13 +820,13 @@ class ZSet:
     --------
     >>> ZSet.from_rows([(2, 3), ((1, 2), 2), ((1, 2), -1)], names=["src", "dst"])
     ZSet: 2 rows, 2 columns
-    ┌───────┬───────┬────────┐
-    │   src │   dst │ weight │
-    │ int64 │ int64 │  int64 │
-    ╞═══════╪═══════╪════════╡
-    │     1 │     2 │      1 │
-    │     2 │     3 │      1 │
-    └───────┴───────┴────────┘
+    ┌─────┬─────┬────────┐
+    │ src │ dst │ weight │
+    │ int │ int │    int │
+    ╞═════╪═════╪════════╡
+    │   1 │   2 │      1 │
+    │   2 │   3 │      1 │
+    └─────┴─────┴────────┘
     """
 
     names: tuple[str, ...]
@@ -982,9 +1019,7 @@ class ZSet:
         >>> ZSet.from_rows([(2, 3), (1, 2)]).rows()
         [((1, 2), 1), ((2, 3), 1)]
         """
-        values = [python_values(column) for column in self.columns]
-        tuples = zip(*values, strict=True) if values else [()] * len(self)
-        return list(zip(tuples, self.weights.tolist(), strict=True))
+        return list(zip(row_tuples(self), self.weights.tolist(), strict=True))
 
     def to_dict(self) -> dict[Row, int]:
         """Return the Z-set as ``{row: weight}``.

@@ -133,7 +133,7 @@ def test_explain_says_what_is_kept():
     program.step(world())
     said = program.explain(analyze=True)
     assert f"{NAME}   (kept for the rules, which read it in place of city and lives)" in said
-    assert program.relation("near").rows() == gw.query(TEXT, world(), bag=True).rows()
+    assert program.relation("near").rows() == gw.query(TEXT, world(), bag=True).rows(weights=True)
     with pytest.raises(UnknownRelationError):
         program.relation(NAME)
 

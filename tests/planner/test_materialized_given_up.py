@@ -179,7 +179,7 @@ def test_what_was_done_by_a_plan_that_kept_it_says_nothing_of_one_that_does_not(
     program._ledger.feedback.is_due = True
     program.step({"lives": [((0, 10_001), 1)]})
     rows = {name: program.relation(name) for name in ("knows", "lives", "city")}
-    assert program.relation("near").rows() == gw.query(TEXT, rows, bag=True).rows()
+    assert program.relation("near").rows() == gw.query(TEXT, rows, bag=True).rows(weights=True)
 
 
 def test_what_is_kept_stays_a_little_longer():

@@ -87,11 +87,11 @@ class TestFacts:
         assert rows(program.step({"r": [((5,), 3)]})) == {"h": {(1,): 3, (2,): 3}}
 
     def test_a_query_needs_no_relations(self):
-        assert gw.query('h(1, "a"). h(2, "b").').rows() == [((1, "a"), 1), ((2, "b"), 1)]
-        assert gw.query("h(x) :- x = 2 * 3, x > 5.").rows() == [((6,), 1)]
-        assert gw.query("h(n) :- n = count : { r(_) }.", r=np.empty((0, 1), np.int64)).rows() == [((0,), 1)]
-        assert gw.query("h(1) :- !r(5).", r=[(4,)]).rows() == [((1,), 1)]
-        assert gw.query("h(1) :- !r(5).", r=[(5,)]).rows() == []
+        assert gw.query('h(1, "a"). h(2, "b").').rows(weights=True) == [((1, "a"), 1), ((2, "b"), 1)]
+        assert gw.query("h(x) :- x = 2 * 3, x > 5.").rows(weights=True) == [((6,), 1)]
+        assert gw.query("h(n) :- n = count : { r(_) }.", r=np.empty((0, 1), np.int64)).rows(weights=True) == [((0,), 1)]
+        assert gw.query("h(1) :- !r(5).", r=[(4,)]).rows(weights=True) == [((1,), 1)]
+        assert gw.query("h(1) :- !r(5).", r=[(5,)]).rows(weights=True) == []
 
 
 class TestInputsThatAreHeads:

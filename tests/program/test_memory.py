@@ -115,8 +115,8 @@ def of_programs() -> Iterator[tuple[str, Any, Callable[[], Any]]]:
         yield f"report, bag={bag}", made.last_tick.work, state
         yield f"statistics, bag={bag}", [vars(one) for one in made.statistics() if hasattr(one, "__dict__")], state
     view = gw.view("h(x, y) :- e(x, y).", e=ROWS)
-    yield "snapshot", view.snapshot(), lambda: view.snapshot().rows()  # type: ignore[union-attr]
-    yield "apply", view.apply(e=[(2**41, 1)]), lambda: view.snapshot().rows()  # type: ignore[union-attr]
+    yield "snapshot", view.snapshot(), lambda: view.snapshot().rows(weights=True)  # type: ignore[union-attr]
+    yield "apply", view.apply(e=[(2**41, 1)]), lambda: view.snapshot().rows(weights=True)  # type: ignore[union-attr]
     one_row = gw.Program("h(x) :- e(x).")
     one_row.load({"e": [(2**50,)]})
     yield "one row", one_row.relation("e"), lambda: one_row.relation("e").rows()
@@ -142,11 +142,11 @@ def of_others() -> Iterator[tuple[str, Any, Callable[[], Any]]]:
     yield "functions of a circuit", seen, lambda: other.step({})["kept"].rows()
     edges = {"src": [row[0] for row in ROWS], "dst": [row[1] for row in ROWS], "n": [2**45 + row[0] for row in ROWS]}
     matcher = gw.Matcher("(a)-[e]->(b)", edges=edges, columns=["a.id", "e.n"])
-    yield "matches", matcher.matches().to_arrow(), lambda: sorted(matcher.matches().rows())
+    yield "matches", matcher.matches().to_arrow(), lambda: sorted(matcher.matches().rows(weights=True))
     yield (
         "changed matches",
         matcher.apply(edges={"src": [1], "dst": [2], "n": [3]}).to_zset(),
-        lambda: sorted(matcher.matches().rows()),
+        lambda: sorted(matcher.matches().rows(weights=True)),
     )
     db = gw.datoms.Database()
     live = db.subscribe("[:find ?e ?x :where [?e :n ?x]]")
@@ -251,7 +251,7 @@ def matcher_of(data: Any) -> Callable[[], Any]:
     else:
         data = data.with_columns(y=ends, z=ends) if isinstance(data, pl.DataFrame) else data | {"y": ends, "z": ends}
     matcher = gw.Matcher("()-[e]->()", edges=data, src="y", dst="z", columns=["e.x"])
-    return lambda: sorted(matcher.matches().rows())
+    return lambda: sorted(matcher.matches().rows(weights=True))
 
 
 @pytest.mark.parametrize("hold", [relation_of, circuit_of, zset_of, query_of, matcher_of])

@@ -196,12 +196,12 @@ def through_load(data: Any) -> list[Any]:
 
 
 def through_query(data: Any) -> list[Any]:
-    return rows_of(gw.query("h(x) :- e(x).", e=data, bag=True))
+    return [value for (value,) in gw.query("h(x) :- e(x).", e=data, bag=True)]
 
 
 def through_sql(data: Any) -> list[Any]:
     name = "c0" if isinstance(data, (list, np.ndarray)) and getattr(data, "dtype", np.dtype("O")).names is None else "x"
-    return rows_of(gw.query(f"select {name} from e", {"e": data}))
+    return [value for (value,) in gw.query(f"select {name} from e", {"e": data})]
 
 
 def through_view(data: Any) -> list[Any]:
@@ -514,7 +514,7 @@ def through_matcher(data: Any) -> list[Any]:
     ends = list(range(len(data)))
     edges = {"src": ends, "dst": ends, "v": data}
     matcher = gw.Matcher("()-[e]->()", edges=edges, columns=["e.v"])
-    return [value for (value,), weight in matcher.matches().rows() for _ in range(weight)]
+    return [value for (value,), weight in matcher.matches().rows(weights=True) for _ in range(weight)]
 
 
 ONLY_CARRIED = {

@@ -354,9 +354,9 @@ def test_columns_whose_types_nobody_knows() -> None:
 
 def test_a_relation_whose_clauses_nothing_can_satisfy_is_an_input_all_the_same() -> None:
     edges = [(1, 2), (2, 3)]
-    assert gw.query("[:find ?a :where [$e ?a ?b] [(ground []) [?b ...]]]", e=edges).rows() == []
+    assert gw.query("[:find ?a :where [$e ?a ?b] [(ground []) [?b ...]]]", e=edges).rows(weights=True) == []
     text = "[:find ?a :where [$e ?a ?b] (or-join [?b] [(= ?b 2)] (and [$f ?b] [(ground []) [?b ...]]))]"
-    assert gw.query(text, e=edges, f=[(3,)]).rows() == [((1,), 1)]
+    assert gw.query(text, e=edges, f=[(3,)]).rows(weights=True) == [((1,), 1)]
 
 
 def test_two_databases() -> None:

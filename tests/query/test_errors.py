@@ -110,7 +110,7 @@ def test_errors_of_syntax_are_of_one_kind_and_name_their_source(language):
 )
 def test_the_nearest_relation_is_named_through_the_facade(text, wrong, right):
     if wrong is None:
-        assert gw.query(text, edges=EDGES).rows() == [((1,), 1)]
+        assert gw.query(text, edges=EDGES).rows(weights=True) == [((1,), 1)]
         return
     for ask in (gw.query, gw.view):
         with pytest.raises(GpuWcojError, match=wrong) as caught:

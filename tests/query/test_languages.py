@@ -70,8 +70,8 @@ def test_the_place_is_shown():
 
 
 def test_what_is_said_counts():
-    assert gw.query("select(x) :- r(x, _).", language="datalog", r=[(1, 2)]).rows() == [((1,), 1)]
-    assert gw.query("SELECT (a + 1) AS b FROM r", language="sql", r={"a": [1, 1]}).rows() == [((2,), 2)]
+    assert gw.query("select(x) :- r(x, _).", language="datalog", r=[(1, 2)]).rows(weights=True) == [((1,), 1)]
+    assert gw.query("SELECT (a + 1) AS b FROM r", language="sql", r={"a": [1, 1]}).rows(weights=True) == [((2,), 2)]
 
 
 def test_languages_by_name():

@@ -78,7 +78,7 @@ def test_every_place(place: str, dialect: str):
     if dialect == "bigquery":
         text = text.replace("UNION SELECT", "UNION DISTINCT SELECT")
     if is_answered or dialect in WITHOUT_CASE:
-        rows = gw.query(text, tables, language="sql", dialect=dialect).rows()
+        rows = gw.query(text, tables, language="sql", dialect=dialect).rows(weights=True)
         assert sorted(row[-1] for row, weight in rows for _ in range(weight)) == sorted(
             values if "COUNT" not in text else [1, 1]
         )
@@ -96,8 +96,8 @@ def test_duckdb_answers_the_same(place: str):
         found = connection.execute(text)
         names, rows = [column[0] for column in found.description], found.fetchall()
     answer = gw.query(text, tables_of(text), language="sql")
-    assert sorted(row for row, weight in answer.rows() for _ in range(weight)) == sorted(rows)
-    assert list(answer.names) == names
+    assert sorted(answer) == sorted(rows)
+    assert answer.columns == names
 
 
 SHOWN = {  # Foo, and "Foo"
@@ -109,15 +109,15 @@ SHOWN = {  # Foo, and "Foo"
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_that_are_shown(dialect: str):
     for text, want in zip(("Foo", spelled("QFooQ", dialect)), SHOWN[dialect], strict=True):
-        assert gw.query(f"SELECT src AS {text} FROM t", t=TABLES["t"], dialect=dialect).names == (want,)
+        assert gw.query(f"SELECT src AS {text} FROM t", t=TABLES["t"], dialect=dialect).columns == [want]
         both = f"SELECT src AS {text} FROM t UNION ALL SELECT dst AS bar FROM t"
-        assert gw.query(both, t=TABLES["t"], dialect=dialect).names == (want,)
+        assert gw.query(both, t=TABLES["t"], dialect=dialect).columns == [want]
         view = gw.view(f"CREATE VIEW {text} AS SELECT src FROM t", t=TABLES["t"], dialect=dialect)
         assert view.program.outputs == (want,)
         assert len(view.snapshot("fOO")) == 2  # calls in Python may spell it as they like
     # what was given is shown as it was given
-    assert gw.query("SELECT sRC FROM t", t=TABLES["t"], dialect=dialect).names == ("src",)
-    assert gw.query("SELECT * FROM t", t={"Src": [1]}, dialect=dialect).names == ("Src",)
+    assert gw.query("SELECT sRC FROM t", t=TABLES["t"], dialect=dialect).columns == ["src"]
+    assert gw.query("SELECT * FROM t", t={"Src": [1]}, dialect=dialect).columns == ["Src"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -131,14 +131,17 @@ def test_columns_that_differ_in_case_only(dialect: str):
         with pytest.raises(SqlSyntaxError, match="Rename one of them"):
             gw.query("SELECT t.a AS x FROM t", t=table, dialect=dialect)
         return
-    assert [gw.query(text, t=table, dialect=dialect).rows() for text in quoted] == [[((1,), 1)], [((2,), 1)]]
+    assert [gw.query(text, t=table, dialect=dialect).rows(weights=True) for text in quoted] == [
+        [((1,), 1)],
+        [((2,), 1)],
+    ]
     unquoted = 2 if dialect in LOWER else 1
     for name in "Aa":
-        assert gw.query(f"SELECT {name} AS x FROM t", t=table, dialect=dialect).rows() == [((unquoted,), 1)]
+        assert gw.query(f"SELECT {name} AS x FROM t", t=table, dialect=dialect).rows(weights=True) == [((unquoted,), 1)]
     with pytest.raises(SqlSyntaxError, match="stands for 'aB' and 'Ab', and is neither. Quote the one that is meant"):
         gw.query("SELECT ab AS x FROM t", t={"aB": [1], "Ab": [2]}, dialect=dialect)
     shown = gw.query(spelled("SELECT a AS QxQ, a AS QXQ FROM t", dialect), t={"a": [1]}, dialect=dialect)
-    assert shown.names == ("x", "X")
+    assert shown.columns == ["x", "X"]
 
 
 def test_tables_that_differ_in_case_only():
@@ -182,4 +185,4 @@ def test_columns_of_later_changes(dialect: str):
     assert view.apply(t=gone).rows() == [((4, 3), -4)]
     with pytest.raises(GpuWcojError):
         view.apply(t={"source": [1], "dst": [1]})
-    assert view.snapshot().rows() == [((1, 2), 1)]
+    assert view.snapshot().rows(weights=True) == [((1, 2), 1)]

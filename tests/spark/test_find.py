@@ -83,7 +83,7 @@ def test_kept_matches_of_frames(spark: SparkSession, graph: Graph):
     )
     # Bob follows Charlie no longer in a match, but Alice now: rows that are equal cancel
     assert sorted(matcher.apply(edges=change).rows()) == [(("Alice", "friend"), 1), (("Charlie", "follow"), -1)]
-    assert sorted(matcher.matches().rows()) == [(("Alice", "friend"), 1), (("Bob", "follow"), 1)]
+    assert sorted(matcher.matches().rows(weights=True)) == [(("Alice", "friend"), 1), (("Bob", "follow"), 1)]
 
 
 def test_what_frames_of_spark_do_not_do(spark: SparkSession, graph: Graph):

@@ -82,7 +82,7 @@ def test_times_of_a_view_and_of_its_outputs(zoned, tmp_path):
 def test_times_of_edges_in_a_motif(zoned):
     edges = zoned.sql(TIMES).selectExpr("id as src", "id + 1 as dst", "t", "n", "d")
     found = gw.find("(a)-[e]->(b); (b)-[f]->(c)", edges=edges, columns=["e.t", "f.d"], where="e.src = 1")
-    ((moment, day),) = [row for row, _ in found.rows()]
+    ((moment, day),) = found.rows()
     assert (moment.timestamp(), day.isoformat()) == (1772953199.999999, "1900-02-28")
 
 
@@ -90,7 +90,7 @@ def test_a_frame_of_spark_in_a_query_without_spark(zoned):
     times = zoned.sql(TIMES)
     for program in ("select id, t, d from times", "o(id, t, d) :- times(id, t, _, d)."):
         found = gw.query(program, times=times)
-        assert sorted((row[0], row[1].timestamp(), row[2]) for row, _ in found.rows()) == sorted(
+        assert sorted((row[0], row[1].timestamp(), row[2]) for row in found) == sorted(
             (one.id, one.t.timestamp(), one.d) for one in times.collect()
         )
 

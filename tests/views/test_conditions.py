@@ -46,7 +46,7 @@ def test_integers_beside_floats():
         ("e.n BETWEEN 1.5 AND 2.5", [2]), ("e.n % 2 = 1", [1, 3]), ("e.n * 1.5 > 2.9", [2, 3]),
     ):  # fmt: skip
         found = gw.find("()-[e]->()", edges=lines, where=where, columns=["e.n"])
-        assert [row for (row,), _ in found.rows()] == want, where
+        assert [row for (row,) in found] == want, where
 
 
 def test_dates_texts_and_truth_values():
@@ -67,7 +67,7 @@ def test_dates_texts_and_truth_values():
         ("NOT (e.s IN (NULL))", []), ("e.s IN (NULL) OR e.src = 1", [1]), ("abs(e.src - 3) = 2", [1]),
     ):  # fmt: skip
         found = gw.find("()-[e]->()", edges=lines, where=where, columns=["e.src"])
-        assert [row for (row,), _ in found.rows()] == want, where
+        assert [row for (row,) in found] == want, where
 
 
 def test_columns_and_elements_of_odd_names():
@@ -88,4 +88,4 @@ def test_elements_that_a_way_does_not_have_are_null():
         ("_pattern = '(a)-[e*2]->(b)'", {2}), ("_direction = 'in'", set()),
     ):  # fmt: skip
         found = gw.find("(a)-[e*1..2]->(b)", edges=lines, where=where, columns=["_hop"])
-        assert {row for (row,), _ in found.rows()} == want, where
+        assert {row for (row,) in found} == want, where

@@ -54,18 +54,18 @@ def test_pandas_rounds_no_integer_of_a_match_with_nulls():
     found = gw.find("(a)-[e]->(b)", vertices=vertices, edges=edges)
     frame = found.to_pandas()
     assert [[row[name] for name in found.to_arrow().column_names] for _, row in frame.iterrows()] == [
-        list(row) for row, _ in found.rows()
+        list(row) for row in found
     ]
     assert type(frame["a"][0]["account"]) is int
 
 
 def test_arrays_z_sets_and_graphs():
     lines = np.array([(1, 2), (2, 1)], dtype=[("src", "i8"), ("dst", "i8")])
-    assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows() == [((1,), 1), ((2,), 1)]
+    assert gw.find("(a)<-[]->(b)", edges=lines, columns=["a.id"]).rows(weights=True) == [((1,), 1), ((2,), 1)]
     zset = gw.ZSet.from_dict({(1, 2): 2, (2, 1): 1}, ["src", "dst"])
-    assert gw.find("(a)<-[]->(b)", edges=zset, columns=["a.id"]).rows() == [((1,), 2), ((2,), 2)]
+    assert gw.find("(a)<-[]->(b)", edges=zset, columns=["a.id"]).rows(weights=True) == [((1,), 2), ((2,), 2)]
     graph = SimpleNamespace(vertices={"id": [1, 2], "n": [5, 6]}, edges={"src": [1], "dst": [2]})
-    assert gw.find("(a)-[]->(b)", graph, columns=["b.n"]).rows() == [((6,), 1)]
+    assert gw.find("(a)-[]->(b)", graph, columns=["b.n"]).rows(weights=True) == [((6,), 1)]
 
 
 def test_types_go_out_as_they_came_in():
@@ -112,16 +112,16 @@ def test_matches_as_a_z_set_and_as_text():
     assert found.to_zset().to_dict() == {(1,): 2}
     with pytest.raises(UnsupportedTypeError, match="type 'struct<id: int64>' is not supported"):
         gw.find("(a)", edges={"src": [1], "dst": [2]}).to_zset()
-    assert repr(found).splitlines()[0] == "Matches: 2 rows, 1 column"
+    assert repr(found).splitlines()[0] == "2 rows, 1 column"
     many = gw.find("(a)-[]->(b)", edges={"src": list(range(30)), "dst": list(range(30))})
     assert repr(many).count("…") == 2
     assert len(repr(many).splitlines()) == 17
-    assert "<p>Matches: 30 rows, 2 columns</p>" in many._repr_html_()
+    assert "<p>30 rows, 2 columns</p>" in many._repr_html_()
     with pytest.raises(UsageError, match=r"needs a session"):
         found.to_spark()
     matcher = gw.Matcher("(a)-[]->()", edges={"src": [1, 1], "dst": [2, 3]}, columns=["a.id"])
     changed = matcher.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
-    assert repr(changed).splitlines()[0] == "Changed matches: 1 row, 1 column"
+    assert repr(changed).splitlines()[0] == "MatchChange: 1 row, 1 column"
     assert changed.to_zset().to_dict() == {(1,): -1}
     assert list(changed) == [((1,), -1)]
 
@@ -150,7 +150,7 @@ LINES = {"src": [1], "dst": [2], "n": [3]}
         ({"vertices": {"id": ["x"]}}, TypeMismatchError, "joins relation"),
         ({"edges": {"src": [1, None], "dst": [1, 2]}}, SchemaError, "the edges, column 'src': row 1 is null"),
         ({"edges": {**LINES, "_row": [1]}}, SchemaError, "the edges have a column '_row', a name that is reserved"),
-        ({"edges": [(1, 2)]}, SchemaError, "the edges need a column 'src'"),
+        ({"edges": [(1, 2, 3)]}, SchemaError, "the edges need a column 'src'"),
         ({"edges": gw.ZSet.from_dict({(1, 2): -1}, ["src", "dst"])}, UsageError, "have a row of negative weight"),
         ({"edges": 5}, TypeMismatchError, "is not a table: got 'builtins.int', expected a table"),
         ({"ids": {"e": [1]}}, UsageError, "ids= names an unknown vertex 'e'"),
@@ -197,7 +197,7 @@ def test_a_value_that_a_narrower_type_does_not_hold_is_refused():
             TypeMismatchError, match=r"(?s)do not fit type 'decimal128\(9, 2\)' of earlier rows.*Nothing was changed"
         ):
             matcher.apply(edges={"src": [1], "dst": [2], "v": [value]})
-    assert matcher.matches().rows() == [((Decimal("1.25"),), 1)]
+    assert matcher.matches().rows(weights=True) == [((Decimal("1.25"),), 1)]
 
 
 def test_graphs_and_tables_are_given_once():

@@ -39,7 +39,7 @@ def test_a_filter_of_a_vertex_at_the_size_of_epinions(epinions: np.ndarray):
     edges = {"src": epinions[:, 0], "dst": epinions[:, 1]}
     columns = ["a.id", "b.id", "c.id"]
 
-    def cost(**options) -> tuple[gw.Matches, int]:
+    def cost(**options) -> tuple[gw.Result, int]:
         matcher = gw.Matcher(TRIANGLE, vertices=vertices, edges=edges, columns=columns, is_kept=False, **options)
         return matcher.first(), proposals(matcher)
 

@@ -21,6 +21,7 @@ from gpu_wcoj.errors import (
     WeightOverflowError,
 )
 from gpu_wcoj.program import Program
+from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet, moved
 from tests.shim import available, shim_backend
 
@@ -287,6 +288,29 @@ class TestEveryMethod:
         with shim.device.counted() as counts:
             repr(zset)
         assert counts.bytes_read < 1000
+
+    @pytest.mark.parametrize(
+        "do",
+        [
+            len, list, repr, Result.rows, Result.to_dicts, Result._repr_html_, lambda r: r.rows(weights=True),
+            lambda r: r.head(3).rows(), lambda r: r.sort_by("x", "n").rows(), lambda r: r.to_zset().rows(),
+            lambda r: r.to_arrow().to_pylist(), lambda r: r.to_arrow(weights=True).to_pylist(),
+        ],
+    )  # fmt: skip
+    def test_results_do_the_same(self, shim, do):
+        zset = mixed()
+        zset = zset.filter(zset.weights > 0)
+        assert len(zset) > 1
+        assert do(Result(device_zset(shim, zset))) == do(Result(zset))
+
+    def test_the_first_rows_of_a_result_are_all_that_is_fetched(self, shim):
+        result = Result(ZSet.from_device([np.arange(10_000)], backend=shim))
+        n_rows = len(result)  # which reads the weights
+        for read in (repr, lambda one: one.head(3).rows()):
+            with shim.device.counted() as counts:
+                read(result)
+            assert counts.bytes_read < 1000
+        assert n_rows == 10_000
 
     def test_recoding_passes_only_the_codes_in_use_through_the_host(self, shim):
         zset = mixed()

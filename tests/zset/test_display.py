@@ -14,13 +14,13 @@ def test_the_box():
     zset = ZSet.from_rows([((1, "x", None), 2), ((-20, "yy", 1.5), -1)], names=["id", "name", "score"])
     assert repr(zset) == (
         "ZSet: 2 rows, 3 columns\n"
-        "┌───────┬────────┬────────┬────────┐\n"
-        "│    id │ name   │  score │ weight │\n"
-        "│ int64 │ string │ double │  int64 │\n"
-        "╞═══════╪════════╪════════╪════════╡\n"
-        "│   -20 │ yy     │    1.5 │     -1 │\n"
-        "│     1 │ x      │   null │      2 │\n"
-        "└───────┴────────┴────────┴────────┘"
+        "┌─────┬──────┬───────┬────────┐\n"
+        "│  id │ name │ score │ weight │\n"
+        "│ int │ str  │ float │    int │\n"
+        "╞═════╪══════╪═══════╪════════╡\n"
+        "│ -20 │ yy   │   1.5 │     -1 │\n"
+        "│   1 │ x    │  null │      2 │\n"
+        "└─────┴──────┴───────┴────────┘"
     )
 
 

@@ -255,7 +255,8 @@ class Place:
     def unknown(self, node: Node, available: Iterable[str], what: str) -> UnknownRelationError:
         """Return the error for an unknown relation."""
         names = list(available)
-        return self.marked(UnknownRelationError(node.name, names, what), node)
+        remedy = "" if names else f"Pass its rows: {node.name}=..."
+        return self.marked(UnknownRelationError(node.name, names, what, remedy=remedy), node)
 
     def marked(self, error: _Error, node: Node | None) -> _Error:
         """Return the error with the place in its first line."""

@@ -289,5 +289,5 @@ def test_sql_asks_for_there_being_none_in_a_recursion(backend):
         "(SELECT 1 FROM p WHERE p.x < o.r AND p.y > o.r)) SELECT r FROM o"
     )
     view = gw.view(text, p=pa.table({"x": [1], "y": [9]}), language="sql", backend=backend.name)
-    assert view.snapshot().to_dict() == {(0,): 1, (1,): 1, (2,): 1}
+    assert view.snapshot().rows() == [(0,), (1,), (2,)]
     assert view.apply(p=[((1, 9), -1), ((3, 7), 1)]).to_dict() == {(3,): 1, (4,): 1}

@@ -47,7 +47,7 @@ def test_a_null_that_turns_up():
 def test_in_sql(condition: str):
     text = f"WITH RECURSIVE w(x) AS (SELECT a FROM r UNION SELECT w.x FROM w WHERE {condition}) SELECT x FROM w"
     view = gw.view(text, r={"a": [1, 1, 2]})
-    assert view.snapshot().to_dict() == {(1,): 1, (2,): 1}
+    assert view.snapshot().rows() == [(1,), (2,)]
     assert view.apply(r={"a": [1], "weight": [-1]}).to_dict() == {}
     assert view.apply(r={"a": [1], "weight": [-1]}).to_dict() == {(1,): -1}
 
