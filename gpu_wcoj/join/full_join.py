@@ -16,7 +16,7 @@ from operator import add
 import numpy as np
 
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.eliminate import BOUND, SEED, AllowanceError, BudgetedJoin, Summing, with_budget
+from gpu_wcoj.join.eliminate import BOUND, ROW, SEED, AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
 from gpu_wcoj.join.generic import GenericJoin, group_key
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Meter, Prefixes
@@ -475,8 +475,8 @@ class FullJoin:
 LOAD_ROWS = 1 << 12
 """Rows of a load from which on its path is chosen by samples, which take about 1 ms."""
 
-SAMPLED_PIECE_ROWS = 4096
-"""Rows of a piece of a sample, between which its cost is tested."""
+SAMPLED_PIECE_ROWS = 64, 4096
+"""Rows of a piece of a sample, at least and at most; its cost is tested between pieces."""
 
 MIN_GAIN = 1.25
 """Factor by which another path has to be cheaper, by the samples, than the one that runs otherwise."""
@@ -612,13 +612,18 @@ def _sampled_cost(
     sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
     scale = len(batch) / max(len(sample), 1)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
-    budgeted.chunk_rows = SAMPLED_PIECE_ROWS
+    least, most = SAMPLED_PIECE_ROWS
+    budgeted.chunk_rows = int(min(most, max(least, max_cost / scale / ROW)))
     prefixes = bind_seeds(path, seed_rows(path, [sample], budgeted, path.seed.variables[0]), budgeted)
     depth = 0 if counts else path.depth_of(single.query.head_variables)
     try:
-        for piece in single.bind_pieces(budgeted, prefixes, path, depth):
-            if depth < len(path.steps):
-                budgeted.count_bounded(piece, path.steps[depth:])
+        if counts and len(path.steps) > 1 and not path.calculations:
+            weighed = with_weights(budgeted, path)
+            Summing(weighed, budgeted.allowance, not join.execution.weighted).sum_merged(prefixes, path.steps)
+        else:
+            for piece in single.bind_pieces(budgeted, prefixes, path, depth):
+                if depth < len(path.steps):
+                    budgeted.count_bounded(piece, path.steps[depth:])
         budgeted.allowance.check(budgeted)
     except AllowanceError:
         return np.inf
