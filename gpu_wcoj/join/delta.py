@@ -260,8 +260,9 @@ class PathRunner:
             dictionary=execution.dictionary,
         )  # fmt: skip
         if self.max_cost is not None:
-            limited = with_budget(join, self.max_cost, Meter(path_index, variant, {}) if execution.measures else None)
-            limited.chunk_rows = min(join.chunk_rows, max(MIN_PIECE_ROWS, int(self.max_cost / ROW)))
+            left = self.max_cost - self.cost
+            limited = with_budget(join, left, Meter(path_index, variant, {}) if execution.measures else None)
+            limited.chunk_rows = int(min(join.chunk_rows, max(MIN_PIECE_ROWS, left / ROW)))
             self.meters += [] if limited.meter is None else [limited.meter]
             return limited
         return self._with_meter(join, path_index, variant) if execution.measures else join
