@@ -532,7 +532,7 @@ class Head:
         """Costs of listing all rows, and their changes."""
         return ListingCosts()
 
-    @cached_property
+    @property
     def _may_list_again(self) -> bool:
         execution = self.execution
         return (
@@ -639,9 +639,11 @@ class Head:
         """
         kept, backend, cost = self._kept_rows, self.execution.backend, MERGED_ROW * (size + self._n_kept_rows)
         max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
-        parts, paths = [], ()
+        parts: list[_Weighted] = []
+        joins: Sequence[IncrementalGenericJoin] = ()
         for after in (True,) if kept is not None else (False, True):
             head = as_recomputation(self, after)
+            joins = head.joins
             try:
                 parts.append(head._list_within(max_cost, head._gather))
             except AllowanceError as error:
@@ -649,12 +651,11 @@ class Head:
             finally:
                 cost += head._cost
                 self.costs.set_all_rows(cost, size)
-                for join, listed in zip(self.joins, head.joins, strict=True):
+                for join, listed in zip(self.joins, joins, strict=True):
                     join.finished += [(FULL_COUNT, work) for _, work in listed.finished]
                     join.meters += [replace(meter, path_index=FULL_COUNT) for meter in listed.meters]
-            paths = tuple(max((index for index, _ in join.finished), default=0) for join in head.joins)
         if self.calculates:
-            refuse_failures(head.joins)
+            refuse_failures(joins)
         if kept is not None:
             parts.insert(0, kept.rows())
         if any(len(weights) and max(map(abs, numbers(backend, weights.min(), weights.max()))) >= 1 << 62
@@ -663,6 +664,7 @@ class Head:
         (columns_before, before), (columns, weights) = parts
         change = _consolidate([(columns, weights), (columns_before, -before)], backend)
         self._magnitude = exact_sum(backend, abs(change[1]))
+        paths = tuple(max((index for index, _ in join.finished), default=0) for join in joins)
         instead = self.costs.per_seed * self.n_seeds
         self.recounting.recounted += [
             Recounted(phase, cost, instead, paths, lists=True) for phase in range(len(self.execution.phases))
@@ -844,7 +846,6 @@ class AuxiliaryHead(Head):
     """
 
     inputs: Sequence[RelationIndex] = ()
-    _may_list_again = False
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """Evaluate this tick as `Head.evaluate` does.
@@ -860,6 +861,10 @@ class AuxiliaryHead(Head):
         if _count_rows(self.relation) > self._max_rows:
             raise AuxiliaryError(self.name, f"has more than {self._max_rows:,} rows")
         return result
+
+    @property
+    def _may_list_again(self) -> bool:
+        return False
 
     def fill(self) -> None:
         """Join the committed state of the inputs and store the result.

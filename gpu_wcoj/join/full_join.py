@@ -7,7 +7,7 @@ hashes of these. Prefixes that become equal only later count as distinct.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -508,7 +508,7 @@ def count_change(join: IncrementalGenericJoin, phase: int) -> int:
 
 
 @contextmanager
-def _run_along(join: IncrementalGenericJoin, index: int) -> Iterator[IncrementalGenericJoin]:
+def _run_along(join: IncrementalGenericJoin, index: int) -> Generator[IncrementalGenericJoin]:
     """Yield a join along one path, whose work is reported as work of `join`."""
     single = _along(join, index)
     single.failed = join.failed
