@@ -556,7 +556,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     best = min(costs.values())
     if costs.get(usual, np.inf) < 2 * min_gain * best:
         return None
-    if len(costs) > 1:
+    if len(costs) > 1 and best > BUDGET_FACTOR * FIRST_BUDGET:  # else a larger sample would cost as much as the load
         for index in costs:
             cost = _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
             costs[index] = cost if cost < np.inf else costs[index]
