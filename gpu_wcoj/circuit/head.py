@@ -326,9 +326,9 @@ class Head:
         return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
 
     def _evaluate_set(self) -> tuple[ChangeCount, list[PhaseRows]]:
-        phases = self._follow(self._list_phases)
-        if phases is None:
-            return self._split_by_sign(self._difference)
+        return self._pass_on(self._follow_or_compare(self._list_phases, self._split_by_sign))
+
+    def _pass_on(self, phases: list[PhaseRows]) -> tuple[ChangeCount, list[PhaseRows]]:
         if self.relation is not None:
             self.relation.receive_delta(phases)
         deleted, inserted = map(len, phases)
@@ -353,16 +353,13 @@ class Head:
 
     def _evaluate_signed(self) -> tuple[ChangeCount, list[PhaseRows]]:
         """Evaluate the change of a negated atom, whose phases derive rows of both signs."""
-        return self._split_by_sign(self._change())
+        return self._pass_on(self._split_by_sign(self._change()))
 
-    def _split_by_sign(self, change: _Weighted) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Return a change of a set in two phases, and pass it on."""
+    def _split_by_sign(self, change: _Weighted) -> list[PhaseRows]:
+        """Return a change of a set in two phases."""
         columns, weights = change
         gone, come = positions(self.execution.backend, weights < 0, weights > 0)
-        phases = [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
-        if self.relation is not None:
-            self.relation.receive_delta(phases)
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+        return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
 
     def _sort_distinct(self, pieces: Iterator[list[Int64Array]]) -> list[Int64Array]:
         backend = self.execution.backend
@@ -522,8 +519,7 @@ class Head:
 
     def _change(self) -> _Weighted:
         """Return the consolidated change, along delta paths or as the difference of all rows."""
-        change = self._follow(self._gather)
-        return self._difference if change is None else change
+        return self._follow_or_compare(self._gather, lambda difference: difference)
 
     # All rows listed again.
 
@@ -541,12 +537,11 @@ class Head:
             and not any(join.makes_text for join in self.joins)
         )  # fmt: skip
 
-    def _follow(self, follow: Callable[[], _T]) -> _T | None:
-        """Return what `follow` lists along delta paths, or None and set `_difference`.
+    def _follow_or_compare(self, follow: Callable[[], _T], convert: Callable[[_Weighted], _T]) -> _T:
+        """Return the change that `follow` lists along delta paths.
 
-        The latter where all rows are listed again, because that is cheaper.
+        Where it is cheaper to list all rows again, return what `convert` makes of their difference.
         """
-        self._difference: _Weighted = [], np.empty(0, np.int64)
         if not self._may_list_again:
             return follow()
         size = self.recounting.size(Moment(len(self.execution.phases)))
@@ -572,10 +567,9 @@ class Head:
                 self.costs.set_change(self._cost - before, n_seeds)
                 return result
         try:
-            self._difference = self._compare(size)
+            return convert(self._compare(size))
         except _NotComparedError:
             return follow()
-        return None
 
     @property
     def n_seeds(self) -> int:

@@ -1,9 +1,12 @@
-"""Full recomputation of counts, used where it is cheaper than counting the change.
+"""Full recomputation of counts and rows, used where following the change costs more.
 
 A tick of a set is two half-ticks, which first delete and then insert; the change of each is the difference of the
 counts after and before it. If the count before is known, which it is as long as every tick is counted, one full count
 is enough. The choice compares weighted work: that of a sample of the incremental count with that of the last full count
 or, if there is none, of a sample of its seeds. A full count that exceeds its allowance is aborted.
+
+Rows are listed along delta paths first, up to a limit that follows from the cost of listing all rows (`ListingCosts`).
+Beyond it, all rows are listed, and the change is the difference to the rows before the tick.
 """
 
 from __future__ import annotations
@@ -418,7 +421,7 @@ class Recounting:
         return list(arrangements.values())
 
 
-# Rows of a head that are all listed again, and compared with those before, where that is cheaper than their change.
+# Full recomputation of the rows of a head.
 
 
 MIN_LIMIT = 1 << 19
