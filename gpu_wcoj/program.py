@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
-from gpu_wcoj.circuit.head import ChangeCount
+from gpu_wcoj.circuit.head import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
@@ -80,6 +81,8 @@ from gpu_wcoj.zset.zset import ZSet, python_values
 if TYPE_CHECKING:
     from gpu_wcoj.explain.build import ArrangementStatistics
     from gpu_wcoj.explain.render import Format
+
+T = TypeVar("T")
 
 # Conversion of stored columns to Z-sets with the relation's types and names.
 
@@ -306,6 +309,8 @@ class TickRunner:
         Inputs that no declaration or option names, so the first change must name them.
     single_tick
         True if the program only answers once.
+    budget
+        The limits of a tick; None if there are none.
     """
 
     input_of: Mapping[str, str]
@@ -320,6 +325,7 @@ class TickRunner:
     rules: Rules
     required: Sequence[str]
     single_tick: bool = False
+    budget: Budget | None = None
 
     def run_tick(
         self,
@@ -347,9 +353,12 @@ class TickRunner:
         """
         if self.single_tick:
             raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
-        return self.ledger.turns.run(
-            "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
-        )
+
+        def run() -> dict[str, ChangeCount]:
+            with self.ledger.within_budget(self.budget):
+                return self._run_tick(changes, threads, collect, sink, emit_remaining)
+
+        return self.ledger.turns.run("taking a tick", run)
 
     def _run_tick(
         self,
@@ -414,6 +423,8 @@ class TickRunner:
             circuit_state = circuit.prepare()
             merged_rows = circuit_state.merged_rows - side.circuit_state.merged_rows
             sides = sides.after(side, circuit_state)
+            if self.budget is not None:
+                self.budget.check_state(sides.nbytes)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = dict(before.names)
             for name, change in incoming.items():
@@ -473,6 +484,8 @@ class TickRunner:
             raise UnsuitableTickError("it names a relation that takes no rows")
         incoming: dict[str, SmallRows] = {}
         n_rows = 0
+        if self.budget is not None and self.budget.is_nearly_full:
+            raise UnsuitableTickError("the state had nearly reached its maximum memory before it")
         for name, data in changes.items():
             relation = self.input_of[name]
             names = self.declared.get(name) or before.names.get(relation)
@@ -490,6 +503,10 @@ class TickRunner:
             ledger.commit_small_tick(before, recent, TickReport(tick, time.perf_counter() - start), None)
             return {}
         counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
+        if self.budget is not None:
+            self.budget.check_time()
+            for head, phases in rows_by_head.items():
+                self.budget.check_rows(head, count_answer_rows(phases))
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
         report = TickReport(
@@ -545,7 +562,8 @@ class TickRunner:
                 incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
             self.ledger.change_kernels(incoming)
             if incoming:
-                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                with self.ledger.within_budget(self.budget):
+                    _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
                 emit_rows(rows_by_head)
                 circuit, seconds = side.circuit, time.perf_counter() - start
                 backend = circuit.backend
@@ -626,6 +644,7 @@ class Inspected(NotCopied):
     options: ProgramOptions
     _arity: dict[str, int]
     _measures: bool
+    _budget: Budget | None
     _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
@@ -684,7 +703,7 @@ class Inspected(NotCopied):
             columns, weights = side.circuit.rows(name)
             return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
 
-        return self._ledger.turns.run(f"reading '{name}'", read)
+        return self._ledger.turns.run(f"reading '{name}'", lambda: self._within_budget(read))
 
     def count(self, name: str) -> int:
         """Return the number of rows of a relation; in bag semantics the sum of their weights.
@@ -700,7 +719,11 @@ class Inspected(NotCopied):
             side = self._ledger.reading(name)
             return 0 if side is None else side.circuit.total(name)
 
-        return self._ledger.turns.run(f"counting '{name}'", counted)
+        return self._ledger.turns.run(f"counting '{name}'", lambda: self._within_budget(counted))
+
+    def _within_budget(self, work: Callable[[], T]) -> T:
+        with self._ledger.within_budget(self._budget):
+            return work()
 
     def empty(self, name: str) -> ZSet:
         """Return a Z-set without rows that has the names and types of a relation's columns.
@@ -754,7 +777,8 @@ class Inspected(NotCopied):
 
         Those of a twin and of backlogs too; dictionaries are not counted.
         """
-        return sum(side.nbytes + side.bytes_beside for side in self._ledger.present.sides or ())
+        sides = self._ledger.present.sides
+        return 0 if sides is None else sides.nbytes
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
         """Return exact statistics of each arrangement of the state.
@@ -1016,6 +1040,14 @@ class Program(Inspected):
         Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
     iterations
         Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
+    limit
+        Maximum rows of an answer, or of its change in a tick; by default there is no limit. Like the next two, it
+        raises an error before it is exceeded, and the state stays as before.
+    timeout
+        Maximum seconds of a tick or of an answer; by default there is no limit. It is tested between pieces of rows.
+    memory
+        Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
+        ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
     replan
         Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
         and if it pays; a number above 1, or None for never. Answers do not change.
@@ -1082,6 +1114,9 @@ class Program(Inspected):
         threads: int | None = None,
         chunk_rows: int | None = None,
         iterations: int | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        memory: float | str | None = None,
         replan: float | None = 4.0,
         analyze: bool = False,
         strategy: Strategy = "auto",
@@ -1097,8 +1132,9 @@ class Program(Inspected):
             ProgramOptions(
                 bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
                 twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-                replan=replan, analyze=analyze, strategy=strategy, order=order, schema=schema, inputs=inputs,
-                functions=functions, merge_policy=merge_policy, single_tick=single_tick,
+                limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze,
+                strategy=strategy, order=order, schema=schema, inputs=inputs, functions=functions,
+                merge_policy=merge_policy, single_tick=single_tick,
             ),
         )  # fmt: skip
 
@@ -1138,6 +1174,7 @@ class Program(Inspected):
         chosen_backend = select_backend(options.backend, options.gpu_memory)
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
+        self._budget = self.options.budget()
         self._measures = options.analyze
         self.dictionaries = (Dictionary("string"), Dictionary("binary"))
         written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
@@ -1153,7 +1190,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, narrow, self.rules, required, options.single_tick,
+            self.dictionaries, narrow, self.rules, required, options.single_tick, self._budget,
         )  # fmt: skip
 
     def _push_down(self, core: Rules) -> Pushed | None:
@@ -1410,7 +1447,7 @@ class Program(Inspected):
         return Execution(
             self.backend, self.bag, self.options.chunk_rows, self.threads, ranks, share,
             dictionary=self.dictionaries[0], iterations=self.options.iterations or ITERATIONS,
-            recounts=self.options.strategy == "auto", measures=self._measures,
+            recounts=self.options.strategy == "auto", measures=self._measures, budget=self._budget,
             single_tick=self.options.single_tick and self.backend.device is None, tuning=self._tuning,
         )  # fmt: skip
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.data.column import Dictionary
@@ -284,6 +286,13 @@ class StateStore:
         self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick, is_sum=True)
         circuit.install(circuit_state)
         self.replace_state(replace(present, sides=sides, journal=journal, recent=None))
+
+    def within_budget(self, budget: Budget | None) -> AbstractContextManager[None]:
+        """Limit the work inside the context, beside the present state."""
+        if budget is None:
+            return nullcontext()
+        sides = self.present.sides
+        return budget.running(0 if sides is None else sides.nbytes)
 
     def settle(self) -> Replicas | None:
         """Return the sides after making their circuits hold the state."""

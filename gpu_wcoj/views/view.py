@@ -54,6 +54,9 @@ def view(
     threads: int | None = None,
     chunk_rows: int | None = None,
     iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     replan: float | None = 4.0,
     analyze: bool = False,
     strategy: Strategy = "auto",
@@ -82,6 +85,9 @@ def view(
     threads: int | None = None,
     chunk_rows: int | None = None,
     iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     replan: float | None = 4.0,
     analyze: bool = False,
     strategy: Strategy = "auto",
@@ -115,7 +121,7 @@ def view(
         whose methods return a dict by output.
     functions, keep, backend, gpu_memory, route
         As for `Program`.
-    threads, chunk_rows, iterations, replan, analyze, strategy, order
+    threads, chunk_rows, iterations, limit, timeout, memory, replan, analyze, strategy, order
         As for `Program`.
     more
         Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
@@ -157,7 +163,7 @@ def view(
         bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
         functions=functions, schema=schema, outputs=listed_outputs(outputs), keep=keep, backend=backend,
         gpu_memory=gpu_memory, route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-        replan=replan, analyze=analyze, strategy=strategy, order=order,
+        limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze, strategy=strategy, order=order,
     )  # fmt: skip
     if prepared is None:
         if isinstance(relations, Mapping):
