@@ -33,6 +33,9 @@ from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
+TRIE_ROW_BYTES = 16
+"""Bytes of one level of a row of a batch at most: a value and an offset, or a weight."""
+
 
 @dataclass(frozen=True)
 class TickReport:
@@ -291,8 +294,14 @@ class StateStore:
         """Limit the work inside the context, beside the present state."""
         if budget is None:
             return nullcontext()
-        sides = self.present.sides
-        return budget.running(0 if sides is None else sides.nbytes)
+        sides, recent = self.present.sides, self.present.recent
+        if sides is None:
+            return budget.running()
+        memtable_bytes = 0
+        if recent is not None:
+            keys = [key for spines in sides.primary.circuit_state.spines for key in spines]
+            memtable_bytes = recent.n_rows * sum(TRIE_ROW_BYTES * (len(key.order) + 1) for key in keys)
+        return budget.running(sides.nbytes + memtable_bytes)
 
     def settle(self) -> Replicas | None:
         """Return the sides after making their circuits hold the state."""
