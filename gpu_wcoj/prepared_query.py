@@ -63,16 +63,23 @@ class PreparedQuery:
         The rows of the relations, by name.
     facts
         Rows that the text contains, by relation.
+    language
+        The language of the text; None for rules.
     """
 
     rules: Rules
     bag: bool
     relations: Mapping[str, Any]
     facts: Mapping[str, Any]
+    language: Language | None = None
 
     def start(self, options: ProgramOptions) -> tuple[Program, dict[str, Any]]:
         """Return the program and the changes of its first tick: the initial rows."""
         program = Program.from_options(self.rules, options)
+        return program, self.initial_changes(program)
+
+    def initial_changes(self, program: Program) -> dict[str, Any]:
+        """Return the initial rows as changes of a program with these rules."""
         types = program.subject.ledger.state.types
         changes: dict[str, Any] = dict(self.facts)
         for name, data in self.relations.items():
@@ -82,11 +89,11 @@ class PreparedQuery:
             arity = program.arity(name)
             declared = program.declared.get(name)
             kinds = [types.type_of(name, column) for column in range(arity)]
-            unread = _unread_columns(program, name) if options.single_tick else None
+            unread = _unread_columns(program, name) if program.options.single_tick else None
             changes[name] = read_change(
                 name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False, unread=unread
             )
-        return program, changes
+        return changes
 
 
 def _unread_columns(program: Program, name: str) -> frozenset[int]:
@@ -165,7 +172,7 @@ def prepare_query(
     except UnknownRelationError as error:
         raise _with_option_remedy(error, entry) from None
     bag = resolved_language in BAGS if source.bag is None else validate_flag("bag", source.bag)
-    return PreparedQuery(rules, bag, relations, facts)
+    return PreparedQuery(rules, bag, relations, facts, resolved_language)
 
 
 def _with_option_remedy(error: UnknownRelationError, entry: Callable[..., Any]) -> UnknownRelationError:

@@ -434,6 +434,8 @@ class TickRunner:
                 tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
                 circuit.backend.name, circuit.backend.kernels.name, sides.backlog_rows, lowered.plan, circuit.profile,
                 circuit.recounted, circuit.declined, path_by_path,
+                {name: len(incoming[relation]) for name, relation in self.input_of.items() if relation in incoming},
+                counts,
             )  # fmt: skip
             n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
             self.ledger.commit(
@@ -512,6 +514,7 @@ class TickRunner:
         report = TickReport(
             tick, time.perf_counter() - start, {name: ignored[self.input_of[name]] for name in changes}, work, 0,
             small.circuit.backend.name, small.kernels.name, {}, lowered.plan,
+            rows={name: incoming[self.input_of[name]].n_rows for name in changes}, changes=counts,
         )  # fmt: skip
         ledger.commit_small_tick(before, recent, report, totals)
         return counts
@@ -634,8 +637,11 @@ class Inspected(NotCopied):
         True if weights are exact, as in bags.
     options
         The options of the program, with the default outputs.
+    stored_beside
+        The values that `Program.checkpoint` has stored beside a restored state, as `extra`; else empty.
     """
 
+    stored_beside: Mapping[str, Any]
     rules: Rules
     inputs: tuple[str, ...]
     heads: tuple[str, ...]
@@ -1145,13 +1151,16 @@ class Program(Inspected):
         program._open(text, options)
         return program
 
-    def _open(self, text: str | Rules, options: ProgramOptions) -> None:
+    def _open(
+        self, text: str | Rules, options: ProgramOptions, dictionaries: tuple[Dictionary, Dictionary] | None = None
+    ) -> None:
         if not isinstance(text, (str, Rules)):
             raise UsageError.wrong_type(
                 "the program", text, "program text or Rules", "To run a file, pass its contents."
             )
         self.rules = parse(text, functions=options.functions) if isinstance(text, str) else text
         self.options = options.for_rules(self.rules)
+        self.stored_beside = {}
         schema = options.schema or {}
         required = tuple(name for name in unnamed_inputs(self.rules) if name not in schema)
         if options.inputs is not None:
@@ -1176,7 +1185,7 @@ class Program(Inspected):
         self._share: tuple[int, int] | None = None
         self._budget = self.options.budget()
         self._measures = options.analyze
-        self.dictionaries = (Dictionary("string"), Dictionary("binary"))
+        self.dictionaries = dictionaries or (Dictionary("string"), Dictionary("binary"))
         written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)
@@ -1318,7 +1327,7 @@ class Program(Inspected):
         """
         return self._ledger.turns.run(
             "marking the state",
-            lambda: Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries]),
+            lambda: Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries], self._lowering),
         )
 
     def return_to(self, mark: Mark) -> None:
@@ -1336,17 +1345,84 @@ class Program(Inspected):
         """
 
         def undo() -> None:
+            if mark.lowering is not self._lowering:
+                raise UsageError.wrong_state(
+                    "return_to()", "the mark is of another program, or of other rules", "Mark this program."
+                )
             if self._ledger.state is not mark.state:
                 self._ledger.restore_state(mark.state)
                 self._ticking.forget(mark.sizes)
 
         self._ledger.turns.run("undoing ticks", undo)
 
-    def checkpoint(self, path: str | PathLike[str]) -> None:
+    def with_rules(self, rules: Rules, outputs: Sequence[str], functions: Sequence[Function] | None = None) -> Program:
+        """Return a program of other rules that starts with the rows of the inputs that both have.
+
+        Answers are computed from these rows; this program stays as it is. O(state).
+
+        Parameters
+        ----------
+        outputs
+            Heads whose changes `step` returns.
+        functions
+            Python functions that the rules call; by default those of this program.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> degrees = program.with_rules(parse("degree(a, count()) :- edge(a, _)."), ["degree"])
+        >>> degrees.step({"edge": [(1, 4)]})["degree"].rows()
+        [((1, 1), -1), ((1, 2), 1)]
+        """
+
+        def build() -> Program:
+            program = Program.__new__(Program)
+            options = self.options.for_other_rules(rules, outputs)
+            if functions is not None:
+                options = replace(options, functions=functions)
+            program._open(rules, options, self.dictionaries)
+            tick = self._ledger.state.report.tick
+            sizes = [len(dictionary) for dictionary in self.dictionaries]
+            try:
+                program.load(self._input_rows(program.inputs))
+            except BaseException:
+                self._ticking.forget(sizes)
+                raise
+            ledger = program._ledger
+            ledger.replace_state(replace(ledger.state, report=replace(ledger.state.report, tick=tick)))
+            return program
+
+        return self._ledger.turns.run("changing the rules", build)
+
+    def _input_rows(self, names: Sequence[str]) -> dict[str, ZSet]:
+        """Return the rows of inputs; inputs whose types no row has determined are left out."""
+        sides = self._ledger.settle()
+        if sides is None:
+            return {}
+        types, circuit = sides.ahead.lowered.types, sides.ahead.circuit
+        rows: dict[str, ZSet] = {}
+        for name in names:
+            relation = self._ticking.input_of.get(name)
+            if relation is None:
+                continue
+            columns, weights = circuit.sources[relation].rows()
+            if len(weights) or types.type_of(relation, 0) is not None:
+                rows[name] = self._outgoing.as_zset(relation, [PhaseRows(columns, weights)], circuit.backend)
+        return rows
+
+    def checkpoint(self, path: str | PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Store the state in a folder for `restore`; the folder gets all of it or nothing.
 
         The first call writes the whole state, later calls with the same folder write the changes since. Rows of later
         ticks are lost with the process; a driver of batches uses `gpu_wcoj.checkpoint.Checkpoint`.
+
+        Parameters
+        ----------
+        path
+            The folder; created if it is missing.
+        extra
+            Values to store beside the state, as JSON.
 
         Raises
         ------
@@ -1369,7 +1445,7 @@ class Program(Inspected):
         from gpu_wcoj.checkpoint import Checkpoint
 
         with Checkpoint.open(path, program=self) as checkpoint:
-            checkpoint.commit(0 if checkpoint.last is None else checkpoint.last.batch + 1)
+            checkpoint.commit(0 if checkpoint.last is None else checkpoint.last.batch + 1, extra=extra)
 
     @classmethod
     def restore(cls, path: str | PathLike[str], **options: Any) -> Program:
@@ -1390,9 +1466,10 @@ class Program(Inspected):
         CheckpointError
             If there is no checkpoint.
         """
-        from gpu_wcoj.checkpoint.checkpoint import restored
+        from gpu_wcoj.checkpoint.checkpoint import restored_with_extra
 
-        program = restored(path, cls.from_options, ProgramOptions.for_restore(options))
+        for_restore = ProgramOptions.for_restore(options)
+        program, program.stored_beside = restored_with_extra(path, cls.from_options, for_restore)
         if program.nbytes >= LOADED_BYTES:
             program.backend.return_freed()
         return program

@@ -385,6 +385,17 @@ class ProgramOptions:
         """Return the options without those that name relations, for a program of other rules."""
         return replace(self, keep=(), outputs=None, order=None, schema=None, inputs=None)
 
+    def for_other_rules(self, rules: Rules, outputs: Sequence[str]) -> ProgramOptions:
+        """Return the options for other rules and outputs, without what names relations that those lack."""
+        return replace(
+            self,
+            keep=[name for name in self.keep if name in rules.heads],
+            outputs=outputs,
+            order={name: order for name, order in (self.order or {}).items() if name in rules.heads} or None,
+            schema={name: kinds for name, kinds in (self.schema or {}).items() if name in rules.inputs} or None,
+            inputs=rules.inputs,
+        )
+
     def changed(self, names: Iterable[str]) -> list[str]:
         """Return those of the names whose options do not have their default."""
         return [name for name in names if getattr(self, name) != getattr(ProgramOptions, name)]

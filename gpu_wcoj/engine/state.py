@@ -10,6 +10,7 @@ from typing import Protocol
 from gpu_wcoj.backend import Backend, next_backend
 from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
+from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
@@ -69,6 +70,10 @@ class TickReport:
     path_by_path
         The reason for which the tick ran path by path, for people; empty if it was walked row by row, before the first
         tick, and after a tick without changes.
+    rows
+        Per input relation, the number of passed rows.
+    changes
+        Per head that was evaluated, the numbers of its changed rows.
     """
 
     tick: int = -1
@@ -84,6 +89,8 @@ class TickReport:
     recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
     declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
     path_by_path: str = field(default="", compare=False)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, ChangeCount] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +129,13 @@ class Mark:
     ----------
     sizes
         The numbers of values in the dictionaries.
+    lowering
+        The compiler of the program that was marked.
     """
 
     state: State
     sizes: Sequence[int]
+    lowering: Compiler
 
 
 @dataclass(eq=False)

@@ -220,10 +220,16 @@ class Matcher(NotCopied):
 
     def matches(self) -> Result:
         """Return all present matches."""
+        return Result(self._present(), self._session)
 
-        def read() -> Result:
+    def matches_as_change(self) -> MatchChange:
+        """Return all present matches as the change from no matches."""
+        return MatchChange(self._present(), self._session)
+
+    def _present(self) -> MatchRows:
+        def read() -> MatchRows:
             results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
-            return Result(MatchRows(self._columns, results, self._lookup()), self._session)
+            return MatchRows(self._columns, results, self._lookup())
 
         return self._turns.run("reading the matches", read)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.engine.options import ProgramOptions, validate_functions
-from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.locks import NotCopied
+from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
+from gpu_wcoj.engine.replicas import proposed_by
+from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
-from gpu_wcoj.program import Program, TickReport
-from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import Declaration, Directive, Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import Function
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
@@ -170,11 +174,11 @@ def view(
             relations, more = None, merge_relations(relations, more)
         return MotifView(_matcher(str(text), relations, more, options))
     program, rows = prepared.start(options)
-    kind = MultiView if isinstance(outputs, (list, tuple)) else View
-    if kind is View:
+    if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
     program.load(rows)
-    return kind(program, ignores_case=resolved_language == "sql")
+    connection = Connection._with_program(program)
+    return connection._add(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
 def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
@@ -188,24 +192,88 @@ def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOpt
     return Matcher.from_options(text, tables, motif_options, options)
 
 
-@entry_point
-class _MaintainedProgram(NotCopied):
-    """A program that is kept up to date, and the spelling of its names."""
+# Subscribers of views.
 
-    def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
-        self.program = program
-        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+
+class Listener:
+    """A subscriber of a view; made by `View.subscribe`.
+
+    Examples
+    --------
+    >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+    >>> changes = []
+    >>> with hops.subscribe(changes.append):
+    ...     _ = hops.apply(edge=[(2, 3)])
+    >>> _ = hops.apply(edge=[(2, 4)])
+    >>> [change.rows() for change in changes]
+    [[((1, 3), 1)]]
+    """
+
+    def __init__(self, listeners: list[Listener], subscriber: Any) -> None:
+        self._listeners = listeners
+        self._deliver: Callable[[Any], Any] = subscriber if callable(subscriber) else subscriber.put
+        listeners.append(self)
+
+    def deliver(self, change: Any) -> None:
+        """Pass a change on to the subscriber."""
+        self._deliver(change)
+
+    def close(self) -> None:
+        """End the subscription; it may be ended twice."""
+        if self in self._listeners:
+            self._listeners.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Maintained(NotCopied):
+    """An answer that is kept up to date: its subscribers, its program, its end."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the answer."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
+        if self.is_closed:
+            return f"{type(self).__name__}, closed"
         return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
-    def progress(self) -> TickReport:
-        """The report of the last tick."""
-        return self.program.last_tick
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Drop the answer and its subscriptions, and free their memory; it may be closed twice."""
+        raise NotImplementedError
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The last tick in plain numbers, which `json` can write.
+
+        Keys are ``tick`` (from 0; -1 before the first), ``seconds``, ``rows`` (passed rows by relation), ``ignored``
+        (those that changed nothing), ``changes`` (by output ``inserted``, ``deleted`` and ``net``; in bags ``net``
+        alone), ``values`` (looked at by joins), ``merged_rows``, ``state_bytes``, ``backend`` and ``kernels``.
+        `Program.last_tick` has more.
+        """
+        return progress_of(self.program)
 
     def explain(
         self,
@@ -215,26 +283,374 @@ class _MaintainedProgram(NotCopied):
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # as in Program.explain
     ) -> str:
-        """Return the plan of the view; see `Program.explain`."""
+        """Return the plan of the view, and of those that share its state; see `Program.explain`."""
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
-    def _step(self, changes: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, ZSet]:
-        """Take one tick; return the changes of the outputs."""
-        merged = merge_relations(changes, more)
-        return self.program.step(dict(self._change(self._relation_name(name), rows) for name, rows in merged.items()))
+    def subscribe(self, subscriber: Callable[[Any], Any] | Any, *, snapshot: bool = False) -> Listener:
+        """Pass on every change of the answer, in the order of the ticks.
 
-    def _relation_name(self, name: str) -> str:
+        It gets what `apply` returns, whoever calls that, after the tick; ticks that leave the answer as it was are left
+        out. If a subscriber raises, the tick stands, all others get the change, and `apply` raises that error at the
+        end.
+
+        Parameters
+        ----------
+        subscriber
+            A function of one argument, or an object with a method ``put``, such as `queue.Queue` or
+            `queue.SimpleQueue`.
+        snapshot
+            True to pass on the present answer first, as a change, even if it has no rows.
+
+        Returns
+        -------
+        An object with the method ``close``, which ends the subscription; also as a context.
+
+        Raises
+        ------
+        UsageError
+            If it is neither, or the view is closed.
+
+        Examples
+        --------
+        >>> from queue import SimpleQueue
+        >>> hops, changes = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)]), SimpleQueue()
+        >>> subscription = hops.subscribe(changes)
+        >>> _ = hops.apply(edge=[(2, 3)])
+        >>> changes.get().rows()
+        [((1, 3), 1)]
+        """
+        if not callable(subscriber) and not callable(getattr(subscriber, "put", None)):
+            raise UsageError.wrong_type(
+                "the subscriber", subscriber, "a function, or an object with a method 'put'",
+                "Pass a function of one argument, or a queue.Queue.",
+            )  # fmt: skip
+        return self._turns.run("subscribing", lambda: self._subscribe(subscriber, snapshot))
+
+    def _subscribe(self, subscriber: Any, snapshot: bool) -> Listener:
+        first = self._present() if snapshot else None
+        listener = Listener(self._listeners, subscriber)
+        if first is not None:
+            listener.deliver(first)
+        return listener
+
+    @property
+    def _turns(self) -> StateLock:
+        """The lock of the ticks and of what they pass on."""
+        raise NotImplementedError
+
+    def _present(self) -> Any:
+        """Return the present answer as a change."""
+        raise NotImplementedError
+
+
+def deliver(changes: Iterable[tuple[Sequence[Listener], Any]]) -> None:
+    """Pass changes on to their listeners; raise the first error at the end."""
+    errors: list[Exception] = []
+    for listeners, change in changes:
+        for listener in list(listeners):
+            try:
+                listener.deliver(change)
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        errors[0].add_note("A subscriber of the view raised this; the tick was applied.")
+        raise errors[0]
+
+
+def progress_of(program: Program) -> dict[str, Any]:
+    """Return the last tick of a program in plain numbers; see `View.progress`."""
+    report = program.last_tick
+    changes = {}
+    for name in program.outputs:
+        if name in report.changes:
+            counted = vars(report.changes[name])
+            changes[name] = {key: int(value) for key, value in counted.items() if value is not None}
+    return {
+        "tick": report.tick,
+        "seconds": report.seconds,
+        "rows": dict(report.rows),
+        "ignored": {name: int(n_rows) for name, n_rows in report.ignored.items()},
+        "changes": changes,
+        "values": int(proposed_by(report.work)),
+        "merged_rows": int(report.merged_rows),
+        "state_bytes": int(program.nbytes),
+        "backend": report.backend,
+        "kernels": report.kernels,
+    }
+
+
+# Views of one state.
+
+
+@entry_point
+class Connection(NotCopied):
+    """Relations, and views of them that share their state; made by `connect`.
+
+    One call of `apply` is one tick of all views: all of them take the change, or none does. Views may be added and
+    dropped between ticks. Relations that several views read, and helpers that they define alike, are stored once.
+
+    Examples
+    --------
+    >>> connection = connect(edge=[(1, 2), (2, 3)])
+    >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+    >>> far = connection.view("far(a, d) :- hop(a, c), edge(c, d).")
+    >>> changes = connection.apply(edge=[(3, 4)])
+    >>> changes["hop"].rows(), changes["far"].rows()
+    ([((2, 4), 1)], [((1, 4), 1)])
+    >>> far.close()
+    >>> list(connection.views)
+    ['hop']
+    """
+
+    def __init__(self, tables: Mapping[str, Any], bag: bool | None, options: ProgramOptions) -> None:
+        self._tables = dict(tables)
+        self._bag = bag
+        self._options = options
+        self._program: Program | None = None
+        self._views: dict[str, View | MultiView] = {}
+        self._is_closed = False
+        self._turns = StateLock("the connection")
+
+    @classmethod
+    def _with_program(cls, program: Program) -> Self:
+        """Return the connection of a program that has its views' rules."""
+        connection = cls({}, program.bag, program.options)
+        connection._program = program
+        return connection
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "Connection, closed"
+        views = ", ".join(self._views) or "none"
+        return f"Connection; views: {views}; relations: {', '.join(self.relations) or 'none'}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def program(self) -> Program:
+        """The program of all views; another one after a view was added or dropped.
+
+        Ticks of the program itself do not reach subscribers.
+
+        Raises
+        ------
+        UsageError
+            If the connection is closed, or has had no view yet.
+        """
+        if self._is_closed:
+            raise UsageError.wrong_state("this call", "the connection is closed", "Call gpu_wcoj.connect again.")
+        if self._program is None:
+            raise UsageError.wrong_state("this call", "the connection has no view yet", "Call its method view first.")
+        return self._program
+
+    @property
+    def views(self) -> dict[str, View | MultiView]:
+        """The views by name."""
+        return dict(self._views)
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that take rows."""
+        return [*self._tables, *(() if self._program is None else self._program.inputs)]
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The last tick in plain numbers; see `View.progress`."""
+        return progress_of(self.program)
+
+    def view(
+        self,
+        text: str | Rules,
+        relations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        language: Language | None = None,
+        dialect: str = "duckdb",
+        arguments: Sequence[Any] = (),
+        functions: Sequence[Function] = (),
+        outputs: str | list[str] | tuple[str, ...] | None = None,
+        **more: Any,
+    ) -> Any:
+        """Add a view of the relations, and of other views, by their names. O(state).
+
+        Parameters
+        ----------
+        text
+            A query in Datalog, SQL or EDN, or rules.
+        relations
+            Initial rows of relations that the connection does not have yet; they may also be keywords.
+        name
+            The name of the answer, instead of the one in the text. SQL without ``CREATE VIEW`` calls it ``answer``.
+        language, dialect, arguments, outputs
+            As for `gpu_wcoj.view`.
+        functions
+            Python functions that the text may call.
+
+        Returns
+        -------
+        A `View`, or a `MultiView` for a list of outputs.
+
+        Raises
+        ------
+        UsageError
+            If an output has the name of a relation or of another view, or if the query counts rows, as SQL does, and
+            the connection keeps sets.
+        GpuWcojError
+            Also every error of `gpu_wcoj.view`; the other views are as before.
+        """
+        merged = merge_relations(relations, more)
+        source = QuerySource(text, language, dialect, arguments, None, validate_functions("functions", functions))
+
+        def add() -> View | MultiView:
+            program, names, is_sql = self._program_with(source, merged, name, listed_outputs(outputs))
+            if not isinstance(outputs, (list, tuple)):
+                single_output(names)
+            self._program, self._tables = program, {}
+            self._bag = program.bag
+            return self._add(names, isinstance(outputs, (list, tuple)), is_sql)
+
+        return self._turns.run("adding a view", add)
+
+    def _program_with(
+        self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
+    ) -> tuple[Program, tuple[str, ...], bool]:
+        """Return the program with one more view, the view's outputs, and True if it is in SQL."""
+        if self._is_closed:
+            raise UsageError.wrong_state("adding a view", "the connection is closed", "Call gpu_wcoj.connect again.")
+        present = self._program
+        relations = {*self._tables} if present is None else {*present.inputs, *present.heads}
+        for table in new_tables:
+            if table in relations:
+                raise UsageError.duplicate("the relation", table, remedy="Pass its changes to apply().")
+        tables = {**self._tables, **new_tables}
+        visible = {} if present is None else {table: present.empty(table) for table in present.inputs}
+        if present is not None:
+            heads = [head for head in present.heads if "#" not in head and (head != ANSWER or name is None)]
+            visible |= {head: present.empty(head) for head in heads}
+        prepared = prepare_query(
+            source, {**tables, **visible}, Connection.view, schema=self._options.schema, may_be_empty=True
+        )
+        if prepared.bag and self._bag is False:
+            raise UsageError.conflict(
+                "this query", "a connection that keeps sets", "Make it with gpu_wcoj.connect(bag=True).",
+                "the query counts rows, as SQL does",
+            )  # fmt: skip
+        rules = prepared.rules
+        chosen = tuple(outputs or rules.outputs or unread(rules))
+        for output in chosen:
+            if output not in rules.heads:
+                raise UnknownRelationError(output, rules.heads, "heads")
+        rules = replace(rules, outputs=chosen, sorting=None)
+        if name is not None:
+            rules = rules.renamed({single_output(chosen): name})
+        for output in rules.outputs:
+            if output in relations or output in tables:
+                raise UsageError.with_parts(
+                    f"'{output}' is the name of another relation or view of the connection", got=output,
+                    remedy="Pass name='...', or drop the other view.",
+                )  # fmt: skip
+        rows = {table: data for table, data in prepared.relations.items() if table in tables}
+        initial = replace(prepared, relations=rows)
+        if present is None:
+            rules = replace(rules, declarations=(*rules.declarations, *_declared_tables(rules, rows)))
+            directives = (Directive("input", table) for table in tables)
+            rules = replace(rules, text="", directives=tuple(dict.fromkeys([*rules.directives, *directives])))
+            options = replace(
+                self._options, bag=prepared.bag if self._bag is None else self._bag, inputs=rules.inputs,
+                outputs=rules.outputs,
+            )  # fmt: skip
+            program = Program.from_options(rules, replace(options, functions=source.functions))
+        else:
+            extended = present.rules.united(rules, rules.outputs[0])
+            check(extended)
+            functions = tuple({one.name: one for one in (*present.options.functions, *source.functions)}.values())
+            program = present.with_rules(extended, (*present.outputs, *rules.outputs), functions)
+        changes = initial.initial_changes(program)
+        if changes:
+            program.load(changes)
+        return program, rules.outputs, prepared.language == "sql"
+
+    def _add(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
+        """Register a view of outputs that the program has."""
+        kind = MultiView if is_multiple else View
+        made = kind(self, tuple(outputs), ignores_case=ignores_case)
+        self._views[made.name] = made
+        return made
+
+    def drop(self, name: str) -> None:
+        """Drop a view. Its subscribers get nothing more, and what only it needs is freed. O(state).
+
+        Raises
+        ------
+        UsageError
+            If there is no such view, or another one reads it.
+        """
+
+        def drop() -> None:
+            if name not in self._views:
+                raise UsageError.unknown_name("view", name, self._views)
+            dropped, remaining = self._views[name], {**self._views}
+            del remaining[name]
+            if remaining:
+                outputs = [output for view in remaining.values() for output in view.outputs]
+                rules = self.program.rules.reduced(outputs)
+                for output in dropped.outputs:
+                    if output in rules.heads:
+                        raise UsageError.wrong_state(
+                            f"dropping '{name}'", "another view reads it", "Drop that view first."
+                        )
+                self._program = self.program.with_rules(rules, outputs)
+            self._views = remaining
+            dropped._end()
+
+        self._turns.run("dropping a view", drop)
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
+        """Apply one tick's changes of relations to all views; return the change of each output.
+
+        Parameters
+        ----------
+        changes
+            By relation; see `View.apply`.
+
+        Raises
+        ------
+        GpuWcojError
+            As `Program.step`; all views are as before.
+        """
+        ignores_case = any(view._ignores_case for view in self._views.values())
+        return self._step(merge_relations(changes, more), ignores_case)
+
+    def _step(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+        def step() -> dict[str, ZSet]:
+            answers = self.program.step(dict(self._spell(name, rows, ignores_case) for name, rows in changes.items()))
+            deliver(
+                (view._listeners, view._of_answers(answers))
+                for view in self._views.values()
+                if view._listeners and any(len(answers[output]) for output in view.outputs)
+            )
+            return answers
+
+        return self._turns.run("taking a tick", step)
+
+    def _relation_name(self, name: str, ignores_case: bool) -> str:
         """Return a relation's name in the program's spelling.
 
         Names of SQL may differ in case if one relation matches.
         """
-        return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
+        return _spelled(name, (*self.program.inputs, *self.program.heads)) if ignores_case else name
 
-    def _change(self, name: str, rows: Any) -> tuple[str, Any]:
-        """Return a change with column names in the relation's spelling."""
+    def _spell(self, name: str, rows: Any, ignores_case: bool) -> tuple[str, Any]:
+        """Return a change with the names of its relation and columns in the program's spelling."""
+        name = self._relation_name(name, ignores_case)
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
-        if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
+        if not ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
             return name, rows
         spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
         if len(set(spelled.values())) < len(column_names) or spelled == {
@@ -247,19 +663,262 @@ class _MaintainedProgram(NotCopied):
         columns = columns_by_name(rows, f"relation '{name}'")
         return name, {spelled[column_name]: values for column_name, values in columns.items()}
 
+    def snapshot(self, name: str) -> Result:
+        """Return a relation, or the answer of a view, as a table."""
+        return Result(self.program.relation(name))
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of `snapshot`, without enumerating them if that can be avoided."""
+        return self.program.count(name)
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of all views; see `Program.explain`."""
+        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the relations and all views in a folder for `restore`; see `Program.checkpoint`.
+
+        After a view was added or dropped, name an empty folder.
+        """
+
+        def store() -> None:
+            views = [
+                {"outputs": list(view.outputs), "is_multiple": isinstance(view, MultiView),
+                 "ignores_case": view._ignores_case}
+                for view in self._views.values()
+            ]  # fmt: skip
+            self.program.checkpoint(path, extra={_VIEWS: views})
+
+        self._turns.run("storing the state", store)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Connection:
+        """Return the connection of a checkpoint, with its views in `views`.
+
+        Parameters
+        ----------
+        path
+            The folder that `checkpoint` was given.
+        options
+            Options of `Program` that do not change answers: `backend`, `threads`, `limit` and the like; and
+            `functions`, which a checkpoint does not store.
+
+        Raises
+        ------
+        CheckpointError
+            If there is no checkpoint, or it was not stored by a view or a connection.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> connection = connect(edge=[(1, 2), (2, 3)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> with TemporaryDirectory() as folder:
+        ...     connection.checkpoint(folder)
+        ...     again = Connection.restore(folder)
+        >>> again.apply(edge=[(3, 4)])["hop"].rows(), again.views["hop"].count()
+        ([((2, 4), 1)], 2)
+        """
+        program = Program.restore(path, **options)
+        if _VIEWS not in program.stored_beside:
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' was not stored by a view", subject=str(path),
+                remedy="Restore it as what it is: Program.restore, or the same gpu-wcoj command again.",
+            )  # fmt: skip
+        connection = cls._with_program(program)
+        for stored in program.stored_beside[_VIEWS]:
+            connection._add(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
+        return connection
+
+    def close(self) -> None:
+        """Close all views and free their memory; it may be closed twice."""
+
+        def close() -> None:
+            for view in self._views.values():
+                view._end()
+            self._views, self._tables, self._program, self._is_closed = {}, {}, None, True
+
+        self._turns.run("closing", close)
+
+
+ANSWER = "answer"
+"""The name of the answer of SQL without ``CREATE VIEW``, and of EDN."""
+
+_VIEWS = "views"
+"""The key of the descriptions of views in a checkpoint."""
+
+
+def _declared_tables(rules: Rules, tables: Mapping[str, Any]) -> list[Declaration]:
+    """Return declarations of the columns of tables that the rules do not declare."""
+    declared = {declaration.relation for declaration in rules.declarations}
+    made = []
+    for name, data in tables.items():
+        if name not in declared:
+            columns = data.names if isinstance(data, ZSet) else tuple(columns_by_name(data, f"relation '{name}'"))
+            made.append(Declaration(name, tuple(columns), (None,) * len(columns), is_binding=False))
+    return made
+
 
 @entry_point
-class View(_MaintainedProgram):
+def connect(
+    relations: Mapping[str, Any] | None = None,
+    /,
+    *,
+    bag: bool | None = None,
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    backend: BackendName = "auto",
+    threads: int | None = None,
+    iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
+    strategy: Strategy = "auto",
+    **more: Any,
+) -> Connection:
+    """Return a connection to relations, for several views that share their state.
+
+    Parameters
+    ----------
+    relations
+        The initial rows of relations, by name, as for `view`. They may also be keywords.
+    bag
+        Exact weights instead of sets, for all views; by default as the language of the first view. In a connection
+        with weights, answers of Datalog have weights too.
+    schema
+        As for `view`.
+    backend, threads, iterations, limit, timeout, memory, strategy
+        As for `Program`. The limits hold for all views together.
+
+    Examples
+    --------
+    >>> with connect(orders={"cust": ["a", "b", "a"], "amount": [5, 7, 9]}) as connection:
+    ...     totals = connection.view("select cust, sum(amount) total from orders group by cust", name="totals")
+    ...     large = connection.view("select cust from totals where total > 10", name="large")
+    ...     large.snapshot().rows(), connection.apply(orders={"cust": ["b"], "amount": [4]})["large"].rows()
+    ([('a',)], [(('b',), 1)])
+    """
+    options = ProgramOptions(
+        schema=schema, backend=backend, threads=threads, iterations=iterations, limit=limit, timeout=timeout,
+        memory=memory, strategy=strategy,
+    )  # fmt: skip
+    return Connection(merge_relations(relations, more), None if bag is None else validate_flag("bag", bag), options)
+
+
+class _ProgramView(_Maintained):
+    """Outputs of the program of a connection."""
+
+    def __init__(self, connection: Connection, outputs: tuple[str, ...], *, ignores_case: bool = False) -> None:
+        super().__init__()
+        self._connection: Connection | None = connection
+        self.outputs = outputs
+        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+
+    @property
+    def name(self) -> str:
+        """The name of the view: its first output."""
+        return self.outputs[0]
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the view, to which other views can be added.
+
+        Raises
+        ------
+        UsageError
+            If the view is closed.
+        """
+        if self._connection is None:
+            raise UsageError.wrong_state("this call", f"the view '{self.name}' is closed", "Make another view.")
+        return self._connection
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the view and those beside it; see `Connection.program`."""
+        return self.connection.program
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._connection is None
+
+    def close(self) -> None:
+        """Drop the view and its subscriptions, and free their memory; it may be closed twice.
+
+        Raises
+        ------
+        UsageError
+            If another view of the connection reads it.
+        """
+        if self._connection is not None:
+            self._connection.drop(self.name)
+
+    def _end(self) -> None:
+        self._connection = None
+        self._listeners.clear()
+
+    @property
+    def _turns(self) -> StateLock:
+        return self.connection._turns
+
+    def _of_answers(self, answers: Mapping[str, ZSet]) -> Any:
+        """Return the change of this view."""
+        raise NotImplementedError
+
+    def _present(self) -> Any:
+        return self._of_answers({name: self.program.relation(name) for name in self.outputs})
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the view in a folder for `restore`, with all that shares its state.
+
+        The first call writes the whole state, later calls with the same folder write what has changed since.
+
+        Raises
+        ------
+        CheckpointError, CheckpointWriteError
+            As `Program.checkpoint`.
+        """
+        self.connection.checkpoint(path)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
+        """Return the view of a checkpoint; see `Connection.restore`.
+
+        Raises
+        ------
+        CheckpointError
+            If there is no checkpoint, or it holds several views, or another kind of view.
+        """
+        connection = Connection.restore(path, **options)
+        views = [*connection.views.values()]
+        if len(views) != 1 or not isinstance(views[0], cls):
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' holds {listed(f'{type(one).__name__} {one.name}' for one in views)}",
+                subject=str(path), expected=f"one {cls.__name__}", remedy="Call gpu_wcoj.Connection.restore.",
+            )  # fmt: skip
+        return views[0]
+
+
+@entry_point
+class View(_ProgramView):
     """The answer of a query that is kept up to date; made by `view`.
 
     Attributes
     ----------
-    program
-        The program that computes it.
+    outputs
+        The name of the answer.
     """
 
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet:
         """Apply one tick's changes of relations and return the change of the answer, with weights.
+
+        Views that share the state take the change, too.
 
         Parameters
         ----------
@@ -279,8 +938,7 @@ class View(_MaintainedProgram):
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        (change,) = self._step(changes, more).values()
-        return change
+        return self.connection._step(merge_relations(changes, more), self._ignores_case)[self.name]
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the answer, or the relation `name`, as a table.
@@ -290,7 +948,7 @@ class View(_MaintainedProgram):
         UnknownRelationError
             If there is no such relation.
         """
-        name = self.program.outputs[0] if name is None else self._relation_name(name)
+        name = self.name if name is None else self.connection._relation_name(name, self._ignores_case)
         return Result(self.program.relation(name))
 
     def count(self, name: str | None = None) -> int:
@@ -298,17 +956,21 @@ class View(_MaintainedProgram):
 
         Rows are not enumerated if the count can be computed otherwise.
         """
-        return self.program.count(self.program.outputs[0] if name is None else self._relation_name(name))
+        name = self.name if name is None else self.connection._relation_name(name, self._ignores_case)
+        return self.program.count(name)
+
+    def _of_answers(self, answers: Mapping[str, ZSet]) -> ZSet:
+        return answers[self.name]
 
 
 @entry_point
-class MultiView(_MaintainedProgram):
+class MultiView(_ProgramView):
     """The answers of a program that are kept up to date; made by `view` with a list of outputs.
 
     Attributes
     ----------
-    program
-        The program that computes them.
+    outputs
+        The names of the answers.
 
     Examples
     --------
@@ -321,15 +983,18 @@ class MultiView(_MaintainedProgram):
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
         """Apply one tick's changes; return the change of each output. See `View.apply`."""
-        return self._step(changes, more)
+        return self._of_answers(self.connection._step(merge_relations(changes, more), self._ignores_case))
 
     def snapshot(self) -> dict[str, Result]:
         """Return each output as a table."""
-        return {name: Result(self.program.relation(name)) for name in self.program.outputs}
+        return {name: Result(self.program.relation(name)) for name in self.outputs}
 
     def count(self) -> dict[str, int]:
         """Return the number of rows of each output."""
-        return {name: self.program.count(name) for name in self.program.outputs}
+        return {name: self.program.count(name) for name in self.outputs}
+
+    def _of_answers(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:
+        return {name: answers[name] for name in self.outputs}
 
 
 def _spelled(name: str, names: Sequence[str]) -> str:
@@ -378,17 +1043,68 @@ class MotifView(View):
     """
 
     def __init__(self, matcher: Matcher) -> None:
-        super().__init__(matcher.program)
-        self.matcher = matcher
+        _Maintained.__init__(self)
+        self.outputs = ("matches",)
+        self._matcher: Matcher | None = matcher
+        self._ticks = StateLock("the view")
+
+    @property
+    def connection(self) -> Connection:
+        """Not supported: a motif has tables of its own."""
+        raise UsageError.unsupported(
+            "a second view on the state of a motif", remedy="Make it a query in SQL or Datalog, of gpu_wcoj.connect."
+        )
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:  # noqa: ARG002
+        """Not supported: store the tables."""
+        raise UsageError.unsupported(
+            "a stored state of a motif", remedy="Store the vertices and edges, and make the view again from them."
+        )
+
+    @property
+    def matcher(self) -> Matcher:
+        """The matcher of the motif."""
+        if self._matcher is None:
+            raise UsageError.wrong_state("this call", "the view is closed", "Make another view.")
+        return self._matcher
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the matches."""
+        return self.matcher.program
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._matcher is None
+
+    def close(self) -> None:
+        """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
+        self._matcher = None
+        self._listeners.clear()
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> MatchChange:
         """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
-        return self.matcher.step(merge_relations(changes, more))
+
+        def step() -> MatchChange:
+            change = self.matcher.step(merge_relations(changes, more))
+            if self._listeners and len(change):
+                deliver([(self._listeners, change)])
+            return change
+
+        return self._turns.run("taking a tick", step)
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the matches, or the relation `name`, as a table."""
-        return self.matcher.matches() if name is None else super().snapshot(name)
+        return self.matcher.matches() if name is None else Result(self.program.relation(name))
 
     def count(self, name: str | None = None) -> int:
         """Return the number of matches, without listing them."""
-        return self.matcher.count() if name is None else super().count(name)
+        return self.matcher.count() if name is None else self.program.count(name)
+
+    @property
+    def _turns(self) -> StateLock:
+        return self._ticks
+
+    def _present(self) -> MatchChange:
+        return self.matcher.matches_as_change()
