@@ -230,6 +230,7 @@ class Listener:
         self.close()
 
 
+@entry_point
 class _Maintained(NotCopied):
     """An answer that is kept up to date: its subscribers, its program, its end."""
 
@@ -811,6 +812,7 @@ def connect(
     return Connection(merge_relations(relations, more), None if bag is None else validate_flag("bag", bag), options)
 
 
+@entry_point
 class _ProgramView(_Maintained):
     """Outputs of the program of a connection."""
 
