@@ -73,9 +73,9 @@ run: $(SPARK_STAMP)  ## keep triangles up to date on Spark, on this machine alon
 run-engine: $(ENGINE_STAMP)  ## the same without Spark (EDGES=path for a file of your own)
 ifeq ($(strip $(EDGES)),)
 	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --head 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --limit 5
 else
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --head 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --limit 5
 endif
 
 # Pyright takes as long as all that runs beside it, the compilation of kernels for the tests included. With more room

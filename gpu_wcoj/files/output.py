@@ -337,10 +337,11 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
         if spec.path.name.endswith(".parquet"):
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         else:
-            _write_text(file, spec, table)
+            write_text(file, spec, table)
 
 
-def _write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
+def write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
+    """Write the rows of `table` as text to an empty file; quotes as in `write_whole`."""
     columns = [column.cast(pa.string()) if _is_odd(column.type) else column for column in table.columns]
     plain = pa.table(columns, table.column_names)
     if plain.num_columns == 1 and _has_empty_text(plain.column(0)):  # else an empty line, which readers pass over

@@ -196,6 +196,11 @@ class Matcher(NotCopied):
         """The rules of the motif."""
         return self.compiled.rules
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the matches."""
+        return [column.label for column in self._columns]
+
     def _needed(self) -> dict[str, list[str]]:
         """Return the requested or compared columns per table, in the order of the table."""
         graph = self._graph
