@@ -32,6 +32,9 @@ FORMAT: Final = Parameter(
 )
 LIMIT: Final = Parameter(help="Maximum rows of each answer; by default 20 of a table, else all.")
 
+STANDARD_OUTPUT: Final = Path("/dev/stdout")
+"""The output that is standard output; ``-`` on a command line."""
+
 TABLE_ROWS: Final = 20
 """Rows of a table, unless there is a limit."""
 

@@ -23,6 +23,7 @@ from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.answers import (
     FORMAT,
     LIMIT,
+    STANDARD_OUTPUT,
     TABLE_ROWS,
     AnswerRows,
     ChangeLines,
@@ -33,7 +34,6 @@ from gpu_wcoj.cli.answers import (
     write_answer,
 )
 from gpu_wcoj.cli.source import (
-    STANDARD,
     EngineOptions,
     FileOptions,
     MatchOptions,
@@ -138,7 +138,8 @@ def run(
             " or name files in the program, by lines .input."
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
-    check_format(format, engine.outputs)
+    if output != STANDARD_OUTPUT:
+        check_format(format, engine.outputs)
     job = Job(
         (*loaded, *named), fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
         format, limit,
@@ -361,7 +362,7 @@ class Job:
     @property
     def n_shown(self) -> int:
         """Rows of each answer in tables."""
-        if self.counts_only or self.prints_json or self.form != "table" or self.output == STANDARD:
+        if self.counts_only or self.prints_json or self.form != "table" or self.output == STANDARD_OUTPUT:
             return 0
         return TABLE_ROWS if self.limit is None else self.limit
 
@@ -422,17 +423,17 @@ def run_job(program: Runnable, job: Job) -> None:
                     f"{resumes_at:,} ticks of the checkpoint ran without it, so their changes are in no file",
                     "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
-            if job.output == STANDARD:
+            if job.output == STANDARD_OUTPUT:
                 writer = ChangeLines(job.form, program.outputs)
             else:
                 writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
         bar = stack.enter_context(LateBar("rows"))
+        bar.update("reading", None)
         readers: dict[str, Reader] = {}
         for spec in job.changes:
             reader = open_input(spec, program.arity(spec.relation), True, job.budget)
             readers[spec.relation] = stack.enter_context(closing(reader))
         n_applied, n_loaded = 0, None if job.inputs else 0
-        bar.update("reading", None)
         for changes in _ticks(program, job, readers):
             n_rows = sum(table.num_rows for table in changes.values())
             n_loaded = n_rows if n_loaded is None else n_loaded
@@ -464,7 +465,7 @@ def run_job(program: Runnable, job: Job) -> None:
         _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
     else:
         _print_answers(program, job, totals, answer_rows)
-        if job.form == "table" and job.output != STANDARD:
+        if job.form == "table" and job.output != STANDARD_OUTPUT:
             _print_table(totals, seconds)
 
 
@@ -472,7 +473,7 @@ def _print_answers(program: Runnable, job: Job, totals: _Totals, answer_rows: An
     """Print the rows of the answers that are not written to files."""
     written = {result.relation for result in job.results}
     for name in program.outputs:
-        if job.counts_only or name in written or job.output == STANDARD or job.limit == 0:
+        if job.counts_only or name in written or job.output == STANDARD_OUTPUT or job.limit == 0:
             continue
         if job.form != "table":
             answer = _answer_of(program, name)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
 
 
-STANDARD: Final = Path("-")
-"""The program or the output that is a standard stream."""
+STANDARD: Final = Path(STANDARD_INPUT)
+"""The program that is read from standard input."""
 
 _PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
