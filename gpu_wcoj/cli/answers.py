@@ -41,7 +41,7 @@ TABLE_ROWS: Final = 20
 CANDIDATES: Final = 100
 """Rows that are followed for each row to be shown: some of them are deleted later."""
 
-MIN_CELL_WIDTH: Final = 8
+MIN_CELL_WIDTH: Final = 12
 """Terminal cells that a column takes on average; a table with more columns leaves out those in the middle."""
 
 

@@ -260,11 +260,13 @@ app = App(
 
 app.command("gpu_wcoj.cli.run:run", name="run")
 app.command("gpu_wcoj.cli.run:explain", name="explain")
+app.command("gpu_wcoj.cli.repl:repl", name="repl")
 app.command(calibrate)
 app.command(warm)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
 app.command(generate)
+app.register_install_completion_command(help="Install completion of commands and options for bash, zsh or fish.")
 
 
 def _complain(message: str) -> None:
