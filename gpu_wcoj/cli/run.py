@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import threading
 import time
@@ -644,7 +643,8 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     console = Console(highlight=False)
     console.print(table)
     ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
-    console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {format_bytes(peak_rss_bytes())}")
+    peak = peak_rss_bytes()
+    console.print(f"{ticks_text} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else ""))
     for name, ignored in totals.ignored.items():
         if ignored:
             why = "present or absent already, or undone in their tick"
@@ -656,7 +656,7 @@ def _format_count(count: int | None) -> str:
 
 
 def peak_rss_bytes() -> int:
-    """Return the peak memory of this process, without the processes that read files.
+    """Return the peak memory of this process, without the processes that read files; 0 if unknown, as on Windows.
 
     On Linux VmHWM is read first: ru_maxrss can be the size of the parent process that started this one.
     """
@@ -666,6 +666,10 @@ def peak_rss_bytes() -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
+    try:
+        import resource
+    except ImportError:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gpu_wcoj.data.column import Int64Array
-from gpu_wcoj.destination import identity, replacing
+from gpu_wcoj.destination import force_names, identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 
 GROUP_ROWS: Final = 1 << 19
@@ -159,7 +159,7 @@ def _name_run(mark: Path, run: str) -> None:
             file.write(run.encode())
             file.flush()
             os.fsync(file.fileno())
-        _force_names(mark.parent)
+        force_names(mark.parent)
     except OSError as error:
         raise _unwritable(mark, error) from None
 
@@ -175,14 +175,6 @@ def _tidy(path: Path, resumes_at: int) -> None:
             )
         if match[1] or int(match[2]) == resumes_at:
             file.unlink()
-
-
-def _force_names(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class _TickFile:
@@ -232,7 +224,7 @@ class _TickFile:
             self._file.close()
             self._temporary.replace(self._path)
             if is_durable:
-                _force_names(self._path.parent)
+                force_names(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from None
 
