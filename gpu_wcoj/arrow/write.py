@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gpu_wcoj.data.column import Column, Int64Array, floats_of
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import DataType, casts_to_views
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _PLAIN: dict[str, pa.DataType] = {
         *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
     )
 }
+if not casts_to_views(pa.__version__):
+    _PLAIN |= {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
 SUPPORTED = (
     "  Supported are integers, bool, float32, float64, dates, timestamps, text, binary, decimals of up to 18 digits,\n"
     "  and unordered dictionaries of these. Cast the column before you pass it."

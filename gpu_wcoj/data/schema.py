@@ -16,6 +16,19 @@ _INTEGER = re.compile(r"(u?)int(8|16|32|64)")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
+
+
+def casts_to_views(pyarrow_version: str) -> bool:
+    """Return True if Polars can read PyArrow's casts to views of text; earlier ones end the process.
+
+    Examples
+    --------
+    >>> casts_to_views("25.0.0"), casts_to_views("24.0.0")
+    (True, False)
+    """
+    return int(pyarrow_version.partition(".")[0]) >= 25
+
+
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
