@@ -1,4 +1,4 @@
-"""Locks on open files, which processes of one machine respect and which end with the process that holds them.
+"""Locks on open files, between processes of one machine; they end with the process.
 
 POSIX systems have `flock`, Windows has `msvcrt.locking`. A Python without either, as in a browser, has one process, and
 every lock is free.
@@ -11,14 +11,16 @@ import os
 import time
 from typing import Any
 
+_fcntl: Any
+_msvcrt: Any
 try:
     import fcntl as _fcntl
 except ImportError:  # Windows
-    _fcntl = None  # type: ignore[assignment]
+    _fcntl = None
 try:
     import msvcrt as _msvcrt
 except ImportError:
-    _msvcrt = None  # type: ignore[assignment]
+    _msvcrt = None
 
 LOCKED_BYTE = 1 << 30
 """Offset of the byte that is locked on Windows: behind any content, which others may then still read."""
@@ -58,11 +60,10 @@ def lock_file(handle: int, waits: bool = False) -> bool:
                 return False
             raise
         return True
-    windows: Any = _msvcrt
-    while windows is not None:
+    while _msvcrt is not None:
         os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
         try:
-            windows.locking(handle, windows.LK_NBLCK, 1)
+            _msvcrt.locking(handle, _msvcrt.LK_NBLCK, 1)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EDEADLK):
                 raise
@@ -75,10 +76,12 @@ def lock_file(handle: int, waits: bool = False) -> bool:
 
 
 def unlock_file(handle: int) -> None:
-    """Release the lock of an open file; closing the file does so, too, if no forked process has it."""
-    windows: Any = _msvcrt
+    """Release the lock of an open file.
+
+    Closing the file does so, too, if no forked process has it.
+    """
     if _fcntl is not None:
         _fcntl.flock(handle, _fcntl.LOCK_UN)
-    elif windows is not None:
+    elif _msvcrt is not None:
         os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
-        windows.locking(handle, windows.LK_UNLCK, 1)
+        _msvcrt.locking(handle, _msvcrt.LK_UNLCK, 1)

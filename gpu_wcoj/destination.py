@@ -45,7 +45,10 @@ def force(handle: int) -> None:
 
 
 def force_names(path: Path) -> None:
-    """Force the names of a folder to the disk, where a program can do that; Windows does it by itself."""
+    """Force the names of a folder to the disk, if a program can do that.
+
+    Windows does it by itself.
+    """
     if HAS_FOLDER_HANDLES:
         with folder_handle(path) as handle:
             force(handle)

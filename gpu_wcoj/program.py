@@ -589,6 +589,8 @@ class TickRunner:
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
     ) -> tuple[Replicas, Replica, TickResult]:
         """Return the sides, the side on which the tick ran, and its result."""
+        if self.budget is not None:  # before anything is indexed
+            self.budget.check_gathered(sum(8 * len(rows) * len(rows.columns) for rows in incoming.values()))
         sides, side = self.ledger.route(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered
@@ -1469,7 +1471,8 @@ class Program(Inspected):
         from gpu_wcoj.checkpoint.checkpoint import restored_with_extra
 
         for_restore = ProgramOptions.for_restore(options)
-        program, program.stored_beside = restored_with_extra(path, cls.from_options, for_restore)
+        program, extra = restored_with_extra(path, cls.from_options, for_restore)
+        program.stored_beside = extra
         if program.nbytes >= LOADED_BYTES:
             program.backend.return_freed()
         return program

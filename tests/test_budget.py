@@ -106,6 +106,12 @@ def test_a_state_above_its_maximum_is_undone():
     assert gw.view(BOTH, edge=rows, memory=2 * needed).count("edge") == len(rows)
 
 
+def test_rows_that_cannot_fit_are_refused_before_they_are_indexed():
+    rows = edges(8, 20_000, 5000)
+    with pytest.raises(MemoryBudgetError, match=r"the rows that the work gathers need .* more than memory=1.0 KB"):
+        gw.query(BOTH, edge=rows, memory=1000)
+
+
 def test_small_ticks_do_not_grow_beyond_the_maximum():
     rows = edges(6, 6000, 2000)
     view = gw.view(ENDS, edge=rows[:10], memory=60_000)

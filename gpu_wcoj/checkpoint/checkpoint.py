@@ -73,7 +73,9 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions
 def restored_with_extra(
     path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions
 ) -> tuple[P, dict[str, Any]]:
-    """Return the program of a checkpoint in its state after the last batch, and the values stored beside it.
+    """Return the program of a checkpoint, and the values stored beside it.
+
+    Its state is that after the last batch.
 
     Parameters
     ----------

@@ -684,7 +684,7 @@ class Head:
 
     @cached_property
     def _derives_once(self) -> bool:
-        """Whether no row is listed twice: one rule, whose variables are all in the head."""
+        """True if no row is listed twice: there is one rule, and its variables are all in the head."""
         if len(self.joins) != 1:
             return False
         query = self.joins[0].query

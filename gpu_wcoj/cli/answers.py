@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -27,10 +28,17 @@ from gpu_wcoj.zset.zset import ZSet, clean
 TableFormat = Literal["table", "csv", "tsv", "json", "markdown", "arrow"]
 """The forms in which rows are printed."""
 
-FORMAT: Final = Parameter(
-    help="table; or csv, tsv, json (an object a line), markdown or arrow (an IPC stream) for all rows and nothing else."
-)
-LIMIT: Final = Parameter(help="Maximum rows of each answer; by default 20 of a table, else all.")
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PrintOptions:
+    """The form in which answers are printed."""
+
+    format: TableFormat = "table"
+    """table; or csv, tsv, json (an object a line), markdown, arrow (an IPC stream) for all rows and nothing else."""
+    limit: int | None = None
+    """Maximum rows of each answer; by default 20 of a table, else all."""
+
 
 STANDARD_OUTPUT: Final = Path("/dev/stdout")
 """The output that is standard output; ``-`` on a command line."""
@@ -59,7 +67,9 @@ def check_limit(limit: int | None) -> int | None:
 
 
 class AnswerRows:
-    """Some rows of each answer that a run has inserted and not deleted, without the memory or time for all of them.
+    """Some rows of each answer that a run has inserted and not deleted.
+
+    It takes neither the memory nor the time of all rows.
 
     Parameters
     ----------
@@ -72,7 +82,10 @@ class AnswerRows:
         self._weights: dict[str, dict[Row, int]] = {}
 
     def follow(self, name: str, piece: Any) -> None:
-        """Take note of a piece of a change. O(deleted rows) if any row is followed; matches of motifs are not."""
+        """Take note of a piece of a change. O(deleted rows) if any row is followed.
+
+        Matches of motifs are not followed.
+        """
         if self.n_shown == 0 or not isinstance(piece, ZSet):
             return
         weights = self._weights.setdefault(name, {})

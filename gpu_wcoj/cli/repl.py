@@ -1,4 +1,4 @@
-"""The command ``gpu-wcoj repl``: facts, rules and queries, one after the other, on one state."""
+"""The command ``gpu-wcoj repl``: facts, rules and queries, one after the other."""
 
 from __future__ import annotations
 
@@ -357,7 +357,9 @@ def repl(
 
 
 def statements(lines: Iterator[str]) -> Iterator[str]:
-    r"""Yield the statements of lines: commands, and texts up to a line that ends with a dot or a semicolon.
+    r"""Yield the statements of lines.
+
+    These are commands, and texts up to a line that ends with a dot or a semicolon.
 
     Examples
     --------
@@ -377,7 +379,10 @@ def statements(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _lines(state: Repl, is_terminal: bool) -> Iterator[str]:
-    """Yield lines of standard input; in a terminal with a prompt, a history and completion of names."""
+    """Yield lines of standard input.
+
+    In a terminal there are a prompt, a history and completion of names.
+    """
     if not is_terminal:
         for line in sys.stdin:
             yield line.rstrip("\n")

@@ -20,12 +20,11 @@ from gpu_wcoj.checkpoint.checkpoint import Checkpoint, Replay, restored
 from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.cli.answers import (
-    FORMAT,
-    LIMIT,
     STANDARD_OUTPUT,
     TABLE_ROWS,
     AnswerRows,
     ChangeLines,
+    PrintOptions,
     TableFormat,
     check_format,
     check_limit,
@@ -80,14 +79,15 @@ def run(
     file_options: FileOptions | None = None,
     engine_options: EngineOptions | None = None,
     match_options: MatchOptions | None = None,
+    print_options: PrintOptions | None = None,
     count: Annotated[bool, FLAG] = False,
     output: Path | None = None,
-    format: Annotated[TableFormat, FORMAT] = "table",  # noqa: A002  # the option is called --format
-    limit: Annotated[int | None, LIMIT] = None,
     checkpoint: Path | None = None,
     json: Annotated[bool, FLAG] = False,
 ) -> None:
-    """Run a program over files: load the inputs as the first tick, then apply the changes. Print the answers.
+    """Run a program over files: load the inputs as the first tick, then apply the changes.
+
+    The answers are printed at the end.
 
     A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
     not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
@@ -113,16 +113,16 @@ def run(
         Print a line of JSON for each tick and a line at the end.
     """
     source = _source_of(program, text_options, file_options, match_options)
-    files = file_options or FileOptions()
+    files, printing = file_options or FileOptions(), print_options or PrintOptions()
     loaded, fed = source.loaded, source.fed
     if not loaded and not fed and source.path is None and source.text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     check_tick_rows(files.tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    if (count or json) and (format != "table" or limit is not None):
+    if (count or json) and printing != PrintOptions():
         raise UsageError.conflict("--format or --limit", "--count or --json", "Leave out one of the two.")
-    check_limit(limit)
+    check_limit(printing.limit)
     engine = source.program((engine_options or EngineOptions()).to_program_options())
 
     check_files(engine, loaded, fed)
@@ -138,10 +138,10 @@ def run(
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
     if output != STANDARD_OUTPUT:
-        check_format(format, engine.outputs)
+        check_format(printing.format, engine.outputs)
     job = Job(
         (*loaded, *named), fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
-        format, limit,
+        printing.format, printing.limit,
     )  # fmt: skip
     run_job(engine, job)
 
@@ -505,7 +505,10 @@ def _columns_of(program: Runnable, name: str) -> tuple[Sequence[str], Sequence[s
 
 
 def _tick_text(totals: _Totals, job: Job, n_applied: int, n_total: int | None, n_loaded: int) -> str:
-    """Describe the place of the next tick among all, if their number is known or can be estimated."""
+    """Describe the place of the next tick among all ticks.
+
+    Their number is left out if it can be neither known nor estimated.
+    """
     tick = totals.ticks + 1
     if n_total is None or not job.changes:
         return f"tick {tick:,}"
@@ -656,9 +659,10 @@ def _format_count(count: int | None) -> str:
 
 
 def peak_rss_bytes() -> int:
-    """Return the peak memory of this process, without the processes that read files; 0 if unknown, as on Windows.
+    """Return the peak memory of this process, without the processes that read files.
 
-    On Linux VmHWM is read first: ru_maxrss can be the size of the parent process that started this one.
+    It is 0 if unknown, as on Windows. On Linux VmHWM is read first: ru_maxrss can be the size of the parent process
+    that started this one.
     """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():

@@ -445,8 +445,8 @@ class ProgramSource:
         """
         text, language = self._text(), self.language
         if language is None:
-            is_unnamed = self.path is None or self.path == STANDARD
-            language = "datalog" if is_unnamed else language_of_file(self.path)
+            path = self.path
+            language = "datalog" if path is None or path == STANDARD else language_of_file(path)
         source = "<text>" if self.path is None else "standard input" if self.path == STANDARD else str(self.path)
         if language == "motif":
             ends = ((self.motif.src, None), (self.motif.dst, None))

@@ -19,7 +19,9 @@ _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
 
 
 def casts_to_views(pyarrow_version: str) -> bool:
-    """Return True if Polars can read PyArrow's casts to views of text; earlier ones end the process.
+    """Return True if Polars can read PyArrow's casts to views of text.
+
+    Those of earlier versions end the process.
 
     Examples
     --------

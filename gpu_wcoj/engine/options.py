@@ -386,7 +386,10 @@ class ProgramOptions:
         return replace(self, keep=(), outputs=None, order=None, schema=None, inputs=None)
 
     def for_other_rules(self, rules: Rules, outputs: Sequence[str]) -> ProgramOptions:
-        """Return the options for other rules and outputs, without what names relations that those lack."""
+        """Return the options for other rules and outputs.
+
+        Names of relations that those lack are left out.
+        """
         return replace(
             self,
             keep=[name for name in self.keep if name in rules.heads],

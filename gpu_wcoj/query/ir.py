@@ -840,7 +840,8 @@ class Rules:
         >>> print(Rules((Rule(Atom("h", (a,)), (Atom("r", (a,)),)),)).renamed({"h": "view", "r": "table"}))
         view(a) :- table(a).
         """
-        return _renamed(self, names)
+        rules: Rules = _renamed(self, names)
+        return rules
 
     def united(self, added: Rules, prefix: str) -> Rules:
         """Return this program together with another one, whose outputs and inputs keep their names.
@@ -1009,7 +1010,8 @@ def _definition(rules: Rules, name: str, names: Mapping[str, str]) -> Hashable:
         tuple(rule for rule in rules.rules if rule.head.relation == name),
         tuple(helper for helper in rules.helpers if helper.relation == name),
     )
-    return _renamed(parts, {**names, name: ""})
+    definition: Hashable = _renamed(parts, {**names, name: ""})
+    return definition
 
 
 def _renamed(piece: Any, names: Mapping[str, str]) -> Any:

@@ -917,7 +917,7 @@ class View(_ProgramView):
         The name of the answer.
     """
 
-    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet:
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
         """Apply one tick's changes of relations and return the change of the answer, with weights.
 
         Views that share the state take the change, too.
