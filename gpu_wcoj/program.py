@@ -589,8 +589,8 @@ class TickRunner:
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
     ) -> tuple[Replicas, Replica, TickResult]:
         """Return the sides, the side on which the tick ran, and its result."""
-        if self.budget is not None:  # before anything is indexed
-            self.budget.check_gathered(sum(8 * len(rows) * len(rows.columns) for rows in incoming.values()))
+        if self.budget is not None:  # before anything is indexed, in the narrowest storage that there is
+            self.budget.check_gathered(sum(4 * len(rows) * len(rows.columns) for rows in incoming.values()))
         sides, side = self.ledger.route(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered

@@ -177,8 +177,8 @@ def view(
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
     program.load(rows)
-    connection = Connection._with_program(program)
-    return connection._add(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
+    connection = Connection.from_program(program)
+    return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
 def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
@@ -210,7 +210,7 @@ class Listener:
     """
 
     def __init__(self, listeners: list[Listener], subscriber: Any) -> None:
-        self._listeners = listeners
+        self.listeners = listeners
         self._deliver: Callable[[Any], Any] = subscriber if callable(subscriber) else subscriber.put
         listeners.append(self)
 
@@ -220,8 +220,8 @@ class Listener:
 
     def close(self) -> None:
         """End the subscription; it may be ended twice."""
-        if self in self._listeners:
-            self._listeners.remove(self)
+        if self in self.listeners:
+            self.listeners.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -235,7 +235,7 @@ class _Maintained(NotCopied):
     """An answer that is kept up to date: its subscribers, its program, its end."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self.listeners: list[Listener] = []
 
     @property
     def program(self) -> Program:
@@ -325,17 +325,17 @@ class _Maintained(NotCopied):
                 "the subscriber", subscriber, "a function, or an object with a method 'put'",
                 "Pass a function of one argument, or a queue.Queue.",
             )  # fmt: skip
-        return self._turns.run("subscribing", lambda: self._subscribe(subscriber, snapshot))
+        return self.turns.run("subscribing", lambda: self._subscribe(subscriber, snapshot))
 
     def _subscribe(self, subscriber: Any, snapshot: bool) -> Listener:
         first = self._present() if snapshot else None
-        listener = Listener(self._listeners, subscriber)
+        listener = Listener(self.listeners, subscriber)
         if first is not None:
             listener.deliver(first)
         return listener
 
     @property
-    def _turns(self) -> StateLock:
+    def turns(self) -> StateLock:
         """The lock of the ticks and of what they pass on."""
         raise NotImplementedError
 
@@ -410,10 +410,10 @@ class Connection(NotCopied):
         self._program: Program | None = None
         self._views: dict[str, View | MultiView] = {}
         self._is_closed = False
-        self._turns = StateLock("the connection")
+        self.turns = StateLock("the connection")
 
     @classmethod
-    def _with_program(cls, program: Program) -> Self:
+    def from_program(cls, program: Program) -> Self:
         """Return the connection of a program that has its views' rules."""
         connection = cls({}, program.bag, program.options)
         connection._program = program
@@ -513,9 +513,9 @@ class Connection(NotCopied):
                 single_output(names)
             self._program, self._tables = program, {}
             self._bag = program.bag
-            return self._add(names, isinstance(outputs, (list, tuple)), is_sql)
+            return self.register(names, isinstance(outputs, (list, tuple)), is_sql)
 
-        return self._turns.run("adding a view", add)
+        return self.turns.run("adding a view", add)
 
     def _program_with(
         self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
@@ -576,7 +576,7 @@ class Connection(NotCopied):
             program.load(changes)
         return program, rules.outputs, prepared.language == "sql"
 
-    def _add(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
+    def register(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
         """Register a view of outputs that the program has."""
         kind = MultiView if is_multiple else View
         made = kind(self, tuple(outputs), ignores_case=ignores_case)
@@ -607,9 +607,9 @@ class Connection(NotCopied):
                         )
                 self._program = self.program.with_rules(rules, outputs)
             self._views = remaining
-            dropped._end()
+            dropped.detach()
 
-        self._turns.run("dropping a view", drop)
+        self.turns.run("dropping a view", drop)
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
         """Apply one tick's changes of relations to all views; return the change of each output.
@@ -624,22 +624,24 @@ class Connection(NotCopied):
         GpuWcojError
             As `Program.step`; all views are as before.
         """
-        ignores_case = any(view._ignores_case for view in self._views.values())
-        return self._step(merge_relations(changes, more), ignores_case)
+        ignores_case = any(view.ignores_case for view in self._views.values())
+        return self.run_tick(merge_relations(changes, more), ignores_case)
 
-    def _step(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+    def run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+        """Apply changes of relations, whose names may differ in case from the program's."""
+
         def step() -> dict[str, ZSet]:
             answers = self.program.step(dict(self._spell(name, rows, ignores_case) for name, rows in changes.items()))
             deliver(
-                (view._listeners, view._of_answers(answers))
+                (view.listeners, view.change_among(answers))
                 for view in self._views.values()
-                if view._listeners and any(len(answers[output]) for output in view.outputs)
+                if view.listeners and any(len(answers[output]) for output in view.outputs)
             )
             return answers
 
-        return self._turns.run("taking a tick", step)
+        return self.turns.run("taking a tick", step)
 
-    def _relation_name(self, name: str, ignores_case: bool) -> str:
+    def relation_name(self, name: str, ignores_case: bool) -> str:
         """Return a relation's name in the program's spelling.
 
         Names of SQL may differ in case if one relation matches.
@@ -648,7 +650,7 @@ class Connection(NotCopied):
 
     def _spell(self, name: str, rows: Any, ignores_case: bool) -> tuple[str, Any]:
         """Return a change with the names of its relation and columns in the program's spelling."""
-        name = self._relation_name(name, ignores_case)
+        name = self.relation_name(name, ignores_case)
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
         if not ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
@@ -692,12 +694,12 @@ class Connection(NotCopied):
         def store() -> None:
             views = [
                 {"outputs": list(view.outputs), "is_multiple": isinstance(view, MultiView),
-                 "ignores_case": view._ignores_case}
+                 "ignores_case": view.ignores_case}
                 for view in self._views.values()
             ]  # fmt: skip
             self.program.checkpoint(path, extra={_VIEWS: views})
 
-        self._turns.run("storing the state", store)
+        self.turns.run("storing the state", store)
 
     @classmethod
     def restore(cls, path: str | PathLike[str], **options: Any) -> Connection:
@@ -733,9 +735,9 @@ class Connection(NotCopied):
                 f"the checkpoint '{path}' was not stored by a view", subject=str(path),
                 remedy="Restore it as what it is: Program.restore, or the same gpu-wcoj command again.",
             )  # fmt: skip
-        connection = cls._with_program(program)
+        connection = cls.from_program(program)
         for stored in program.stored_beside[_VIEWS]:
-            connection._add(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
+            connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
         return connection
 
     def close(self) -> None:
@@ -743,10 +745,10 @@ class Connection(NotCopied):
 
         def close() -> None:
             for view in self._views.values():
-                view._end()
+                view.detach()
             self._views, self._tables, self._program, self._is_closed = {}, {}, None, True
 
-        self._turns.run("closing", close)
+        self.turns.run("closing", close)
 
 
 ANSWER = "answer"
@@ -820,7 +822,7 @@ class _ProgramView(_Maintained):
         super().__init__()
         self._connection: Connection | None = connection
         self.outputs = outputs
-        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+        self.ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
 
     @property
     def name(self) -> str:
@@ -861,20 +863,22 @@ class _ProgramView(_Maintained):
         if self._connection is not None:
             self._connection.drop(self.name)
 
-    def _end(self) -> None:
+    def detach(self) -> None:
+        """Mark the view as closed, after its connection has dropped it."""
         self._connection = None
-        self._listeners.clear()
+        self.listeners.clear()
 
     @property
-    def _turns(self) -> StateLock:
-        return self.connection._turns
+    def turns(self) -> StateLock:
+        """The lock of the ticks of all views of the connection."""
+        return self.connection.turns
 
-    def _of_answers(self, answers: Mapping[str, ZSet]) -> Any:
+    def change_among(self, answers: Mapping[str, ZSet]) -> Any:
         """Return the change of this view."""
         raise NotImplementedError
 
     def _present(self) -> Any:
-        return self._of_answers({name: self.program.relation(name) for name in self.outputs})
+        return self.change_among({name: self.program.relation(name) for name in self.outputs})
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
         """Store the view in a folder for `restore`, with all that shares its state.
@@ -940,7 +944,7 @@ class View(_ProgramView):
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        return self.connection._step(merge_relations(changes, more), self._ignores_case)[self.name]
+        return self.connection.run_tick(merge_relations(changes, more), self.ignores_case)[self.name]
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the answer, or the relation `name`, as a table.
@@ -950,7 +954,7 @@ class View(_ProgramView):
         UnknownRelationError
             If there is no such relation.
         """
-        name = self.name if name is None else self.connection._relation_name(name, self._ignores_case)
+        name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return Result(self.program.relation(name))
 
     def count(self, name: str | None = None) -> int:
@@ -958,10 +962,11 @@ class View(_ProgramView):
 
         Rows are not enumerated if the count can be computed otherwise.
         """
-        name = self.name if name is None else self.connection._relation_name(name, self._ignores_case)
+        name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return self.program.count(name)
 
-    def _of_answers(self, answers: Mapping[str, ZSet]) -> ZSet:
+    def change_among(self, answers: Mapping[str, ZSet]) -> ZSet:
+        """Return the change of this view."""
         return answers[self.name]
 
 
@@ -985,7 +990,7 @@ class MultiView(_ProgramView):
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
         """Apply one tick's changes; return the change of each output. See `View.apply`."""
-        return self._of_answers(self.connection._step(merge_relations(changes, more), self._ignores_case))
+        return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
 
     def snapshot(self) -> dict[str, Result]:
         """Return each output as a table."""
@@ -995,7 +1000,8 @@ class MultiView(_ProgramView):
         """Return the number of rows of each output."""
         return {name: self.program.count(name) for name in self.outputs}
 
-    def _of_answers(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:
+    def change_among(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:
+        """Return the changes of this view."""
         return {name: answers[name] for name in self.outputs}
 
 
@@ -1083,18 +1089,18 @@ class MotifView(View):
     def close(self) -> None:
         """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
         self._matcher = None
-        self._listeners.clear()
+        self.listeners.clear()
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> MatchChange:
         """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
 
         def step() -> MatchChange:
             change = self.matcher.step(merge_relations(changes, more))
-            if self._listeners and len(change):
-                deliver([(self._listeners, change)])
+            if self.listeners and len(change):
+                deliver([(self.listeners, change)])
             return change
 
-        return self._turns.run("taking a tick", step)
+        return self.turns.run("taking a tick", step)
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the matches, or the relation `name`, as a table."""
@@ -1105,7 +1111,8 @@ class MotifView(View):
         return self.matcher.count() if name is None else self.program.count(name)
 
     @property
-    def _turns(self) -> StateLock:
+    def turns(self) -> StateLock:
+        """The lock of the ticks of the view."""
         return self._ticks
 
     def _present(self) -> MatchChange:
