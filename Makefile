@@ -47,9 +47,9 @@ SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 
 # The lowest versions that pyproject.toml allows, and the tests that `make test-lowest` runs on them, without Spark, on
 # NumPy's kernels. Tests of devices are left out: the CuPy of the extra gpu asks for NumPy 2.
-LOWEST := numpy==1.26.4 pyarrow==19.0.1 numba==0.61.0 lark==1.2.1 cyclopts==4.0.0 rich==13.9.1
+LOWEST := numpy==1.26.4 pyarrow==19.0.1 numba==0.61.0 lark==1.2.1 cyclopts==4.5.1 rich==13.9.1
 LOWEST_PYTHON ?= python3.11
-LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files program views)
+LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files views cli/test_terminal.py $(addprefix program/test_,ticks.py types.py nulls.py weights.py))
 
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
