@@ -695,13 +695,13 @@ def facts_of(
 
 _Floats = npt.NDArray[np.float64]
 
-EXACT_ROWS = 1 << 15
+EXACT_ROWS = 1 << 14
 """Rows: relations of at most this size are counted exactly."""
-SHARE_ROWS = 1 << 14
+SHARE_ROWS = 1 << 13
 """Target sample size in rows per column; fewer for each if there are more than two columns."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: the upper bits of its multiples are evenly distributed."""
-DRAWN_ROWS = 1 << 15
+DRAWN_ROWS = 1 << 14
 """Rows drawn at random: half of them to find frequent values, half to count beside these."""
 FREQUENT = 8
 """Occurrences among the former drawn rows from which on a value is counted separately."""
