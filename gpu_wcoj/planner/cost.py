@@ -51,6 +51,25 @@ range, and what is copied is still to be looked up elsewhere, one value after th
 """
 
 
+INDEX_COST = 8.0
+"""Cost in probes of indexing a row; measured by `bench.one_shot`."""
+
+
+def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
+    """Return the cost in probes of a join along one path whose atoms have no indices yet.
+
+    Parameters
+    ----------
+    indexed
+        Rows of the atoms that are looked up.
+    rows
+        Rows of the atom that starts the path; they are read as they are.
+    proposed
+        Values that the steps propose for each of these, and one for each step.
+    """
+    return INDEX_COST * indexed + rows * proposed
+
+
 def copying(prefixes: float, values: float) -> float:
     """Return the cost in probes of copying the values of these prefixes at a step of one atom.
 
