@@ -1,10 +1,11 @@
 """Cost model of delta paths, in probes, for one changed row.
 
 The same model evaluates candidate orders and planned paths: both are sequences of steps. Values are assumed to be
-independent of each other, and smaller value sets to be contained in larger ones: at a step, the atom of the smallest
-degree proposes, and another atom holds a proposed value with the probability of its degree divided by the number of
-values of the variable. The atoms are searched in the order of their degrees, each for the values that the earlier ones
-have left. A value that is met through rows has more rows below it than a value drawn from the distinct values; where
+independent of each other, and smaller value sets to be contained in larger ones (Selinger et al.,
+doi:10.1145/582095.582099): at a step, the atom of the smallest degree proposes, and another atom holds a proposed value
+with the probability of its degree divided by the number of its values, or by that of an atom that was met before if
+that one has more. The atoms are searched in the order of their degrees, each for the values that the earlier ones have
+left. A value that is met through rows has more rows below it than a value drawn from the distinct values; where
 that degree is known (see `gpu_wcoj.planner.statistics`), it is used. Paths serve ticks that count rows and ticks that
 list them, so they are compared by the geometric mean of both costs.
 
@@ -431,6 +432,8 @@ class Estimator:
         The variables of the changed row, and the positive atoms, by index.
     values
         Per variable, the largest number of distinct values that an atom has.
+    row_values
+        Per variable of the changed row, the number of distinct values that its relation has.
     compared
         Conditions, each with the variables of atoms that it depends on, also through calculations, and with the share
         of rows that it leaves.
@@ -455,6 +458,7 @@ class Estimator:
 
     bits: Bits
     values: Mapping[str, float]
+    row_values: Mapping[str, float]
     compared: Sequence[tuple[Condition, frozenset[str], float]]
     spoken: frozenset[str]
     known: CatalogReader
@@ -535,6 +539,7 @@ class Estimator:
             for atom in atoms:
                 for name in atom.variables:
                     values[name] = max(values.get(name, 1.0), catalog.values(atom, name) or 1.0)
+        row_values = {name: catalog.values(row_atom, name) or values[name] for name in row_atom.variables if values}
         behind: dict[str, frozenset[str]] = {}
         for calculation in calculations:
             behind[calculation.variable] = _behind(check_variables(calculation), behind)
@@ -544,7 +549,7 @@ class Estimator:
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
-        return cls(bits, values, compared, spoken, catalog, is_known, shared_costs)
+        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -559,12 +564,14 @@ class Estimator:
         first = tuple(holding) if via is None else (via,)
         clipped, share_after = self._shares(bound, name)
         proposed, rows, cost = self._step(
-            name, first, False, tuple([bound & masks[atom_index] for atom_index in first]), clipped
+            name, first, tuple([bound & masks[atom_index] for atom_index in first]), clipped
         )
+        domain = math.inf if via is None else self._n_values(via, name)
         for searched in holding if via is not None else ():
             if searched != via:
                 cost += rows * (PREFIX + LOOKUP)
-                rows *= min(self._degree(searched, bound & masks[searched], name) / self.values[name], 1.0)
+                rows *= self._chance(searched, bound & masks[searched], name, domain)
+                domain = min(domain, self._n_values(searched, name))
         return proposed, rows * share_after, cost
 
     @cached_property
@@ -594,7 +601,7 @@ class Estimator:
         listing, counting = 1.0, counted
         levels = [("", 1.0, listed)]
         max_product = limit * limit * SURELY
-        seeded, spoken, due, bit = self.bits.seeded, self._spoken, self._due, self.bits.bit
+        seeded, spoken, due, bit, holding = self.bits.seeded, self._spoken, self._due, self.bits.bit, self.bits.holding
         bound = seeded
         bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
         bracketed = None
@@ -612,7 +619,12 @@ class Estimator:
             atoms, is_lookup = step.atoms, step.is_lookup
             clipped, share_after = self._shares(bound, name) if name in due and not is_lookup else (1.0, 1.0)
             place = tuple([bound_in[atom_index] for atom_index in atoms])
-            proposed, left, cost = self._step(name, atoms, is_lookup, place, clipped)
+            if is_lookup:
+                met = [atom_index for atom_index in holding[name] if bound_in[atom_index] & variable_bit]
+                domain = min([self._n_values(atom_index, name) for atom_index in met], default=self.values[name])
+                proposed, left, cost = 0.0, self._chance(atoms[0], place[0], name, domain), PREFIX + LOOKUP
+            else:
+                proposed, left, cost = self._step(name, atoms, place, clipped)
             left *= share_after
             bound |= variable_bit
             for index in atoms:
@@ -651,30 +663,42 @@ class Estimator:
     @cached_property
     def _start(self) -> float:
         """Number of prefixes that the other atoms leave of one changed row before the first step."""
-        seeded = set(self.bits.row)
+        domains = dict(self.row_values)
         rows = 1.0
         for atom_index, atom in self.bits.atoms.items():
-            shared = [name for name in atom.variables if name in seeded]
+            shared = [name for name in atom.variables if name in domains]
             if shared and atom_index != self.bits.changed:
                 chance = self.known.prefixes(atom, shared)
                 assert chance is not None
                 for name in shared:
-                    chance /= self.values[name]
+                    n_values = self._n_values(atom_index, name)
+                    chance /= max(n_values, domains[name])
+                    domains[name] = min(n_values, domains[name])
                 rows *= min(chance, 1.0)
         for _, names, share in self.compared:
-            if names <= seeded:
+            if names <= domains.keys():
                 rows *= share
         return rows
 
+    def _n_values(self, atom_index: int, name: str) -> float:
+        """Return the number of distinct values that an atom has for a variable, at least 1."""
+        return max(self._degree(atom_index, 0, name), 1.0)
+
+    def _chance(self, atom_index: int, before: int, name: str, domain: float) -> float:
+        """Return the probability that an atom holds a value below bound variables.
+
+        `domain` is the number of values that the atoms have of which the value was one.
+        """
+        n_values = max(self._n_values(atom_index, name), domain)
+        return min(self._degree(atom_index, before, name) / n_values, 1.0)
+
     def _step(
-        self, name: str, atoms: tuple[int, ...], is_lookup: bool, bound_masks: tuple[int, ...], clipped: float
+        self, name: str, atoms: tuple[int, ...], bound_masks: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
-        """Return the proposed values and left prefixes per prefix, and the cost, of one step.
+        """Return the proposed values and left prefixes per prefix, and the cost, of a step that proposes values.
 
         `bound_masks` are the bound variables of each atom, `clipped` is the share of its range that is read.
         """
-        if is_lookup:
-            return 0.0, min(self._degree(atoms[0], bound_masks[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], bound_masks[0], name) * clipped
             return proposed, proposed, (SINGLE if bound_masks[0] else PREFIX + WIDTH) + copying(1.0, proposed)
@@ -689,15 +713,16 @@ class Estimator:
     ) -> tuple[float, float, float]:
         """Return `_step` of several atoms."""
         degrees = [
-            self._degree(atom_index, before, name) for atom_index, before in zip(atoms, bound_masks, strict=True)
+            (self._degree(atom_index, before, name), self._n_values(atom_index, name))
+            for atom_index, before in zip(atoms, bound_masks, strict=True)
         ]
-        smallest, *larger = sorted(degrees)
+        (smallest, domain), *larger = sorted(degrees)
         proposed = left = smallest * clipped
-        values = self.values[name]
         cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
-        for degree in larger:
+        for degree, n_values in larger:
             cost += left * PROBE
-            left *= min(degree / values, 1.0)
+            left *= min(degree / max(n_values, domain), 1.0)
+            domain = min(domain, n_values)
         return proposed, left, cost
 
     def _degree(self, atom_index: int, before: int, name: str) -> float:
