@@ -216,8 +216,8 @@ class SharedCosts:
 # Selectivity of comparisons, measured on sample rows.
 
 
-RANGE = 0.5
-"""Assumed share of rows that a comparison by order leaves without a sample."""
+RANGE, CALCULATED = 0.5, 0.1
+"""Assumed shares of rows that a comparison by order leaves without a sample, and that have one calculated value."""
 
 SAMPLE_ROWS, SAMPLE_ROWS_APART = 1 << 11, 1 << 8
 """Sample sizes in rows: of an atom with both operands, and of each of two atoms."""
@@ -251,7 +251,8 @@ def share_of(
     name, op, operand = condition.variable, condition.op, condition.operand
     names = (name, operand) if isinstance(operand, str) else (name,)
     if op in ("=", "!="):
-        return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
+        n_values = max((values[variable] for variable in names if variable in values), default=1 / CALCULATED)
+        return 1 / n_values if op == "=" else 1.0
     if condition.textual:
         return RANGE
     together = _sample_rows(names, atoms, catalog, SAMPLE_ROWS)
@@ -267,6 +268,18 @@ def share_of(
     left, right = np.sort(apart[0][0]), apart[1][0]
     less = np.searchsorted(left, right, side="left" if op in ("<", ">=") else "right") / len(left)
     return _within(less if op in ("<", "<=") else 1 - less)
+
+
+def assumed_share(checks: Iterable[Check]) -> float:
+    """Return the share of rows that checks are assumed to leave, without statistics.
+
+    Examples
+    --------
+    >>> assumed_share([Condition("#1", "=", 5), Condition("x", "<", "y"), Condition("x", "!=", 3)])
+    0.05
+    """
+    shares = {"=": CALCULATED, "!=": 1.0}
+    return math.prod(shares.get(check.op, RANGE) for check in checks if isinstance(check, Condition))
 
 
 def _sample_rows(

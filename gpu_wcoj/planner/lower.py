@@ -20,7 +20,7 @@ from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape, standing_for, through_aliases
-from gpu_wcoj.planner.cost import cost_of_full_join, foreseen
+from gpu_wcoj.planner.cost import assumed_share, cost_of_full_join, foreseen
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
@@ -248,7 +248,10 @@ def _cheapest_path(
         if None in rows.values():
             return len(query.paths) - 1
         indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
-        proposed = sum(1.0 + level.proposed for level in expected[index]) if expected[index] else 1.0 + len(path.steps)
+        if expected[index]:
+            proposed = sum(1.0 + level.proposed for level in expected[index])
+        else:
+            proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
         costs[index] = cost_of_full_join(indexed, rows[path.seed.key] or 0.0, proposed)
     return min(costs, key=costs.__getitem__)
 
