@@ -1,10 +1,11 @@
 """Cost model of delta paths, in probes, for one changed row.
 
 The same model evaluates candidate orders and planned paths: both are sequences of steps. Values are assumed to be
-independent of each other, and smaller value sets to be contained in larger ones: at a step, the atom of the smallest
-degree proposes, and another atom holds a proposed value with the probability of its degree divided by the number of
-values of the variable. The atoms are searched in the order of their degrees, each for the values that the earlier ones
-have left. A value that is met through rows has more rows below it than a value drawn from the distinct values; where
+independent of each other, and smaller value sets to be contained in larger ones (Selinger et al.,
+doi:10.1145/582095.582099): at a step, the atom of the smallest degree proposes, and another atom holds a proposed value
+with the probability of its degree divided by the number of its values, or by that of an atom that was met before if
+that one has more. The atoms are searched in the order of their degrees, each for the values that the earlier ones have
+left. A value that is met through rows has more rows below it than a value drawn from the distinct values; where
 that degree is known (see `gpu_wcoj.planner.statistics`), it is used. Paths serve ticks that count rows and ticks that
 list them, so they are compared by the geometric mean of both costs.
 
@@ -49,6 +50,25 @@ Measured along foreign keys: a key that is followed by itself takes half as long
 values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
 range, and what is copied is still to be looked up elsewhere, one value after the other.
 """
+
+
+INDEX_COST = 8.0
+"""Cost in probes of indexing a row; measured by `bench.one_shot`."""
+
+
+def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
+    """Return the cost in probes of a join along one path whose atoms have no indices yet.
+
+    Parameters
+    ----------
+    indexed
+        Rows of the atoms that are looked up.
+    rows
+        Rows of the atom that starts the path; they are read as they are.
+    proposed
+        Values that the steps propose for each of these, and one for each step.
+    """
+    return INDEX_COST * indexed + rows * proposed
 
 
 def copying(prefixes: float, values: float) -> float:
@@ -196,8 +216,8 @@ class SharedCosts:
 # Selectivity of comparisons, measured on sample rows.
 
 
-RANGE = 0.5
-"""Assumed share of rows that a comparison by order leaves without a sample."""
+RANGE, CALCULATED = 0.5, 0.1
+"""Assumed shares of rows that a comparison by order leaves without a sample, and that have one calculated value."""
 
 SAMPLE_ROWS, SAMPLE_ROWS_APART = 1 << 11, 1 << 8
 """Sample sizes in rows: of an atom with both operands, and of each of two atoms."""
@@ -231,7 +251,8 @@ def share_of(
     name, op, operand = condition.variable, condition.op, condition.operand
     names = (name, operand) if isinstance(operand, str) else (name,)
     if op in ("=", "!="):
-        return 1 / max(values.get(variable, 1.0) for variable in names) if op == "=" else 1.0
+        n_values = max((values[variable] for variable in names if variable in values), default=1 / CALCULATED)
+        return 1 / n_values if op == "=" else 1.0
     if condition.textual:
         return RANGE
     together = _sample_rows(names, atoms, catalog, SAMPLE_ROWS)
@@ -247,6 +268,18 @@ def share_of(
     left, right = np.sort(apart[0][0]), apart[1][0]
     less = np.searchsorted(left, right, side="left" if op in ("<", ">=") else "right") / len(left)
     return _within(less if op in ("<", "<=") else 1 - less)
+
+
+def assumed_share(checks: Iterable[Check]) -> float:
+    """Return the share of rows that checks are assumed to leave, without statistics.
+
+    Examples
+    --------
+    >>> assumed_share([Condition("#1", "=", 5), Condition("x", "<", "y"), Condition("x", "!=", 3)])
+    0.05
+    """
+    shares = {"=": CALCULATED, "!=": 1.0}
+    return math.prod(shares.get(check.op, RANGE) for check in checks if isinstance(check, Condition))
 
 
 def _sample_rows(
@@ -412,6 +445,8 @@ class Estimator:
         The variables of the changed row, and the positive atoms, by index.
     values
         Per variable, the largest number of distinct values that an atom has.
+    row_values
+        Per variable of the changed row, the number of distinct values that its relation has.
     compared
         Conditions, each with the variables of atoms that it depends on, also through calculations, and with the share
         of rows that it leaves.
@@ -436,6 +471,7 @@ class Estimator:
 
     bits: Bits
     values: Mapping[str, float]
+    row_values: Mapping[str, float]
     compared: Sequence[tuple[Condition, frozenset[str], float]]
     spoken: frozenset[str]
     known: CatalogReader
@@ -516,6 +552,7 @@ class Estimator:
             for atom in atoms:
                 for name in atom.variables:
                     values[name] = max(values.get(name, 1.0), catalog.values(atom, name) or 1.0)
+        row_values = {name: catalog.values(row_atom, name) or values[name] for name in row_atom.variables if values}
         behind: dict[str, frozenset[str]] = {}
         for calculation in calculations:
             behind[calculation.variable] = _behind(check_variables(calculation), behind)
@@ -525,7 +562,7 @@ class Estimator:
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
-        return cls(bits, values, compared, spoken, catalog, is_known, shared_costs)
+        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -540,12 +577,14 @@ class Estimator:
         first = tuple(holding) if via is None else (via,)
         clipped, share_after = self._shares(bound, name)
         proposed, rows, cost = self._step(
-            name, first, False, tuple([bound & masks[atom_index] for atom_index in first]), clipped
+            name, first, tuple([bound & masks[atom_index] for atom_index in first]), clipped
         )
+        domain = math.inf if via is None else self._n_values(via, name)
         for searched in holding if via is not None else ():
             if searched != via:
                 cost += rows * (PREFIX + LOOKUP)
-                rows *= min(self._degree(searched, bound & masks[searched], name) / self.values[name], 1.0)
+                rows *= self._chance(searched, bound & masks[searched], name, domain)
+                domain = min(domain, self._n_values(searched, name))
         return proposed, rows * share_after, cost
 
     @cached_property
@@ -575,7 +614,7 @@ class Estimator:
         listing, counting = 1.0, counted
         levels = [("", 1.0, listed)]
         max_product = limit * limit * SURELY
-        seeded, spoken, due, bit = self.bits.seeded, self._spoken, self._due, self.bits.bit
+        seeded, spoken, due, bit, holding = self.bits.seeded, self._spoken, self._due, self.bits.bit, self.bits.holding
         bound = seeded
         bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
         bracketed = None
@@ -593,7 +632,12 @@ class Estimator:
             atoms, is_lookup = step.atoms, step.is_lookup
             clipped, share_after = self._shares(bound, name) if name in due and not is_lookup else (1.0, 1.0)
             place = tuple([bound_in[atom_index] for atom_index in atoms])
-            proposed, left, cost = self._step(name, atoms, is_lookup, place, clipped)
+            if is_lookup:
+                met = [atom_index for atom_index in holding[name] if bound_in[atom_index] & variable_bit]
+                domain = min([self._n_values(atom_index, name) for atom_index in met], default=self.values[name])
+                proposed, left, cost = 0.0, self._chance(atoms[0], place[0], name, domain), PREFIX + LOOKUP
+            else:
+                proposed, left, cost = self._step(name, atoms, place, clipped)
             left *= share_after
             bound |= variable_bit
             for index in atoms:
@@ -632,30 +676,42 @@ class Estimator:
     @cached_property
     def _start(self) -> float:
         """Number of prefixes that the other atoms leave of one changed row before the first step."""
-        seeded = set(self.bits.row)
+        domains = dict(self.row_values)
         rows = 1.0
         for atom_index, atom in self.bits.atoms.items():
-            shared = [name for name in atom.variables if name in seeded]
+            shared = [name for name in atom.variables if name in domains]
             if shared and atom_index != self.bits.changed:
                 chance = self.known.prefixes(atom, shared)
                 assert chance is not None
                 for name in shared:
-                    chance /= self.values[name]
+                    n_values = self._n_values(atom_index, name)
+                    chance /= max(n_values, domains[name])
+                    domains[name] = min(n_values, domains[name])
                 rows *= min(chance, 1.0)
         for _, names, share in self.compared:
-            if names <= seeded:
+            if names <= domains.keys():
                 rows *= share
         return rows
 
+    def _n_values(self, atom_index: int, name: str) -> float:
+        """Return the number of distinct values that an atom has for a variable, at least 1."""
+        return max(self._degree(atom_index, 0, name), 1.0)
+
+    def _chance(self, atom_index: int, before: int, name: str, domain: float) -> float:
+        """Return the probability that an atom holds a value below bound variables.
+
+        `domain` is the number of values that the atoms have of which the value was one.
+        """
+        n_values = max(self._n_values(atom_index, name), domain)
+        return min(self._degree(atom_index, before, name) / n_values, 1.0)
+
     def _step(
-        self, name: str, atoms: tuple[int, ...], is_lookup: bool, bound_masks: tuple[int, ...], clipped: float
+        self, name: str, atoms: tuple[int, ...], bound_masks: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
-        """Return the proposed values and left prefixes per prefix, and the cost, of one step.
+        """Return the proposed values and left prefixes per prefix, and the cost, of a step that proposes values.
 
         `bound_masks` are the bound variables of each atom, `clipped` is the share of its range that is read.
         """
-        if is_lookup:
-            return 0.0, min(self._degree(atoms[0], bound_masks[0], name) / self.values[name], 1.0), PREFIX + LOOKUP
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], bound_masks[0], name) * clipped
             return proposed, proposed, (SINGLE if bound_masks[0] else PREFIX + WIDTH) + copying(1.0, proposed)
@@ -670,15 +726,16 @@ class Estimator:
     ) -> tuple[float, float, float]:
         """Return `_step` of several atoms."""
         degrees = [
-            self._degree(atom_index, before, name) for atom_index, before in zip(atoms, bound_masks, strict=True)
+            (self._degree(atom_index, before, name), self._n_values(atom_index, name))
+            for atom_index, before in zip(atoms, bound_masks, strict=True)
         ]
-        smallest, *larger = sorted(degrees)
+        (smallest, domain), *larger = sorted(degrees)
         proposed = left = smallest * clipped
-        values = self.values[name]
         cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
-        for degree in larger:
+        for degree, n_values in larger:
             cost += left * PROBE
-            left *= min(degree / values, 1.0)
+            left *= min(degree / max(n_values, domain), 1.0)
+            domain = min(domain, n_values)
         return proposed, left, cost
 
     def _degree(self, atom_index: int, before: int, name: str) -> float:

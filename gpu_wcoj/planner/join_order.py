@@ -10,8 +10,18 @@ from functools import cached_property
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Condition, check_variables
 from gpu_wcoj.planner.body import Body, inverse_of, standing_for
-from gpu_wcoj.planner.cost import Bits, Estimator, SharedCosts
-from gpu_wcoj.planner.ir import EMPTY_CATALOG, TOO_DEAR, CatalogReader, Draft, Expected, Foreseen, Order, Strategy
+from gpu_wcoj.planner.cost import Bits, Estimator, SharedCosts, cost_of_full_join
+from gpu_wcoj.planner.ir import (
+    EMPTY_CATALOG,
+    TOO_DEAR,
+    CatalogReader,
+    Draft,
+    Expected,
+    Foreseen,
+    Order,
+    Setting,
+    Strategy,
+)
 from gpu_wcoj.planner.symmetry import Image, symmetry_of
 
 CLEARLY = 0.7
@@ -114,8 +124,6 @@ class Chooser:
         """Return the chosen order and, unless `only_best`, variants that may suit some rows better.
 
         Variants begin with a variable that as many atoms reach.
-
-        These begin with a variable that as many atoms reach.
         """
         hinted = [name for name in hint if name in self.rest]
         if self.strategy == "binary":
@@ -415,20 +423,48 @@ def order_variables(draft: Draft) -> Draft:
         hint = standing_for(draft.setting.hints.get(rule_draft.head, ()), rule_draft.rule)
         kept_names = set(body.head)
         choosers: dict[int, Chooser] = {}
-        known = draft.setting.known
-        if draft.setting.single_tick and len(body.atoms) <= MAX_UNSAMPLED_ATOMS:
-            known = EMPTY_CATALOG
         shared_costs = SharedCosts(Bits.of_body(body))
-        for seed in range(-len(body.negated), len(body.atoms)):
+        orders: dict[int, tuple[Order, ...]] = {}
+        foreseen: dict[int, Foreseen | None] = {}
+        min_costs, cheapest = _min_costs(body, draft.setting), math.inf
+        for seed in sorted(min_costs, key=lambda seed: (min_costs[seed], seed)):
+            known = draft.setting.known if min_costs[seed] < cheapest else EMPTY_CATALOG
             image = None if renaming is None or hint else renaming.onto(seed)
             like = None if image is None else ImageEstimates(choosers[image.first], image)
-            choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
-        orders, foreseen = [], []
-        for chooser in choosers.values():
-            only_best = "path variants" in draft.setting.off or not kept_names.issuperset(chooser.rest)
-            chosen = chooser.choose(hint, only_best)
-            orders.append(chosen)
-            foreseen.append(chooser.foreseen(chosen[0]))
+            chooser = choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
+            has_variants = not draft.setting.single_tick and "path variants" not in draft.setting.off
+            orders[seed] = chooser.choose(hint, not (has_variants and kept_names.issuperset(chooser.rest)))
+            estimate = foreseen[seed] = chooser.foreseen(orders[seed][0])
             candidates += chooser.candidates
-        rules.append(replace(rule_draft, orders=tuple(orders), foreseen=tuple(foreseen), renaming=renaming))
+            if draft.setting.single_tick and estimate is not None and seed >= 0:
+                rows = known.rows(body.atoms[seed].relation) or 0.0
+                proposed = sum(level.proposed for level in estimate.levels[1:])
+                cheapest = min(cheapest, min_costs[seed] + rows * proposed)
+        in_order = sorted(min_costs)
+        rules.append(
+            replace(
+                rule_draft, orders=tuple(map(orders.__getitem__, in_order)),
+                foreseen=tuple(map(foreseen.__getitem__, in_order)), renaming=renaming,
+            )
+        )  # fmt: skip
     return replace(draft, rules=tuple(rules), candidates=candidates)
+
+
+def _min_costs(body: Body, setting: Setting) -> dict[int, float]:
+    """Return, per seed, a cost in probes that joining from it is not below, if there is a single tick.
+
+    Seeds whose orders need not be compared have an infinite one. A program of many ticks needs the orders of all seeds.
+    """
+    seeds = range(-len(body.negated), len(body.atoms))
+    if not setting.single_tick:
+        return dict.fromkeys(seeds, 0.0)
+    rows = {atom.relation: setting.known.rows(atom.relation) for atom in (*body.atoms, *body.negated)}
+    if len(body.atoms) <= MAX_UNSAMPLED_ATOMS or None in rows.values():
+        return dict.fromkeys(seeds, math.inf if len(body.atoms) <= MAX_UNSAMPLED_ATOMS else 0.0)
+    costs = dict.fromkeys(seeds, math.inf)
+    for seed, atom in enumerate(body.atoms):
+        others = (*body.atoms[:seed], *body.atoms[seed + 1 :], *body.negated)
+        indexed = sum(rows[relation] or 0.0 for relation in {other.relation for other in others})
+        n_steps = 1 + len(body.variables) - len(atom.variables)
+        costs[seed] = cost_of_full_join(indexed, rows[atom.relation] or 0.0, n_steps)
+    return costs

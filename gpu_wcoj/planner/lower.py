@@ -20,7 +20,7 @@ from gpu_wcoj.join.plan import DeltaPath, DeltaQuery
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.planner.body import INTEGERS, Alias, Body, BodyAtom, Encode, Kinds, Shape, standing_for, through_aliases
-from gpu_wcoj.planner.cost import foreseen
+from gpu_wcoj.planner.cost import assumed_share, cost_of_full_join, foreseen
 from gpu_wcoj.planner.ir import EMPTY_CATALOG, Auxiliary, CatalogReader, Draft, Expected, RuleDraft, Setting, Strategy
 from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
@@ -213,10 +213,6 @@ def plan(
     ).taking_the_cheapest()  # fmt: skip
 
 
-INDEX_COST = 8.0
-"""Cost of indexing a row, where testing one candidate of a join costs 1; measured by `bench.one_shot`."""
-
-
 def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
     """Return the plan of a single tick: one path per rule, whose atoms see all rows.
 
@@ -243,17 +239,20 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 def _cheapest_path(
     query: DeltaQuery, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float], catalog: CatalogReader
 ) -> int:
-    """Return the index of the cheapest path; the last one if a size is not known."""
+    """Return the index of the cheapest path that has estimates, if one has; the last one if a size is not known."""
     costs: dict[int, float] = {}
     for index, path in enumerate(query.paths):
-        if path.is_negated:
+        if path.is_negated or (any(expected) and not expected[index]):
             continue
         rows = {key: head_rows.get(key.relation, catalog.rows(key.relation)) for key in (path.seed.key, *path.keys)}
         if None in rows.values():
             return len(query.paths) - 1
         indexed = sum(rows[key] or 0.0 for key in dict.fromkeys(path.keys))
-        proposed = sum(1.0 + level.proposed for level in expected[index]) if expected[index] else 1.0 + len(path.steps)
-        costs[index] = INDEX_COST * indexed + (rows[path.seed.key] or 0.0) * proposed
+        if expected[index]:
+            proposed = sum(1.0 + level.proposed for level in expected[index])
+        else:
+            proposed = 1.0 + len(path.steps) * assumed_share((*path.seed_conditions, *path.seed_checks))
+        costs[index] = cost_of_full_join(indexed, rows[path.seed.key] or 0.0, proposed)
     return min(costs, key=costs.__getitem__)
 
 

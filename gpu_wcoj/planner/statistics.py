@@ -695,13 +695,13 @@ def facts_of(
 
 _Floats = npt.NDArray[np.float64]
 
-EXACT_ROWS = 1 << 15
+EXACT_ROWS = 1 << 14
 """Rows: relations of at most this size are counted exactly."""
-SHARE_ROWS = 1 << 14
+SHARE_ROWS = 1 << 13
 """Target sample size in rows per column; fewer for each if there are more than two columns."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2^64 divided by the golden ratio: the upper bits of its multiples are evenly distributed."""
-DRAWN_ROWS = 1 << 15
+DRAWN_ROWS = 1 << 14
 """Rows drawn at random: half of them to find frequent values, half to count beside these."""
 FREQUENT = 8
 """Occurrences among the former drawn rows from which on a value is counted separately."""
@@ -711,6 +711,8 @@ KEPT_ROWS = 1 << 11
 """Drawn rows that are kept as a sample for selections."""
 BLOCK_ROWS = 1 << 14
 """Rows that are hashed at a time, so that they stay in the processor's cache."""
+NEWTON_STEPS = 6
+"""Steps after which an estimated population size is exact to 1e-9."""
 
 
 def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None, backend: Backend) -> Facts:
@@ -740,13 +742,9 @@ def sample_statistics(columns: Sequence[Int64Array], weights: Int64Array | None,
     if chosen is not None:
         chosen = backend.asarray(chosen)
         columns = [column[chosen] for column in columns]
-    n, width = len(columns[0]), len(columns)
-    if n <= EXACT_ROWS:
+    if len(columns[0]) <= EXACT_ROWS:
         return _exact(np.stack([backend.to_host(column) for column in columns]))
-    positions_drawn = backend.asarray(np.unique(np.random.default_rng(n).integers(0, n, DRAWN_ROWS)))
-    drawn = np.stack([backend.to_host(column[positions_drawn]) for column in columns])
-    one_of = n * max(width, 2) / (2 * SHARE_ROWS)
-    return _facts([_part(column, columns, drawn, one_of, backend) for column in range(width)], float(n), drawn)
+    return _Sampling(columns, backend).facts
 
 
 def _exact(rows: Int64Array) -> Facts:
@@ -811,50 +809,148 @@ class _Part:
 
     Attributes
     ----------
-    rows
-        Sampled rows, one array row a column of the relation, without rows of frequent values.
-    one_of
-        Inverse of the sampled share.
+    at
+        Positions of the sampled rows, without rows of frequent values.
+    n_keys, keys
+        Number of distinct values of the column among these rows, and the index of each row's value.
     frequent
         Values of the column that are counted separately, ascending.
     drawn
         Positions, among every second drawn row, of rows with a frequent value, and the index of that value.
-    n_keys, at
-        Number of distinct values of the column among the rows, and the index of each row's value.
+    agreeing
+        Mean number of rows that agree in the column with a row.
     """
 
-    column: int
-    rows: Int64Array
-    one_of: float
+    at: Int64Array
+    n_keys: int
+    keys: Int64Array
     frequent: Int64Array
     drawn: tuple[Int64Array, Int64Array]
-    n_keys: int
-    at: Int64Array
+    agreeing: float
 
-    @classmethod
-    def of(cls, column: int, rows: Int64Array, one_of: float, frequent: Int64Array, drawn: Int64Array) -> _Part:
-        """Create a part from these rows."""
-        indices, n_keys = _numbered(rows[column])
+
+@dataclass(eq=False)
+class _Sampling:
+    """Samples of a relation's columns, each taken when it is first asked for.
+
+    Attributes
+    ----------
+    columns
+        int64, on the backend's device.
+    """
+
+    columns: Sequence[Int64Array]
+    backend: Backend
+    _drawn: dict[int, Int64Array] = field(default_factory=dict, init=False)
+    _parts: dict[int, _Part] = field(default_factory=dict, init=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.columns[0])
+
+    @property
+    def facts(self) -> Facts:
+        """Statistics of the rows; columns and pairs of columns are counted on demand."""
+        width = len(self.columns)
+        sample = np.stack(
+            [self._values(column, self._positions[:: DRAWN_ROWS // KEPT_ROWS]) for column in range(width)]
+        )
+        rows = self._distinct_rows(max(range(width), key=lambda column: len(_counted_values(sample[column])[0])))
+        return Facts(rows, {tuple(range(width)): rows}, {}, sample, count=self.count)
+
+    @cached_property
+    def _positions(self) -> Int64Array:
+        """Positions of the drawn rows, ascending."""
+        positions_drawn = np.random.default_rng(self.n_rows).integers(0, self.n_rows, DRAWN_ROWS)
+        positions_drawn.sort()
+        return positions_drawn[_is_first(positions_drawn)]
+
+    @property
+    def _one_of(self) -> float:
+        """Inverse of the sampled share of a column's values."""
+        return self.n_rows * max(len(self.columns), 2) / (2 * SHARE_ROWS)
+
+    def count(self, key: Columns) -> Counts | None:
+        """Return estimates of one or two columns; see `Facts.count`."""
+        if key[-1] >= len(self.columns):
+            return None
+        if len(key) == 1:
+            return (self._n_values(key[0]),)
+        totals, degrees = [], []
+        for column, further in (key, key[::-1]):
+            part = self._part(column)
+            total, squares = _beside(
+                part, self._one_of, self._values(further, part.at), self._draw(further), self.n_rows,
+                self._n_values(further),
+            )  # fmt: skip
+            totals.append(total)
+            is_unique = total > UNIQUE * self.n_rows
+            degrees.append(part.agreeing if is_unique else squares / total if total else 0.0)
+        return sum(totals) / 2, *degrees
+
+    def _n_values(self, column: int) -> float:
+        """Return the estimated number of distinct values of a column."""
+        part = self._part(column)
+        return self._one_of * part.n_keys + len(part.frequent)
+
+    def _distinct_rows(self, column: int) -> float:
+        """Return the estimated number of distinct rows, by the sample of one column."""
+        part, further_columns = self._part(column), [i for i in range(len(self.columns)) if i != column]
+        if not further_columns:
+            return self._n_values(column)
+        values = _hashed(np.stack([self._values(further, part.at) for further in further_columns]))
+        drawn = _hashed(np.stack(list(map(self._draw, further_columns))))
+        total, _ = _beside(part, self._one_of, values, drawn, self.n_rows, 1e18)
+        n_sampled = self._one_of * len(part.at)
+        if len(part.frequent):
+            n_sampled += len(part.drawn[0]) * self.n_rows / len(drawn[1::2])
+        return self.n_rows * min(1.0, total / n_sampled) if n_sampled else 0.0
+
+    def _values(self, column: int, at: Int64Array) -> Int64Array:
+        """Return values of a column, in the host's memory."""
+        return self.backend.to_host(self.columns[column][self.backend.asarray(at)])
+
+    def _draw(self, column: int) -> Int64Array:
+        """Return the drawn values of a column."""
+        if column not in self._drawn:
+            self._drawn[column] = self._values(column, self._positions)
+        return self._drawn[column]
+
+    def _part(self, column: int) -> _Part:
+        part = self._parts.get(column)
+        if part is None:
+            part = self._parts[column] = self._sample(column)
+        return part
+
+    def _sample(self, column: int) -> _Part:
+        """Return the sample of a column."""
+        drawn = self._draw(column)
+        candidates, times = _counted_values(drawn[::2])
+        frequent = candidates[times >= FREQUENT]
+        at, backend = _in_share(self.columns[column], self._one_of, self.backend), self.backend
         matches = which = np.empty(0, np.int64)
         if len(frequent):
-            near = np.minimum(np.searchsorted(frequent, drawn[column, 1::2]), len(frequent) - 1)
-            matches = np.flatnonzero(frequent[near] == drawn[column, 1::2])
-            which = near[matches]
-        return cls(column, rows, one_of, frequent, (matches, which), n_keys, indices)
+            xp, values, frequent_values = backend.xp, self.columns[column][at], backend.asarray(frequent)
+            near = xp.minimum(xp.searchsorted(frequent_values, values), len(frequent) - 1)
+            (light,) = positions(backend, frequent_values[near] != values)
+            at = at[light]
+            places = np.minimum(np.searchsorted(frequent, drawn[1::2]), len(frequent) - 1)
+            matches = np.flatnonzero(frequent[places] == drawn[1::2])
+            which = places[matches]
+        at = backend.to_host(at)
+        keys, n_keys = _numbered(self._values(column, at))
+        _, times = _counted_values(drawn)
+        n_pairs = len(drawn) * (len(drawn) - 1.0)
+        agreeing = 1 + (self.n_rows - 1) * float((times * (times - 1.0)).sum()) / n_pairs
+        return _Part(at, n_keys, keys, frequent, (matches, which), agreeing)
 
 
-def _part(column: int, columns: Sequence[Int64Array], drawn: Int64Array, one_of: float, backend: Backend) -> _Part:
-    candidates, times = np.unique(drawn[column, ::2], return_counts=True)
-    frequent = candidates[times >= FREQUENT]
-    rows_at = _in_share(columns[column], one_of, backend)
-    if len(frequent):
-        xp, values = backend.xp, columns[column][rows_at]
-        frequent_values = backend.asarray(frequent)
-        near = xp.minimum(xp.searchsorted(frequent_values, values), len(frequent) - 1)
-        (light,) = positions(backend, frequent_values[near] != values)
-        rows_at = rows_at[light]
-    rows = np.stack([backend.to_host(values_of_column[rows_at]) for values_of_column in columns])
-    return _Part.of(column, rows, one_of, frequent, drawn)
+def _counted_values(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the distinct values, ascending, and how often each occurs."""
+    ascending = np.sort(values)
+    starts = np.flatnonzero(_is_first(ascending))
+    return ascending[starts], np.diff(starts, append=len(ascending))
 
 
 def _in_share(values: Int64Array, one_of: float, backend: Backend) -> Int64Array:
@@ -871,43 +967,22 @@ def _is_in_share(values: Int64Array, one_of: float) -> BoolArray:
     return mask
 
 
-def _facts(parts: Sequence[_Part], n: float, drawn: Int64Array) -> Facts:
-    """Combine the parts of all columns."""
-    distinct: dict[Columns, float] = {}
-    for part in parts:
-        distinct[part.column,] = part.one_of * part.n_keys + len(part.frequent)
-    rows = _distinct_rows(max(parts, key=lambda part: part.rows.shape[1]), n, drawn)
-    met: dict[tuple[Columns, int], float] = {}
-    pairs: dict[Columns, float] = {}
-    for part in parts:
-        agreeing = _agreeing(drawn[part.column], n)
-        for other_column in range(len(parts)):
-            if other_column == part.column:
-                continue
-            total, squares = _beside(part, part.rows[other_column], drawn[other_column], n, distinct[other_column,])
-            met[(part.column,), other_column] = squares / total if total else 0.0
-            if total > UNIQUE * n:
-                met[(part.column,), other_column] = agreeing
-            both = tuple(sorted((part.column, other_column)))
-            pairs[both] = pairs.get(both, 0.0) + total / 2
-    distinct.update(pairs)
-    distinct[tuple(range(len(parts)))] = rows
-    distinct = {key: min(count, rows) for key, count in distinct.items()}
-    return Facts(rows, distinct, met, drawn[:, :: DRAWN_ROWS // KEPT_ROWS])
-
-
-def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, max_values: float) -> tuple[float, float]:
+def _beside(
+    part: _Part, one_of: float, values: Int64Array, drawn: Int64Array, n: float, max_values: float
+) -> tuple[float, float]:
     """Return the number of values of another column beside a part's values, and its squares.
 
     Parameters
     ----------
+    one_of
+        Inverse of the sampled share.
     values, drawn
         The other column of the part's rows, and of the drawn rows.
     max_values
         Maximum number of distinct values of the other column.
     """
-    degrees = _degrees(part.at, *_numbered(values), part.n_keys)
-    total, squares = part.one_of * float(degrees.sum()), part.one_of * float((degrees**2).sum())
+    degrees = _degrees(part.keys, *_numbered(values), part.n_keys)
+    total, squares = one_of * float(degrees.sum()), one_of * float((degrees**2).sum())
     if len(part.frequent):
         heavy, squared = _frequent_degrees(part, drawn, n, max_values)
         total, squares = total + float(heavy.sum()), squares + float(squared.sum())
@@ -917,24 +992,6 @@ def _beside(part: _Part, values: Int64Array, drawn: Int64Array, n: float, max_va
 def _degrees(indices: Int64Array, place: Int64Array, n_values: int, n_keys: int) -> _Floats:
     """Return, per key, the number of distinct values beside it."""
     return np.bincount(_cells(indices, place, n_values) // max(n_values, 1), minlength=n_keys).astype(np.float64)
-
-
-def _agreeing(values: Int64Array, n: float) -> float:
-    """Return the mean number of the n rows that agree with a row in a column, by drawn rows."""
-    _, times = np.unique(values, return_counts=True)
-    return 1 + (n - 1) * float((times * (times - 1.0)).sum()) / (len(values) * (len(values) - 1.0))
-
-
-def _distinct_rows(part: _Part, n: float, drawn: Int64Array) -> float:
-    """Return the estimated number of distinct rows among n."""
-    other_columns = [column for column in range(len(drawn)) if column != part.column]
-    if not other_columns:
-        return part.one_of * part.n_keys + len(part.frequent)
-    total, _ = _beside(part, _hashed(part.rows[other_columns]), _hashed(drawn[other_columns]), n, 1e18)
-    n_sampled = part.one_of * part.rows.shape[1]
-    if len(part.frequent):
-        n_sampled += len(part.drawn[0]) * n / len(drawn[0, 1::2])
-    return n * min(1.0, total / n_sampled) if n_sampled else 0.0
 
 
 def _hashed(rows: Int64Array) -> Int64Array:
@@ -969,9 +1026,12 @@ def _drawn_from(n_found: _Floats, times: _Floats) -> _Floats:
 
     A size is infinite if all draws were distinct.
     """
-    low, high = n_found.copy(), np.full(len(n_found), 1e18)
-    for _ in range(80):
-        middle = np.sqrt(np.maximum(low, 0.5) * high)
-        enough = -middle * np.expm1(-times / middle) >= n_found
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return np.where(n_found >= times, np.inf, high)
+    sizes, repeated = np.full(len(n_found), np.inf), n_found < times
+    # found = size (1 - exp(-times / size)). Newton's method finds x = times / size, from above.
+    share = n_found[repeated] / times[repeated]
+    scaled = np.minimum(1 / share, 2 / share - 2)
+    for _ in range(NEWTON_STEPS):
+        slope = np.exp(-scaled)
+        scaled -= (1 - slope - share * scaled) / (slope - share)
+    sizes[repeated] = times[repeated] / scaled
+    return sizes

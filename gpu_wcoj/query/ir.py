@@ -501,12 +501,12 @@ class Rule:
         body = ", ".join([*map(str, self.atoms), *negated, *map(str, self.computed), *map(str, self.comparisons)])
         return f"{self.head} :- {body}." if body else f"{self.head}."
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables of the atoms of the body, by first occurrence."""
         return tuple(dict.fromkeys(variable for atom in self.atoms for variable in atom.variables))
 
-    @property
+    @cached_property
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The aggregates of the rule in order, without those nested in other aggregates."""
         return tuple(aggregates_of((*self.head.terms, *_parts(self))))
@@ -517,7 +517,7 @@ class Rule:
         parts = (*self.head.terms, *_parts(self))
         return any(isinstance(part, Constant) and part == NULL for part in parts)
 
-    @property
+    @cached_property
     def read(self) -> tuple[Atom, ...]:
         """All atoms of the body, negated ones and those of aggregates included."""
         return tuple(_read(self, self.aggregates))

@@ -55,9 +55,15 @@ FAST_PATHS: dict[Pass, str] = {
 """Passes that may be turned off, and their names in `gpu_wcoj.join.settings.FAST_PATHS`."""
 
 
+BETWEEN_PATHS = frozenset([share_prefixes, use_symmetry])
+"""Passes that save work between the paths of a tick. A single tick runs one path of each rule."""
+
+
 def run_passes(draft: Draft, passes: tuple[Pass, ...] = PASSES) -> Draft:
-    """Return the draft after all passes that are not turned off."""
+    """Return the draft after all passes that are not turned off and that its ticks can use."""
     for planner_pass in passes:
-        if FAST_PATHS.get(planner_pass) not in draft.setting.off:
+        if FAST_PATHS.get(planner_pass) in draft.setting.off:
+            continue
+        if not (draft.setting.single_tick and planner_pass in BETWEEN_PATHS):
             draft = planner_pass(draft)
     return draft
