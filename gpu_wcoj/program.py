@@ -354,11 +354,20 @@ class TickRunner:
         if self.single_tick:
             raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
 
-        def run() -> dict[str, ChangeCount]:
-            with self.ledger.within_budget(self.budget):
-                return self._run_tick(changes, threads, collect, sink, emit_remaining)
+        tick = changes, threads, collect, sink, emit_remaining
+        run = self._run_tick if self.budget is None else self._run_limited_tick
+        return self.ledger.turns.run("taking a tick", lambda: run(*tick))
 
-        return self.ledger.turns.run("taking a tick", run)
+    def _run_limited_tick(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None,
+        emit_remaining: EmitRows | None,
+    ) -> dict[str, ChangeCount]:
+        with self.ledger.within_budget(self.budget):
+            return self._run_tick(changes, threads, collect, sink, emit_remaining)
 
     def _run_tick(
         self,

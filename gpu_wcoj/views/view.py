@@ -629,17 +629,21 @@ class Connection(NotCopied):
 
     def run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
         """Apply changes of relations, whose names may differ in case from the program's."""
+        return self.turns.run("taking a tick", lambda: self._run_tick(changes, ignores_case))
 
-        def step() -> dict[str, ZSet]:
-            answers = self.program.step(dict(self._spell(name, rows, ignores_case) for name, rows in changes.items()))
+    def _run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+        if ignores_case:
+            changes = dict(self._spell(name, rows) for name, rows in changes.items())
+        program = self._program
+        answers = (self.program if program is None else program).step(changes)
+        following = [view for view in self._views.values() if view.listeners]
+        if following:
             deliver(
                 (view.listeners, view.change_among(answers))
-                for view in self._views.values()
-                if view.listeners and any(len(answers[output]) for output in view.outputs)
+                for view in following
+                if any(len(answers[output]) for output in view.outputs)
             )
-            return answers
-
-        return self.turns.run("taking a tick", step)
+        return answers
 
     def relation_name(self, name: str, ignores_case: bool) -> str:
         """Return a relation's name in the program's spelling.
@@ -648,12 +652,12 @@ class Connection(NotCopied):
         """
         return _spelled(name, (*self.program.inputs, *self.program.heads)) if ignores_case else name
 
-    def _spell(self, name: str, rows: Any, ignores_case: bool) -> tuple[str, Any]:
+    def _spell(self, name: str, rows: Any) -> tuple[str, Any]:
         """Return a change with the names of its relation and columns in the program's spelling."""
-        name = self.relation_name(name, ignores_case)
+        name = self.relation_name(name, True)
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
-        if not ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
+        if declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
             return name, rows
         spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
         if len(set(spelled.values())) < len(column_names) or spelled == {
