@@ -80,6 +80,8 @@ class Matcher(NotCopied):
     ----------
     motif
         The parsed motif.
+    motif_options
+        The options for its matches.
     compiled
         The compiled motif.
     program
@@ -148,6 +150,7 @@ class Matcher(NotCopied):
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
+        self.motif_options = motif_options
         edges = with_keys(as_table(edges, "the edges"), (src, dst))
         vertices = None if vertices is None else as_table(vertices, "the vertices")
         names = kinds_of(edges)
@@ -195,6 +198,11 @@ class Matcher(NotCopied):
     def rules(self) -> Rules:
         """The rules of the motif."""
         return self.compiled.rules
+
+    def stored_rows(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """Return, per table, the names of all its columns, and its present rows in the columns that are stored."""
+        tables = (self._vertices, self._edges)
+        return {table.name: (table.names, table.contents.present()[0]) for table in tables if table is not None}
 
     @property
     def columns(self) -> list[str]:

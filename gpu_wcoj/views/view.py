@@ -8,6 +8,7 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
+from gpu_wcoj.arrow.indexed_table import distinct_values, nulls
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
@@ -19,7 +20,7 @@ from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.prepared_query import QuerySource, prepare_query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.ir import Declaration, Directive, Rules
+from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
 from gpu_wcoj.query.languages import Language, check_language, language_of
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
@@ -463,6 +464,28 @@ class Connection(NotCopied):
         """The last tick in plain numbers; see `View.progress`."""
         return progress_of(self.program)
 
+    @overload
+    def view(
+        self, text: str | Rules, relations: Mapping[str, Any] | None = None, /, *,
+        outputs: list[str] | tuple[str, ...], **more: Any,
+    ) -> MultiView: ...  # fmt: skip
+
+    @overload
+    def view(
+        self,
+        text: str | Rules,
+        relations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        language: Language | None = None,
+        dialect: str = "duckdb",
+        arguments: Sequence[Any] = (),
+        functions: Sequence[Function] = (),
+        outputs: str | None = None,
+        **more: Any,
+    ) -> View: ...
+
     def view(
         self,
         text: str | Rules,
@@ -476,7 +499,7 @@ class Connection(NotCopied):
         functions: Sequence[Function] = (),
         outputs: str | list[str] | tuple[str, ...] | None = None,
         **more: Any,
-    ) -> Any:
+    ) -> View | MultiView:
         """Add a view of the relations, and of other views, by their names. O(state).
 
         Parameters
@@ -757,6 +780,21 @@ class Connection(NotCopied):
 
 ANSWER = "answer"
 """The name of the answer of SQL without ``CREATE VIEW``, and of EDN."""
+
+
+def _archive_rules(tables: Mapping[str, ZSet]) -> Rules:
+    """Return rules over tables that are only stored."""
+    first, *_ = tables
+    terms = tuple(Variable(f"_#{position}" if position else "key") for position in range(len(tables[first].names)))
+    declarations = (Declaration(name, table.names, (None,) * len(table.names)) for name, table in tables.items())
+    return Rules(
+        (Rule(Atom("keys", terms[:1]), (Atom(first, terms),)),), tuple(declarations),
+        directives=tuple(Directive("input", name) for name in tables),
+    )  # fmt: skip
+
+
+_MOTIF = "motif"
+"""The key of the description of a motif in a checkpoint."""
 
 _VIEWS = "views"
 """The key of the descriptions of views in a checkpoint."""
@@ -1059,6 +1097,7 @@ class MotifView(View):
         self.outputs = ("matches",)
         self._matcher: Matcher | None = matcher
         self._ticks = StateLock("the view")
+        self._archive: Program | None = None  # the tables as they were stored last
 
     @property
     def connection(self) -> Connection:
@@ -1067,11 +1106,72 @@ class MotifView(View):
             "a second view on the state of a motif", remedy="Make it a query in SQL or Datalog, of gpu_wcoj.connect."
         )
 
-    def checkpoint(self, path: str | PathLike[str]) -> None:  # noqa: ARG002
-        """Not supported: store the tables."""
-        raise UsageError.unsupported(
-            "a stored state of a motif", remedy="Store the vertices and edges, and make the view again from them."
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the tables of the graph, in the columns that the motif needs, and the motif; see `View.checkpoint`.
+
+        It takes as long as reading the tables.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a stored column is nested.
+        UsageError
+            If ids are of a type that JSON does not have.
+        """
+
+        def store() -> None:
+            options = {name: getattr(self.matcher.motif_options, name) for name in MOTIF_OPTIONS}
+            ids = options["ids"] or {}
+            options["ids"] = {name: distinct_values(values, name).column(0).to_pylist() for name, values in ids.items()}
+            tables = self.matcher.stored_rows()
+            names = {name: list(columns) for name, (columns, _) in tables.items()}
+            rows = {name: ZSet.from_arrow(table) for name, (_, table) in tables.items()}
+            archive = self._archive or Program(_archive_rules(rows), bag=True)
+            is_new = archive.last_tick.tick < 0
+            archive.load({name: now if is_new else now.minus(archive.relation(name)) for name, now in rows.items()})
+            motif = {"text": str(self.matcher.motif), "options": options, "names": names}
+            archive.checkpoint(path, extra={_MOTIF: motif})
+            self._archive = archive
+
+        self.turns.run("storing the state", store)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
+        """Return the view of a checkpoint that `checkpoint` has written; the matches are computed again.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> pairs = view("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4")
+        >>> with TemporaryDirectory() as folder:
+        ...     pairs.checkpoint(folder)
+        ...     again = MotifView.restore(folder)
+        >>> again.count()
+        1
+        """
+        archive = Program.restore(path)
+        if _MOTIF not in archive.stored_beside:
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' was not stored by a view of a motif", subject=str(path),
+                remedy="Restore it as what it is: gpu_wcoj.Connection.restore, or Program.restore.",
+            )  # fmt: skip
+        stored = archive.stored_beside[_MOTIF]
+        tables = {}
+        for name, columns in stored["names"].items():
+            rows = Result(archive.relation(name)).to_arrow()
+            for column in columns:
+                if column not in rows.column_names:
+                    rows = rows.append_column(column, nulls(len(rows)))
+            tables[name] = rows.select(columns)
+        motif_options = MotifOptions(**stored["options"])
+        program_options = ProgramOptions.for_restore(options)
+        made = cls(
+            Matcher.from_options(
+                stored["text"], (tables.get("vertices"), tables["edges"]), motif_options, program_options
+            )
         )
+        made._archive = archive
+        return made
 
     @property
     def matcher(self) -> Matcher:

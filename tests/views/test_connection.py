@@ -329,8 +329,28 @@ class TestCheckpoints:
             gw.View.restore(tmp_path / "program")
         with pytest.raises(CheckpointError, match="holds no checkpoint"):
             gw.Connection.restore(tmp_path / "nothing")
-        with pytest.raises(UsageError, match="a stored state of a motif"):
-            gw.view("(a)-[]->(b)", edges={"src": [1], "dst": [2]}).checkpoint(tmp_path / "motif")
+        with pytest.raises(CheckpointError, match="was not stored by a view of a motif"):
+            gw.MotifView.restore(tmp_path / "program")
+
+    @pytest.mark.parametrize("with_vertices", [False, True])
+    def test_a_motif_goes_on_where_it_was(self, tmp_path, with_vertices):
+        edges = {"src": [1, 2, 2, 3], "dst": [2, 3, 3, 1], "n": [5, 6, 6, None], "note": ["x", "y", "y", "z"]}
+        tables = {"edges": edges}
+        if with_vertices:
+            tables["vertices"] = {"id": [1, 2, 3], "kind": ["a", "b", None]}
+        options = {"where": "e.n > 4 and f.n is not null", "columns": ["e", "b.id"], "ids": {"a": [1, 2]}}
+        view = gw.view("(a)-[e]->(b); (b)-[f]->(c)", **tables, **options)
+        view.checkpoint(tmp_path)
+        change = {"edges": {"src": [2, 1], "dst": [3, 2], "n": [6, 7], "note": ["y", "w"], "weight": [-1, 1]}}
+        view.apply(change)
+        view.checkpoint(tmp_path)
+        again = gw.MotifView.restore(tmp_path)
+        assert Counter(map(str, again.snapshot().rows())) == Counter(map(str, view.snapshot().rows()))
+        change = {"edges": {"src": [2, 3], "dst": [3, 3], "n": [6, 9], "note": ["y", None], "weight": [-1, 1]}}
+        changes = [Counter({str(row): weight for row, weight in one.apply(change).rows()}) for one in (view, again)]
+        assert changes[0] == changes[1]
+        again.checkpoint(tmp_path)
+        assert gw.MotifView.restore(tmp_path).count() == view.count()
 
 
 class TestProgress:
