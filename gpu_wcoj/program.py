@@ -1196,7 +1196,10 @@ class Program(Inspected):
         self._share: tuple[int, int] | None = None
         self._budget = self.options.budget()
         self._measures = options.analyze
-        self.dictionaries = dictionaries or (Dictionary("string"), Dictionary("binary"))
+        if dictionaries is None:
+            is_mapped = not options.single_tick
+            dictionaries = Dictionary("string", is_mapped=is_mapped), Dictionary("binary", is_mapped=is_mapped)
+        self.dictionaries = dictionaries
         written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)
