@@ -200,7 +200,10 @@ class Matcher(NotCopied):
         return self.compiled.rules
 
     def stored_rows(self) -> dict[str, tuple[tuple[str, ...], Any]]:
-        """Return, per table, the names of all its columns, and its present rows in the columns that are stored."""
+        """Return the names of all columns of each table, and its present rows.
+
+        Rows have the columns that the motif needs.
+        """
         tables = (self._vertices, self._edges)
         return {table.name: (table.names, table.contents.present()[0]) for table in tables if table is not None}
 

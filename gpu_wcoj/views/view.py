@@ -1107,9 +1107,9 @@ class MotifView(View):
         )
 
     def checkpoint(self, path: str | PathLike[str]) -> None:
-        """Store the tables of the graph, in the columns that the motif needs, and the motif; see `View.checkpoint`.
+        """Store the motif and the tables of the graph; see `View.checkpoint`.
 
-        It takes as long as reading the tables.
+        Tables have the columns that the motif needs. It takes as long as reading the tables.
 
         Raises
         ------
@@ -1137,7 +1137,9 @@ class MotifView(View):
 
     @classmethod
     def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
-        """Return the view of a checkpoint that `checkpoint` has written; the matches are computed again.
+        """Return the view of a checkpoint that `checkpoint` has written.
+
+        The matches are computed again.
 
         Examples
         --------
