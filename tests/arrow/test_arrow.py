@@ -10,7 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gpu_wcoj.arrow import (
@@ -109,6 +109,8 @@ def same(left: pa.Array, right: pa.Array) -> bool:
 
 @given(arrays() | categories())
 def test_what_goes_in_comes_out_as_the_same_type(array):
+    # Before views were safe, PyArrow took a null of the dictionary for a value.
+    assume(HAS_VIEWS or not pa.types.is_dictionary(array.type) or not array.dictionary.null_count)
     column = encode(array)
     assert column.codes.dtype == np.int64
     assert column.type.name == str(array.type)
