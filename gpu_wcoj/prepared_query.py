@@ -231,7 +231,11 @@ def _is_true(option: object) -> bool:
 
 def _table_of_caller(name: str, frame: FrameType) -> Any:
     """Return the table in a variable of the caller or of its module; None without one."""
-    for place, variables in (("a local variable", frame.f_locals), ("a global variable", frame.f_globals)):
+    places = [("a local variable", frame.f_locals)]
+    while frame.f_code.co_name in _COMPREHENSIONS and frame.f_back is not None:
+        frame = frame.f_back
+        places.append(("a local variable", frame.f_locals))
+    for place, variables in (*places, ("a global variable", frame.f_globals)):
         if name in variables:
             table = variables[name]
             if not isinstance(table, ZSet) and not is_frame(table):
@@ -246,6 +250,8 @@ def _table_of_caller(name: str, frame: FrameType) -> Any:
 
 
 _LOGGER = logging.getLogger("gpu_wcoj")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Names of code that has variables of its own inside of a function."""
 
 
 def _prepared(

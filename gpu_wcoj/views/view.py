@@ -114,7 +114,7 @@ def view(
         may start without rows, like relations that a program in Datalog declares.
     scan
         Whether tables in variables of the calling function, or of its module, are relations that the query reads by
-        their names and that are not passed. A motif reads passed tables only.
+        their names and that are not passed. Motifs and EDN read passed tables only.
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.

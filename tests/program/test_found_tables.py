@@ -25,6 +25,9 @@ def test_a_local_frame_comes_before_a_global_one():
         return gw.query("SELECT n FROM orders").rows(), gw.query("h(n) :- orders(_, n).").rows()
 
     assert inner() == ([(2,)], [(2,)])
+    frame = orders.with_columns(n=5)
+    assert [gw.query("SELECT n FROM frame").rows() for _ in frame] == [[(5,)]] * 2
+    assert sum(len(gw.query("SELECT n FROM frame")) for _ in frame) == 2
     assert gw.query("SELECT n FROM orders", orders={"n": [3]}).rows() == [(3,)]
 
 
