@@ -1139,7 +1139,8 @@ class Program(Inspected):
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
         self._measures = options.analyze
-        self.dictionaries = (Dictionary("string"), Dictionary("binary"))
+        is_mapped = not options.single_tick
+        self.dictionaries = Dictionary("string", is_mapped=is_mapped), Dictionary("binary", is_mapped=is_mapped)
         written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)

@@ -381,13 +381,24 @@ def floats_of(codes: Any, width: int, xp: Any = np) -> npt.NDArray[np.floating[A
 
 # Text and bytes as int64 codes: an append-only mapping shared by a program's relations.
 #
-# A code is the position at which its value first arrived, so codes never change. The values live in a hash map: a batch
-# costs time in its own size, however large the dictionary has become. Codes say nothing about the order of the values;
-# `Dictionary.rank` does.
+# A code is the position at which its value first arrived, so codes never change. Codes say nothing about the order of
+# the values; `Dictionary.rank` does.
+#
+# Columns of a load have about as many values as the dictionary: Arrow finds these, and the dictionary stays an Arrow
+# array. Values of a tick are few: a hash map finds these, so a tick costs time in its own size, however large the
+# dictionary has become. A query that is answered once makes the map only if it needs it.
 
 
 _MAX_PYTHON_VALUES = 512
 """Maximum number of values that are encoded one by one in Python; longer arrays use Arrow."""
+
+_ARROW_FRACTION = 4
+"""Inverse of the fraction of the dictionary from which on Arrow finds the values of an array.
+
+Arrow hashes the whole dictionary for it: some 80 ns a value, where the map takes 400 ns for a value of the array."""
+
+_MAX_SCANS = 16
+"""Number of single values that are looked for in the array before the map is made: it takes as long as 30 of them."""
 
 
 def _frozen(array: Int64Array) -> Int64Array:
@@ -405,6 +416,8 @@ class Dictionary:
     ----------
     kind
         ``"string"`` or ``"binary"``.
+    is_mapped
+        True to keep a hash map of all values; False to make one when it is first needed.
     truncations
         How often values have been removed, after which their codes may stand for other values.
 
@@ -420,20 +433,25 @@ class Dictionary:
     ['Oslo']
     """
 
-    __slots__ = ("__weakref__", "_arrow", "_codes", "_lock", "_order", "_rank", "_values", "kind", "truncations")
+    __slots__ = (
+        "__weakref__", "_arrow", "_codes", "_lock", "_n_scans", "_order", "_rank", "_values", "is_mapped", "kind",
+        "truncations",
+    )  # fmt: skip
 
-    def __init__(self, kind: Literal["string", "binary"] = "string") -> None:
+    def __init__(self, kind: Literal["string", "binary"] = "string", *, is_mapped: bool = True) -> None:
         self.kind: Literal["string", "binary"] = kind
+        self.is_mapped = is_mapped
         self._values: list[str | bytes] = []
         self._codes: dict[str | bytes, int] = {}
-        self._arrow: pa.Array | None = None
+        self._arrow: pa.Array | None = None  # the first values, and those of the map: one of the two has all
+        self._n_scans = 0
         self._order = self._rank = _EMPTY
         self.truncations = 0
         self.begin_anew()
         register_for_forks(self)
 
     def __getstate__(self) -> tuple[Literal["string", "binary"], list[str | bytes]]:
-        return self.kind, self._values
+        return self.kind, self._listed()
 
     def __setstate__(self, state: tuple[Literal["string", "binary"], list[str | bytes]]) -> None:
         kind, values = state
@@ -452,7 +470,8 @@ class Dictionary:
         return Dictionary(self.kind)
 
     def __len__(self) -> int:
-        return len(self._values)
+        n_values = len(self._values)
+        return n_values if self._arrow is None else max(n_values, len(self._arrow))
 
     def __repr__(self) -> str:
         return f"Dictionary({self.kind!r}, {len(self)} values)"
@@ -484,7 +503,15 @@ class Dictionary:
             return self._codes_of(array)
         encoded = array.cast(self._arrow_type).dictionary_encode()
         places: Int64Array = encoded.indices.to_numpy()
-        return self._codes_of(encoded.dictionary)[places]
+        distinct = encoded.dictionary
+        if len(distinct) * _ARROW_FRACTION < len(self):
+            return self._codes_of(distinct)[places]
+        try:
+            distinct.validate(full=True)
+        except pa.ArrowInvalid:
+            self._codes_of(distinct)  # names the text that is not valid
+            raise
+        return self._codes_of_distinct(distinct)[places]
 
     def encode_one(self, value: str | bytes) -> int:
         """Return the code of one value, which is added if it is missing.
@@ -503,7 +530,8 @@ class Dictionary:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise UnsupportedTypeError(f"the text {value!r} is not valid Unicode: {error.reason}.") from None
-        return int(self._codes_of_values([value])[0])
+        code = self.find(value)
+        return int(self._codes_of_values([value])[0]) if code is None else code
 
     def codes_of(self, values: list[str] | list[bytes]) -> Int64Array:
         """Return the codes of valid values of this kind; missing values are added."""
@@ -511,7 +539,11 @@ class Dictionary:
 
     def values_of(self, codes: Int64Array) -> list[Any]:
         """Return the values of the codes."""
-        return [self._values[code] for code in codes.tolist()]
+        with self._lock:
+            if len(self._values) == len(self):
+                return [self._values[code] for code in codes.tolist()]
+        values: list[Any] = self._all_values().take(codes).to_pylist()
+        return values
 
     def values(self) -> list[Any]:
         """Return all values, by code."""
@@ -530,7 +562,7 @@ class Dictionary:
         order = np.argsort(patterns, kind="stable")
         starts = np.flatnonzero(np.diff(patterns[order], prepend=-1))
         for rows in np.split(order, starts[1:]) if len(order) else ():
-            pattern = whole_pattern(str(self._values[patterns[rows[0]]]))
+            pattern = whole_pattern(str(self.value_of(int(patterns[rows[0]]))))
             if pattern is not None:
                 matched = pc.match_substring_regex(self.decode(texts[rows]), pattern).to_pylist()
                 for row, is_match in zip(rows.tolist(), matched, strict=True):
@@ -539,11 +571,24 @@ class Dictionary:
 
     def value_of(self, code: int) -> str | bytes:
         """Return the value of a code."""
-        return self._values[code]
+        if 0 <= code < len(self._values):
+            return self._values[code]
+        value: str | bytes = self._all_values()[code].as_py()
+        return value
 
     def find(self, value: str | bytes) -> int | None:
         """Return the code of a value, or None if the value is missing."""
-        return self._codes.get(value)
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        with self._lock:
+            if len(self._values) < len(self) and value not in self._codes:
+                self._n_scans += 1
+                if self._n_scans <= _MAX_SCANS:
+                    code = pc.index(self._all_values(), pa.scalar(value, self._arrow_type)).as_py()
+                    return None if code < 0 else int(code)
+                self._listed()
+            return self._codes.get(value)
 
     def decode(self, codes: Int64Array, valid: BoolArray | None = None) -> pa.Array:
         """Return the values of the codes as ``large_string`` or ``large_binary``.
@@ -552,7 +597,7 @@ class Dictionary:
         """
         import pyarrow as pa
 
-        if len(codes) * 8 < len(self):
+        if len(codes) * 8 < len(self) and (self._arrow is None or len(self._arrow) < len(self)):
             code_list = codes.tolist() if valid is None else np.where(valid, codes, -1).tolist()
             return pa.array([None if code < 0 else self._values[code] for code in code_list], self._arrow_type)
         return self._all_values().take(pa.array(codes, mask=None if valid is None else ~valid))
@@ -564,7 +609,7 @@ class Dictionary:
         with self._lock:
             if self._arrow is None:
                 self._arrow = pa.array(self._values, self._arrow_type)
-            elif len(self._arrow) < len(self):
+            elif len(self._arrow) < len(self._values):
                 fresh = pa.array(self._values[len(self._arrow) :], self._arrow_type)
                 self._arrow = pa.concat_arrays([self._arrow, fresh])
             return self._arrow
@@ -572,7 +617,7 @@ class Dictionary:
     def truncate(self, size: int) -> None:
         """Remove every value that was added after the dictionary had `size` values."""
         with self._lock:
-            self.truncations += len(self._values) > size
+            self.truncations += len(self) > size
             for value in self._values[size:]:
                 del self._codes[value]
             del self._values[size:]
@@ -618,7 +663,7 @@ class Dictionary:
         if source is self or not len(codes):
             return codes
         if len(codes) <= _MAX_PYTHON_VALUES:
-            return self._codes_of_values([source._values[code] for code in codes.tolist()])
+            return self._codes_of_values(source.values_of(codes))
         used, places = np.unique(codes, return_inverse=True)
         return self.encode(source.decode(used))[places]
 
@@ -627,7 +672,38 @@ class Dictionary:
         return self.recode(source, np.arange(len(source)))
 
     def _sort_key(self, code: int) -> Any:
-        return self._values[code]
+        return self._listed()[code]
+
+    def _listed(self) -> list[str | bytes]:
+        """Return all values, for each of which the map has a code."""
+        with self._lock:
+            n_listed = len(self._values)
+            if n_listed < len(self):
+                assert self._arrow is not None
+                fresh = self._arrow[n_listed:].to_pylist()
+                self._codes.update(zip(fresh, count(n_listed), strict=False))
+                self._values.extend(fresh)
+            return self._values
+
+    def _codes_of_distinct(self, values: pa.Array) -> Int64Array:
+        """Return the codes of valid and distinct values without nulls; missing ones are added."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        with self._lock:
+            present, size = self._all_values(), len(self)
+            if size:
+                found = pc.index_in(values, value_set=present)
+                codes: Int64Array = found.fill_null(-1).to_numpy().astype(np.int64)
+                missing = np.flatnonzero(codes < 0)
+                if len(missing):
+                    self._arrow = pa.concat_arrays([present, values.take(missing)])
+                    codes[missing] = np.arange(size, size + len(missing))
+            else:
+                self._arrow, codes = values, np.arange(len(values))
+            if self.is_mapped:
+                self._listed()
+            return codes
 
     def _codes_of(self, array: pa.Array) -> Int64Array:
         """Return the codes of values without nulls, looked up one by one."""
@@ -642,11 +718,12 @@ class Dictionary:
 
     def _codes_of_values(self, values: list[Any]) -> Int64Array:
         with self._lock:
+            known = self._listed()
             codes = list(map(self._codes.get, values))
             if None in codes:
                 fresh = [value for value in dict.fromkeys(values) if value not in self._codes]
-                self._codes.update(zip(fresh, count(len(self._values)), strict=False))
-                self._values.extend(fresh)
+                self._codes.update(zip(fresh, count(len(known)), strict=False))
+                known.extend(fresh)
                 codes = list(map(self._codes.get, values))
         return np.array(codes, np.int64)
 

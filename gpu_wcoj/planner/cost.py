@@ -708,9 +708,10 @@ class Estimator:
     def _step(
         self, name: str, atoms: tuple[int, ...], bound_masks: tuple[int, ...], clipped: float
     ) -> tuple[float, float, float]:
-        """Return the proposed values and left prefixes per prefix, and the cost, of a step that proposes values.
+        """Return proposed values and left prefixes per prefix, and the cost, of a step.
 
-        `bound_masks` are the bound variables of each atom, `clipped` is the share of its range that is read.
+        The step proposes values. `bound_masks` are the bound variables of each atom, `clipped` is the share of its
+        range that is read.
         """
         if len(atoms) == 1:
             proposed = self._degree(atoms[0], bound_masks[0], name) * clipped

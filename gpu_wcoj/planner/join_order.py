@@ -451,9 +451,9 @@ def order_variables(draft: Draft) -> Draft:
 
 
 def _min_costs(body: Body, setting: Setting) -> dict[int, float]:
-    """Return, per seed, a cost in probes that joining from it is not below, if there is a single tick.
+    """Return, per seed, the least cost in probes of a single tick that joins from it.
 
-    Seeds whose orders need not be compared have an infinite one. A program of many ticks needs the orders of all seeds.
+    It is infinite for seeds whose orders need not be compared. A program of many ticks needs the orders of all seeds.
     """
     seeds = range(-len(body.negated), len(body.atoms))
     if not setting.single_tick:

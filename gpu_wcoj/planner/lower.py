@@ -239,7 +239,10 @@ def along_single_paths(planned: Plan, catalog: CatalogReader) -> Plan:
 def _cheapest_path(
     query: DeltaQuery, expected: Sequence[Sequence[Expected]], head_rows: Mapping[str, float], catalog: CatalogReader
 ) -> int:
-    """Return the index of the cheapest path that has estimates, if one has; the last one if a size is not known."""
+    """Return the index of the cheapest path; the last one if a size is not known.
+
+    Paths without estimates are left out if others have some.
+    """
     costs: dict[int, float] = {}
     for index, path in enumerate(query.paths):
         if path.is_negated or (any(expected) and not expected[index]):

@@ -907,9 +907,9 @@ class _Sampling:
             n_sampled += len(part.drawn[0]) * self.n_rows / len(drawn[1::2])
         return self.n_rows * min(1.0, total / n_sampled) if n_sampled else 0.0
 
-    def _values(self, column: int, at: Int64Array) -> Int64Array:
+    def _values(self, column: int, rows: Int64Array) -> Int64Array:
         """Return values of a column, in the host's memory."""
-        return self.backend.to_host(self.columns[column][self.backend.asarray(at)])
+        return self.backend.to_host(self.columns[column][self.backend.asarray(rows)])
 
     def _draw(self, column: int) -> Int64Array:
         """Return the drawn values of a column."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import threading
 
 import numpy as np
@@ -49,6 +50,45 @@ def test_long_and_short_batches_agree(kind, size):
 
 def test_an_empty_chunked_array_has_no_codes():
     assert Dictionary("string").encode(pa.chunked_array([], pa.string())).tolist() == []
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_use_agrees_with_a_list_of_values(seed, is_mapped):
+    """Arrays, short and long, single values, lookups and truncations in any order."""
+    chance = random.Random(seed)
+    dictionary, seen = Dictionary("string", is_mapped=is_mapped), []
+    texts = [f"t{i}ä" * chance.randrange(3) + str(i) for i in range(4000)]
+    for _ in range(25):
+        batch = [chance.choice(texts) for _ in range(chance.choice([1, 30, 600, 3000]))]
+        action = chance.choice(["encode", "encode", "values", "one", "find", "decode", "truncate", "pickle", "rank"])
+        if action in ("encode", "values", "one"):
+            batch = batch[:1] if action == "one" else batch
+            if action == "encode":
+                codes = dictionary.encode(pa.array(batch, chance.choice(STRING_TYPES)))
+            elif action == "values":
+                codes = dictionary.codes_of(batch)
+            else:
+                codes = np.array([dictionary.encode_one(batch[0])])
+            present = set(seen)
+            seen += dict.fromkeys(text for text in batch if text not in present)
+            assert codes.tolist() == list(map({text: code for code, text in enumerate(seen)}.get, batch))
+        elif action == "find":
+            assert dictionary.find(batch[0]) == (seen.index(batch[0]) if batch[0] in seen else None)
+        elif action == "decode" and seen:
+            codes = np.array([chance.randrange(len(seen)) for _ in batch])
+            assert dictionary.decode(codes).to_pylist() == [seen[code] for code in codes]
+            assert dictionary.values_of(codes[:5]) == [seen[code] for code in codes[:5]]
+            assert dictionary.value_of(int(codes[0])) == seen[codes[0]]
+        elif action == "truncate":
+            del seen[chance.randrange(len(seen) + 1) :]
+            dictionary.truncate(len(seen))
+        elif action == "pickle":
+            dictionary = pickle.loads(pickle.dumps(dictionary))
+        elif action == "rank":
+            places = {text: rank for rank, text in enumerate(sorted(seen, key=str.encode))}
+            assert dictionary.rank().tolist() == [places[text] for text in seen]
+        assert len(dictionary) == len(seen)
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=40), min_size=1, max_size=5))
