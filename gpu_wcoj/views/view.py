@@ -14,7 +14,7 @@ from gpu_wcoj.errors import UsageError, entry_point
 from gpu_wcoj.locks import NotCopied
 from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
-from gpu_wcoj.prepared_query import QuerySource, prepare_query
+from gpu_wcoj.prepared_query import LeftOut, QuerySource, prepare_query
 from gpu_wcoj.program import Program, TickReport
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language, check_language, language_of
@@ -46,6 +46,7 @@ def view(
     bag: bool | None = None,
     functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    scan: bool = True,
     outputs: str | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
@@ -74,6 +75,7 @@ def view(
     bag: bool | None = None,
     functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    scan: bool = True,
     outputs: str | list[str] | tuple[str, ...] | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
@@ -110,6 +112,9 @@ def view(
     schema
         Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
         may start without rows, like relations that a program in Datalog declares.
+    scan
+        Whether tables in variables of the calling function, or of its module, are relations that the query reads by
+        their names and that are not passed. Motifs and EDN read passed tables only.
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.
@@ -126,7 +131,8 @@ def view(
     UsageError
         If the text is valid in two languages.
     UnknownRelationError
-        If a relation that the query reads is missing, or an extra relation was passed.
+        If a relation that the query reads is missing. A relation that it does not read is ignored, if all others have
+        rows.
     GpuWcojError
         Also every error of the language's parser and of `Program`.
 
@@ -150,7 +156,7 @@ def view(
             text, resolved_language, dialect, arguments, bag, validate_functions("functions", functions)
         )
         merged = merge_relations(relations, more)
-        prepared = prepare_query(source, merged, view, schema=schema, may_be_empty=True)
+        prepared = prepare_query(source, merged, view, schema=schema, scan=scan)
     elif bag is not None or functions:
         refuse_options(["functions" if bag is None else "bag"])
     options = ProgramOptions(
@@ -168,7 +174,7 @@ def view(
     if kind is View:
         single_output(program.outputs)
     program.load(rows)
-    return kind(program, ignores_case=resolved_language == "sql")
+    return kind(program, ignores_case=resolved_language == "sql", left_out=prepared.left_out)
 
 
 def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
@@ -186,9 +192,12 @@ def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOpt
 class _MaintainedProgram(NotCopied):
     """A program that is kept up to date, and the spelling of its names."""
 
-    def __init__(self, program: Program, *, ignores_case: bool = False) -> None:
+    def __init__(
+        self, program: Program, *, ignores_case: bool = False, left_out: Mapping[str, LeftOut] | None = None
+    ) -> None:
         self.program = program
         self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+        self._left_out = left_out or {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
@@ -225,7 +234,9 @@ class _MaintainedProgram(NotCopied):
         return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
 
     def _change(self, name: str, rows: Any) -> tuple[str, Any]:
-        """Return a change with column names in the relation's spelling."""
+        """Return a change of the columns that the program has, with names in their spelling."""
+        if name in self._left_out:
+            rows = self._left_out[name].without(rows, f"relation '{name}'")
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
         if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
