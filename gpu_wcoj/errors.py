@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable
-from types import FunctionType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, cast
 
 T = TypeVar("T")
@@ -53,15 +54,17 @@ config: Final = Config()
 """The settings of this process."""
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``" Did you mean 'x'?"`` for the candidate closest to `name`, or an empty string.
+
+    `cutoff` is the smallest similarity, from 0 to 1.
 
     Examples
     --------
     >>> nearest("sorce", ["source", "target"])
     " Did you mean 'source'?"
     """
-    close = difflib.get_close_matches(str(name), list(candidates), n=1)
+    close = difflib.get_close_matches(str(name), list(candidates), n=1, cutoff=cutoff)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
@@ -515,6 +518,10 @@ class UnknownAttributeWarning(UserWarning):
     """A query asks for an attribute that neither the schema nor a datom of the database has."""
 
 
+class UnreadRelationWarning(UserWarning):
+    """A query does not read a relation that was passed, and reads one of a similar name."""
+
+
 class CircuitError(UsageError):
     """The nodes of a circuit do not fit together."""
 
@@ -681,6 +688,22 @@ def _of_users(trace: TracebackType | None) -> TracebackType | None:
     for one in reversed(frames):
         kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return kept
+
+
+def callers_frame() -> FrameType | None:
+    """Return the frame of the function outside of this package that has called it."""
+    frame = inspect.currentframe()
+    while frame is not None and _is_ours(frame.f_globals.get("__name__")):
+        frame = frame.f_back
+    return frame
+
+
+def callers_level() -> int:
+    """Return the `stacklevel` with which a warning points at the caller of this package."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and _is_ours(frame.f_globals.get("__name__")):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _is_ours(module: object) -> bool:

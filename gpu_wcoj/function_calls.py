@@ -403,7 +403,7 @@ class BoundFunction:
         return error
 
     def _dictionary(self, kind: DataType) -> Dictionary | None:
-        return None if not kind.has_dictionary else self.dictionaries[0 if kind.family == "string" else 1]
+        return None if not kind.has_dictionary else self.dictionaries[0 if kind.dictionary == "string" else 1]
 
     def _results(self, keys: list[Int64Array]) -> tuple[Int64Array, BoolArray, BoolArray]:
         """Return codes, nulls and failures for combinations of arguments that the parameters have."""

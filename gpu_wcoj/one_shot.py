@@ -34,6 +34,7 @@ def query(
     arguments: Sequence[Any] = (),
     bag: bool | None = None,
     functions: Sequence[Function] = (),
+    scan: bool = True,
     outputs: str | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
@@ -56,6 +57,7 @@ def query(
     arguments: Sequence[Any] = (),
     bag: bool | None = None,
     functions: Sequence[Function] = (),
+    scan: bool = True,
     outputs: str | list[str] | tuple[str, ...] | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
@@ -67,15 +69,16 @@ def query(
 ) -> Result | dict[str, Result]:
     """Return the answer of a program over tables, lists or arrays: a table.
 
-    Every column of a table is data, also a column called ``weight``. A `ZSet` keeps its weights. A missing relation is
-    an error.
+    Every column of a table is data, also a column called ``weight``. A `ZSet` keeps its weights. Columns that the query
+    does not read are not looked at, whatever their types. A missing relation is an error.
 
     Parameters
     ----------
     text
         A program in Datalog, SQL or EDN, or rules.
     relations
-        Rows by relation; they may also be keywords, if no option has the relation's name.
+        Rows by relation; they may also be keywords, if no option has the relation's name. Relations that the query does
+        not read are ignored, if it has rows of all others.
     language
         ``"datalog"``, ``"sql"`` or ``"edn"``; by default detected from the beginning of the text, see
         `gpu_wcoj.query.languages.language_of`.
@@ -85,6 +88,9 @@ def query(
         Arguments of a query in EDN: the values of ``:in`` other than relations, in order.
     bag
         Exact weights instead of sets; by default for SQL only.
+    scan
+        Whether tables in variables of the calling function, or of its module, are relations that the query reads by
+        their names and that are not passed, as in DuckDB; in Datalog and SQL.
     outputs
         The relation to return if the program has several outputs; or a list of relations, for a dict of their tables.
     functions, backend, threads, iterations, limit, timeout, memory
@@ -109,7 +115,7 @@ def query(
                 remedy="Pass other options to gpu_wcoj.Program or gpu_wcoj.view.",
             )
     source = QuerySource(text, language, dialect, arguments, bag, validate_functions("functions", functions))
-    prepared = prepare_query(source, merge_relations(relations, more), query, is_single=True)
+    prepared = prepare_query(source, merge_relations(relations, more), query, scan=scan, is_single=True)
     options = ProgramOptions(
         bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
         iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),

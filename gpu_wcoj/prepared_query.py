@@ -1,17 +1,33 @@
-"""Queries of any language over rows, read and ready to become programs."""
+"""Queries of any language over rows, read and ready to become programs.
+
+The relations of a query are the rows that are passed, and tables in the variables of the caller that it names.
+"""
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
+from types import FrameType
 from typing import Any
 
-from gpu_wcoj.arrow.table import columns_by_name, type_names
-from gpu_wcoj.data.schema import declared_type
-from gpu_wcoj.engine.ingest import read_change
+import numpy as np
+
+from gpu_wcoj.arrow.table import columns_by_name, is_frame, type_names
+from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
+from gpu_wcoj.engine.ingest import are_numbered, read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
-from gpu_wcoj.errors import SchemaError, UnknownRelationError, UsageError
+from gpu_wcoj.errors import (
+    SchemaError,
+    UnknownRelationError,
+    UnreadRelationWarning,
+    UsageError,
+    callers_frame,
+    callers_level,
+    nearest,
+)
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.ir import Rules
@@ -49,6 +65,41 @@ class QuerySource:
     functions: Sequence[Function] = ()
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """The columns of a table that a program does without.
+
+    Attributes
+    ----------
+    columns
+        The columns of the table.
+    positions
+        The positions of those that are left out.
+    """
+
+    columns: tuple[str, ...]
+    positions: frozenset[int]
+
+    def without(self, rows: Any, what: str) -> Any:
+        """Return rows without these columns, which nothing looks at."""
+        if isinstance(rows, ZSet):
+            remaining = self._find_remaining(rows.names)
+            columns = [rows.columns[i] for i in remaining]
+            return ZSet.from_columns(
+                [rows.names[i] for i in remaining], columns, rows.stored_weights, backend=rows.backend
+            )
+        columns_of_rows = columns_by_name(rows, what)
+        names = list(columns_of_rows)
+        return {names[i]: columns_of_rows[names[i]] for i in self._find_remaining(names)}
+
+    def _find_remaining(self, names: Sequence[str]) -> list[int]:
+        """Return the positions of the columns that stay; weights stay, too."""
+        left_out = {self.columns[position] for position in self.positions}
+        if are_numbered(names[: len(self.columns)]) and left_out.isdisjoint(names):
+            return [i for i in range(len(names)) if i not in self.positions]
+        return [i for i, name in enumerate(names) if name not in left_out]
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedQuery:
     """A query that has been read, and its relations.
@@ -63,15 +114,16 @@ class PreparedQuery:
         The rows of the relations, by name.
     facts
         Rows that the text contains, by relation.
-    language
-        The language of the text; None for rules.
+    left_out
+        Columns that are not part of the program, by relation: nothing reads them, and their types are not columns of
+        numbers, texts or times.
     """
 
     rules: Rules
     bag: bool
     relations: Mapping[str, Any]
     facts: Mapping[str, Any]
-    language: Language | None = None
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
     def start(self, options: ProgramOptions) -> tuple[Program, dict[str, Any]]:
         """Return the program and the changes of its first tick: the initial rows."""
@@ -83,6 +135,8 @@ class PreparedQuery:
         types = program.subject.ledger.state.types
         changes: dict[str, Any] = dict(self.facts)
         for name, data in self.relations.items():
+            if name in self.left_out:
+                data = self.left_out[name].without(data, f"relation '{name}'")
             if isinstance(data, ZSet) or name not in program.inputs:
                 changes[name] = data
                 continue
@@ -120,8 +174,9 @@ def prepare_query(
     entry: Callable[..., Any],
     *,
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
-    may_be_empty: bool = False,
+    scan: bool = True,
     is_single: bool = False,
+    is_shared: bool = False,
 ) -> PreparedQuery:
     """Read a query and compare its relations with those that there are.
 
@@ -133,54 +188,168 @@ def prepare_query(
         The function that the user has called; a missing relation may have the name of one of its options.
     schema
         Types of columns by relation, which override those of the data.
-    may_be_empty
-        True if relations that the schema names, or a program in Datalog declares, may be left out.
+    scan
+        Whether tables in the variables of the caller are relations, if the query reads relations of their names that
+        are not passed.
     is_single
-        True if the query is answered once, by a program with ``single_tick``.
+        True if the query is answered once, by a program with ``single_tick``. Otherwise relations that the schema
+        names, or a program in Datalog declares, may be left out.
+    is_shared
+        True if other queries read the relations, too: then all columns stay, and a relation that this query does not
+        read gives no warning.
 
     Raises
     ------
     UnknownRelationError
-        If a relation is missing.
+        If a relation is missing; or if one is passed that the query does not read, and another one has no rows.
     GpuWcojError
         Also every error of the language's parser.
     """
-    text, resolved_language = source.text, None
-    facts: Mapping[str, Any] = {}
     types_by_relation = validate_schema("schema", schema) or {}
-    if isinstance(text, Rules):
-        rules = text
-    elif isinstance(text, str):
-        resolved_language = language_of(text) if source.language is None else check_language(source.language)
-        tables: Mapping[str, Mapping[str, str | None]] = {}
-        if resolved_language in BY_NAME:
-            relations, tables = _tables(relations, types_by_relation)
+    language = None
+    if isinstance(source.text, str):
+        language = language_of(source.text) if source.language is None else check_language(source.language)
+    elif not isinstance(source.text, Rules):
+        raise UsageError.wrong_type(
+            "the query", source.text, "query text or Rules", "To run a file, pass its contents."
+        )
+    bag = language in BAGS if source.bag is None else _is_true(source.bag)
+    needs_columns = language in BY_NAME or (bag and not is_single)
+    rows = {name: _readable(name, data) if needs_columns else data for name, data in relations.items()}
+    frame = callers_frame() if _is_true(scan) else None
+    while True:
+        tables = _tables(rows, types_by_relation, language in BY_NAME) if needs_columns else {}
+        try:
+            prepared = _prepared(source, language, bag, rows, tables, entry, types_by_relation, is_single, is_shared)
+            for option, flag in (("bag", bag if source.bag is None else source.bag), ("scan", scan)):
+                validate_flag(option, flag)
+            return prepared
+        except UnknownRelationError as error:
+            name = error.relation
+            table = None if frame is None or name in rows else _table_of_caller(name, frame)
+            if table is None:
+                raise
+            rows[name] = _readable(name, table) if needs_columns else table
+
+
+def _is_true(option: object) -> bool:
+    """Return whether an option is True; before it is validated, it may also be a relation."""
+    return isinstance(option, (bool, np.bool_)) and bool(option)
+
+
+def _table_of_caller(name: str, frame: FrameType) -> Any:
+    """Return the table in a variable of the caller or of its module; None without one."""
+    places = [("a local variable", frame.f_locals)]
+    while frame.f_code.co_name in _COMPREHENSIONS and frame.f_back is not None:
+        frame = frame.f_back
+        places.append(("a local variable", frame.f_locals))
+    for place, variables in (*places, ("a global variable", frame.f_globals)):
+        if name in variables:
+            table = variables[name]
+            if not isinstance(table, ZSet) and not is_frame(table):
+                return None
+            kind, code = type(table), frame.f_code
+            _LOGGER.info(
+                "relation '%s' is %s of the caller: a %s.%s (%s, line %s)", name, place, kind.__module__.split(".")[0],
+                kind.__qualname__, code.co_filename, frame.f_lineno,
+            )  # fmt: skip
+            return table
+    return None
+
+
+_LOGGER = logging.getLogger("gpu_wcoj")
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""Names of code that has variables of its own inside of a function."""
+
+
+def _prepared(
+    source: QuerySource,
+    language: Language | None,
+    bag: bool,
+    relations: Mapping[str, Any],
+    tables: Mapping[str, Mapping[str, str | None]],
+    entry: Callable[..., Any],
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]],
+    is_single: bool,
+    is_shared: bool,
+) -> PreparedQuery:
+    """Read a query with these relations, and no others."""
+    facts: Mapping[str, Any] = {}
+    if isinstance(source.text, Rules):
+        rules = source.text
+    else:
+        assert language is not None
         try:
             reading = read(
-                text, resolved_language, tables=tables, dialect=source.dialect, arguments=source.arguments,
-                is_single=is_single, functions=source.functions,
+                source.text, language, tables=tables if language in BY_NAME else {}, dialect=source.dialect,
+                arguments=source.arguments, is_single=is_single, functions=source.functions,
             )  # fmt: skip
         except UnknownRelationError as error:
             raise _with_option_remedy(error, entry) from None
         rules, facts = reading.rules, reading.facts
-    else:
-        raise UsageError.wrong_type("the query", text, "query text or Rules", "To run a file, pass its contents.")
-    allowed = _declared(rules, types_by_relation) if may_be_empty else set()
-    remedy = "Give its rows, as {}=[...]" + (", or declare it with .decl or schema=." if may_be_empty else ".")
+    allowed = set() if is_single else _declared(rules, schema)
+    remedy = "Give its rows, as {}=[...]" + ("." if is_single else ", or declare it with .decl or schema=.")
     try:
         check_required(rules, rules.inputs, {*relations, *facts, *allowed}, remedy, source.functions)
     except UnknownRelationError as error:
         raise _with_option_remedy(error, entry) from None
-    bag = resolved_language in BAGS if source.bag is None else validate_flag("bag", source.bag)
-    return PreparedQuery(rules, bag, relations, facts, resolved_language)
+    read_relations = dict(relations) if is_shared else _without_unread(rules, relations)
+    left_out = {}
+    if bag and not is_single and not is_shared:
+        left_out = {name: left for name in tables if (left := _left_out(rules, name, tables[name])) is not None}
+        rules = rules.without_columns({name: left.positions for name, left in left_out.items()})
+    return PreparedQuery(rules, bag, read_relations, facts, left_out)
+
+
+def _without_unread(rules: Rules, relations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the relations that rules read, if all of these have rows; else all relations.
+
+    A name near one of theirs gives a warning: it may be a misspelled one.
+    """
+    if not {*relations}.issuperset(rules.inputs):
+        return dict(relations)
+    unread = [name for name in relations if name not in rules.inputs and name not in rules.heads]
+    for name in unread:
+        hint = nearest(name, rules.inputs, _SIMILARITY)
+        if hint:
+            text = f"relation '{name}' is passed, and the query does not read it.{hint}"
+            warnings.warn(text, UnreadRelationWarning, stacklevel=callers_level())
+    return {name: rows for name, rows in relations.items() if name not in unread}
+
+
+_SIMILARITY = 0.8
+"""Similarity from which on a relation that is not read may be a misspelled one: ``edge`` and ``edges`` have 0.89."""
+
+
+def _left_out(rules: Rules, name: str, types: Mapping[str, str | None]) -> LeftOut | None:
+    """Return the columns that a program for bags can do without; None if there are none.
+
+    These are columns that no rule reads, of types that are nested or not supported for all values.
+    """
+    if name not in rules.inputs or len(types) != rules.arity[name] or name in rules.heads:
+        return None
+    unread = rules.unread(name)
+    if name in {*(helper.source for helper in rules.groupings), *(helper.source for helper in rules.first_rows)}:
+        return None
+    positions = frozenset(
+        position
+        for position, kind in enumerate(types.values())
+        if position in unread and (kind is None or kind == INTERVAL or DataType(kind).family == "nested")
+    )
+    return LeftOut(tuple(types), positions) if positions and len(positions) < len(types) else None
 
 
 def _with_option_remedy(error: UnknownRelationError, entry: Callable[..., Any]) -> UnknownRelationError:
-    """Extend the error by a remedy if the missing relation has the name of an option."""
+    """Extend the error of a missing relation by what the entry offers for it.
+
+    The relation may have the name of an option; or views declare it by the option `schema`.
+    """
     if error.relation in signature(entry).parameters:
         mapping_text = f"{{'{error.relation}': ...}}"
         remedy = f"pass the relations as a mapping, the second argument: {mapping_text}."
         error.args = (f"{error}\n  The keyword '{error.relation}' is an option: {remedy}",)
+    elif "schema" in signature(entry).parameters and "schema=" not in str(error):
+        error.args = (f"{error}\n  To begin without rows: schema={{'{error.relation}': {{'column': 'int64', ...}}}}.",)
     return error
 
 
@@ -189,33 +358,35 @@ def _declared(rules: Rules, schema: Mapping[str, Any]) -> set[str]:
     return names | {directive.relation for directive in rules.directives}
 
 
+def _readable(name: str, data: Any) -> Any:
+    """Return the rows of a relation in a form that can be read repeatedly."""
+    return data if isinstance(data, ZSet) else columns_by_name(data, f"relation '{name}'")
+
+
 def _tables(
-    relations: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, dict[str, str | None]]]:
-    """Return the relations in a re-readable form, and their columns' names and types.
+    relations: Mapping[str, Any], schema: Mapping[str, Any], needs_names: bool
+) -> dict[str, dict[str, str | None]]:
+    """Return the names of the columns of relations of `_readable`, with their types.
 
     A schema overrides the types of the data.
     """
     tables: dict[str, dict[str, str | None]] = {}
-    columns: dict[str, Any] = {}
     for name, data in relations.items():
         if isinstance(data, ZSet):
-            columns[name] = data
             tables[name] = {
                 column_name: column.type.name for column_name, column in zip(data.names, data.columns, strict=True)
             }
         else:
-            columns[name] = columns_by_name(data, f"relation '{name}'")
-            tables[name] = type_names(columns[name], f"relation '{name}'")
+            tables[name] = type_names(data, f"relation '{name}'")
     for name, kinds in schema.items():
         if isinstance(kinds, Mapping):
             tables[name] = {column_name: declared_type(str(kind)) for column_name, kind in kinds.items()}
         elif len(tables.get(name, ())) == len(kinds):
             tables[name] = dict(zip(tables[name], map(declared_type, map(str, kinds)), strict=True))
-        else:
+        elif needs_names:
             raise SchemaError.missing(
                 f"the schema of relation '{name}'",
                 "names of columns",
                 f"Give names and types: schema={{'{name}': {{'src': 'int64', ...}}}}.",
             )
-    return columns, tables
+    return tables

@@ -269,7 +269,7 @@ def no_rows(names: tuple[str, ...], kinds: Sequence[DataType], dictionaries: tup
 def _dictionary_of(kind: DataType, dictionaries: tuple[Dictionary, Dictionary]) -> Dictionary | None:
     if not kind.has_dictionary:
         return None
-    return dictionaries[0 if kind.family == "string" else 1]
+    return dictionaries[0 if kind.dictionary == "string" else 1]
 
 
 # The run of a tick: read the changes, evaluate them, commit; or leave the state as it was.

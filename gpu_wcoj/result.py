@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import chain, repeat, starmap
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, overload
 
@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.data.column import Column, Int64Array
-from gpu_wcoj.data.rows import Row, weight_name
+from gpu_wcoj.data.rows import FirstRow, Row, weight_name
 from gpu_wcoj.errors import (
     ColumnError,
     MemoryBudgetError,
     UnknownNameError,
+    UnsupportedTypeError,
     UsageError,
     WeightError,
     entry_point,
@@ -128,6 +129,19 @@ class Rows(Protocol):
     def text_columns(self) -> list[TextColumn]:
         """Return the stored rows as text."""
         ...
+
+
+@lru_cache(maxsize=64)
+def _first_row(names: tuple[str, ...]) -> type[FirstRow]:
+    """Return a class of tuples with the names of columns, which pandas looks for in a first row.
+
+    Examples
+    --------
+    >>> row = _first_row(("a", "b"))((1, 2))
+    >>> row, row == (1, 2), row._fields
+    ((1, 2), True, ('a', 'b'))
+    """
+    return type("Row", (FirstRow,), {"__slots__": (), "_fields": names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +271,10 @@ class Result:
     @entry_point
     def __iter__(self) -> Iterator[Row]:
         weights = self._weights().tolist()
-        return chain.from_iterable(starmap(repeat, zip(self._rows.values(), weights, strict=True)))
+        rows = self._rows.values()
+        if rows:
+            rows[0] = _first_row(tuple(self._rows.names))(rows[0])
+        return chain.from_iterable(starmap(repeat, zip(rows, weights, strict=True)))
 
     def __bool__(self) -> bool:
         return len(self._rows.weights) > 0
@@ -306,7 +323,7 @@ class Result:
         ColumnError
             If a column does not exist.
         UnsupportedTypeError
-            If a column is a struct.
+            If a column holds lists, structs or maps.
 
         Examples
         --------
@@ -327,6 +344,11 @@ class Result:
             (self._rows.column(names.index(name)), is_descending, nulls_first)
             for name, is_descending in zip(columns, directions, strict=True)
         ]
+        for name, (column, *_) in zip(columns, keys, strict=True):
+            if column.type.family == "nested":
+                raise UnsupportedTypeError.unsupported(
+                    f"sorting by column '{name}' of type '{column.type.label}'", remedy="Sort by another column."
+                )
         order = sort_order(keys, len(self._rows.weights))
         return self._with(self._rows.gathered(order, self._rows.weights[order]))
 

@@ -218,7 +218,22 @@ def _missing_type(name: str, what: str) -> UsageError:
     return UsageError.missing(f"the function '{name}'", f"a type of {what}", remedy)
 
 
+_NOT_PASSED = ("time", "duration", "uuid", "enum", "nested", "wide")
+"""Families of types that Python functions neither take nor return."""
+
+
 def _kind(kind: Any, name: str) -> DataType:
+    """Return the type of a parameter or a result of a function."""
+    data_type = _named_kind(kind, name)
+    if data_type.family in _NOT_PASSED or data_type.name.startswith("fixed_size"):
+        raise UnsupportedTypeError.unsupported(
+            f"the type '{data_type.name}' for the function '{name}'",
+            remedy="Declare an integer, a float, a decimal, a text, bytes, a date or a timestamp.",
+        )
+    return data_type
+
+
+def _named_kind(kind: Any, name: str) -> DataType:
     if isinstance(kind, str):
         try:
             return DataType(declared_type(_SHORT.get(kind, kind)))

@@ -6,23 +6,24 @@ Codes: integers, booleans, dates, timestamps and the unscaled digits of decimals
 the input if more values are in use than the index type can count.
 """
 
-from gpu_wcoj.arrow.read import encode, encode_constant, encode_numpy, encode_values
+from gpu_wcoj.arrow.constants import constant_entry, encode_constant
+from gpu_wcoj.arrow.read import encode, encode_numpy, encode_values
 from gpu_wcoj.arrow.table import Numbered, as_table
+from gpu_wcoj.arrow.types import to_pyarrow, type_of
 from gpu_wcoj.arrow.write import (
     decode,
     to_numpy,
     to_pandas,
     to_polars,
-    to_pyarrow,
     to_python,
     to_table,
     to_text,
-    type_of,
 )
 
 __all__ = [
     "as_table",
     "Numbered",
+    "constant_entry",
     "encode",
     "encode_constant",
     "encode_numpy",

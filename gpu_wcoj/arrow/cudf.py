@@ -222,9 +222,9 @@ def column_to_cudf(plc: Any, column: Column, backend: Backend, what: str) -> Any
             what, "is too long for cuDF", f"{len(column):,} rows", f"at most {_MAX_ROWS:,}"
         )
     kind = DataType(column.type.value_name)
-    if kind.family == "binary":
+    if kind.dictionary == "binary" or kind.family in ("enum", "time", "duration"):
         raise UnsupportedTypeError.with_parts(
-            f"{what} holds bytes, and cuDF has no type for bytes", subject=what, remedy="Use to_arrow()."
+            f"{what} is of type '{kind.label}', and cuDF has no such type", subject=what, remedy="Use to_arrow()."
         )
     if kind.family == "string":
         return _text_to_cudf(plc, column, backend)
@@ -281,7 +281,7 @@ def read_parquet(
         if name not in schema.names:
             raise ColumnError(fspath(path), name, schema.names)
     kinds = [type_of(schema.field(name).type) for name in chosen]
-    if backend.device is None or not is_installed() or any(kind.family == "binary" for kind in kinds):
+    if backend.device is None or not is_installed() or any(kind.dictionary == "binary" for kind in kinds):
         return as_table(pq.read_table(path, columns=chosen), fspath(path), string=string)
     plc = _pylibcudf()
     source = plc.io.SourceInfo([fspath(path)])

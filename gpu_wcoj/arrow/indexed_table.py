@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_wcoj.arrow.read import as_arrow
-from gpu_wcoj.arrow.table import as_table, columns_by_name, is_of_spark
-from gpu_wcoj.arrow.write import SUPPORTED, type_of
+from gpu_wcoj.arrow.table import as_read, as_table, collected, columns_by_name, is_of_spark
+from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.data.column import BoolArray, Dictionary, Int64Array, without_zero_signs
 from gpu_wcoj.data.rows import as_weights, weight_name
 from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError
@@ -366,7 +365,9 @@ def as_arrow_or_spark(data: Any, what: str) -> Any:
             )
         return data
     arrays = columns_by_name(data, what)
-    return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in arrays.items()})
+    columns = map(as_read, collected(tuple(arrays), list(arrays.values()), what))
+    named = zip(arrays, columns, strict=True)
+    return pa.table({name: _array(values, f"{what}, column '{name}'") for name, values in named})
 
 
 def kinds_of(data: Any) -> dict[str, str]:
@@ -411,9 +412,10 @@ _SPARK_KINDS = {
 
 def _kind(arrow_type: pa.DataType) -> str:
     try:
-        return type_of(arrow_type).family
+        family = type_of(arrow_type).family
     except UnsupportedTypeError:
         return ""
+    return "" if family == "nested" else family
 
 
 def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
@@ -436,46 +438,11 @@ def read_rows(data: Any, what: str, columns: Sequence[str]) -> pa.Table:
 
 def _array(values: Any, what: str) -> pa.ChunkedArray:
     """Return one column in Arrow's form; columns that no rule reads may be nested."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == object:
-        values = values.tolist()
-    if isinstance(values, list) and (set(map(type, values)) - {type(None)}) & set(_CARRIED):
-        array = _carried(values, what)
-    else:
-        array = as_arrow(values, what)
+    array = as_arrow(values, what)
     if not isinstance(array, pa.ChunkedArray):
         array = pa.chunked_array([array])
     kind = _without_views(array.type)
     return array if kind == array.type else array.cast(kind)
-
-
-_CARRIED = (list, dict, dt.timedelta, dt.time)
-"""Types of Python values that Arrow holds and rules do not."""
-
-
-def _carried(values: list[Any], what: str) -> pa.Array:
-    """Return values that no rule reads, if Arrow returns them unchanged."""
-    try:
-        array = pa.array(values)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise UnsupportedTypeError(f"{what}: {str(error).rstrip('.')}.\n{SUPPORTED}") from None
-    for row, (value, converted) in enumerate(zip(values, array.to_pylist(), strict=True)):
-        if not _is_same(value, converted):
-            raise TypeMismatchError(
-                f"{what} mixes types: the value {value!r:.80} (row {row}) would become {converted!r:.80}.\n"
-                "  Write all values of a column, and all nested values at the same place, as one type."
-            )
-    return array
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    """Compare two values, including the types of all their parts."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, dict):
-        return list(left) == list(right) and all(_is_same(left[key], right[key]) for key in left)
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(_is_same, left, right))
-    return bool(left == right or (left != left and right != right))
 
 
 def split_change(data: Any, what: str, names: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Int64Array]:

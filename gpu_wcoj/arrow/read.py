@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_wcoj.arrow.write import SUPPORTED, storage_of, to_pyarrow, type_of
+from gpu_wcoj.arrow.types import SUPPORTED, enum_type, storage_of, type_of
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of
 from gpu_wcoj.data.rows import checked_values, is_masked_array
-from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
+from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, INTERVAL, MAX_DIGITS, DataType
+from gpu_wcoj.data.wide import entry_of
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError
 
 _INT64 = pa.int64().id
@@ -66,10 +67,13 @@ def encode(
         column = _all_null(len(array), kind, string, binary, what)
     else:
         try:
-            column = _encode(array, type_of(array.type), string, binary)
+            if pa.types.is_dictionary(array.type) and array.type.ordered:
+                column = _encode_enum(array)
+            else:
+                column = _encode(array, type_of(array.type), string, binary)
         except UnsupportedTypeError as error:
             raise UnsupportedTypeError(f"{what}: {error}") from None
-    return as_kind(column, kind, what)
+    return as_kind(column, kind, what, binary)
 
 
 def encode_numpy(
@@ -90,7 +94,7 @@ def encode_numpy(
     DataType(name='bool')
     """
     if values.ndim == 1 and values.dtype == np.int64 and not is_masked_array(values):
-        return as_kind(Column(INT64, np.array(values, np.int64)), kind, what)
+        return as_kind(Column(INT64, np.array(values, np.int64)), kind, what, binary)
     return encode(as_arrow(values, what), kind, string=string, binary=binary, what=what)
 
 
@@ -152,7 +156,7 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
     mask = np.ma.getmaskarray(values) if is_masked_array(values) else None
     native = np.array(values, values.dtype.newbyteorder("="), subok=False)
     if values.dtype.kind in "mM":
-        _check_unit(native, mask, what)
+        native = _in_arrow_units(native, mask, what)
     try:
         return pa.array(native, mask=mask)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -161,32 +165,50 @@ def as_arrow(values: Any, what: str = "the column") -> pa.Array | pa.ChunkedArra
         ) from None
 
 
-_ARROW_UNITS = ("D", "s", "ms", "us", "ns")
-"""Units of NumPy times that Arrow supports."""
+_ARROW_UNITS = {
+    "M": {**dict.fromkeys("YMWD", "D"), **dict.fromkeys("hms", "s"), "ms": "ms", "us": "us",
+          **dict.fromkeys(("ns", "ps", "fs", "as"), "ns"), "generic": "D"},
+    "m": {**dict.fromkeys("WDhms", "s"), "ms": "ms", "us": "us", **dict.fromkeys(("ns", "ps", "fs", "as"), "ns"),
+          "generic": "s"},
+}  # fmt: skip
+"""Arrow's units for NumPy's units of points in time (M) and of durations (m)."""
 
 
-def _check_unit(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> None:
-    """Refuse times that Arrow would misread.
+def _in_arrow_units(times: npt.NDArray[Any], mask: BoolArray | None, what: str) -> npt.NDArray[Any]:
+    """Return times in a unit of Arrow.
 
-    PyArrow ignores multiples of units, and wraps days to 32 bits.
+    Arrow itself ignores multiples of units, and wraps days to 32 bits.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If a value is finer than nanoseconds, or outside the unit.
     """
     unit, multiple = np.datetime_data(times.dtype)
-    if unit not in _ARROW_UNITS or multiple != 1:
+    target = _ARROW_UNITS[times.dtype.kind].get(unit)
+    if target is None:
         raise UnsupportedTypeError(
-            f"{what}: an array of type '{times.dtype}' is not supported: expected unit {', '.join(_ARROW_UNITS)}.\n"
-            "  Cast it before you pass it: values.astype('M8[s]')."
+            f"{what}: an array of type '{times.dtype}' is not supported: months and years differ in length.\n"
+            "  Cast it to days before you pass it, or pass integers."
         )
-    if unit == "D" and len(times):
-        counts = times.view(np.int64)
-        beyond = ((counts < -(2**31)) | (counts >= 2**31)) & ~np.isnat(times)
-        if mask is not None:
-            beyond &= ~mask
-        if bool(beyond.any()):
-            row = int(beyond.argmax())
-            raise UnsupportedTypeError(
-                f"{what}: the value {times[row]!r} (row {row}) is outside dates, days of 32 bits from 1970 on.\n"
-                "  Cast the array to 'M8[s]', or leave out the row, before you pass it."
-            )
+    present = ~np.isnat(times)
+    if mask is not None:
+        present &= ~mask
+    counts = times.view(np.int64)
+    converted = times if (unit, multiple) == (target, 1) else times.astype(f"{times.dtype.kind}8[{target}]")
+    same = converted.astype(times.dtype) == times
+    if target == "D":
+        days = converted.view(np.int64)
+        same &= (days >= -(2**31)) & (days < 2**31)
+    wrong = present & ~(same & ((converted.view(np.int64) < 0) == (counts < 0)))
+    if bool(wrong.any()):
+        row = int(wrong.argmax())
+        limit = "dates, days of 32 bits from 1970 on" if target == "D" else f"times in '{target}'"
+        raise UnsupportedTypeError(
+            f"{what}: the value {times[row]!r} (row {row}) is outside {limit}.\n"
+            "  Cast the array to 'M8[s]', or leave out the row, before you pass it."
+        )
+    return converted
 
 
 def _of_checked(values: list[Any], what: str) -> pa.Array | pa.ChunkedArray:
@@ -242,12 +264,12 @@ def _check_zones(values: list[Any], array: pa.Array, what: str) -> None:
         )
 
 
-def as_kind(column: Column, kind: DataType | None, what: str) -> Column:
+def as_kind(column: Column, kind: DataType | None, what: str, binary: Dictionary | None = None) -> Column:
     """Return the column as `kind`, if that is not None; errors begin with `what`."""
     if kind is None:
         return column
     try:
-        return column.as_type(kind)
+        return column.as_type(kind, binary)
     except TypeMismatchError as error:
         raise TypeMismatchError(f"{what}: {error}") from None
 
@@ -258,7 +280,11 @@ def _encode_chunks(
     string = Dictionary("string") if string is None else string
     binary = Dictionary("binary") if binary is None else binary
     chunks = array.chunks or [pa.array([], array.type)]
-    return _joined([encode(chunk, kind, string=string, binary=binary, what=what) for chunk in chunks])
+    parts = [encode(chunk, kind, string=string, binary=binary, what=what) for chunk in chunks]
+    common = parts[0].type
+    for part in parts[1:]:
+        common = common.common(part.type)
+    return _joined([part.as_type(common, binary) for part in parts])
 
 
 def _joined(parts: Sequence[Column]) -> Column:
@@ -287,7 +313,7 @@ def _dictionary_for(kind: DataType, string: Dictionary | None, binary: Dictionar
     # An empty dictionary is falsy: `or` would replace it.
     if kind.family == "string":
         return Dictionary("string") if string is None else string
-    if kind.family == "binary":
+    if kind.dictionary == "binary":
         return Dictionary("binary") if binary is None else binary
     return None
 
@@ -296,11 +322,116 @@ def _encode(array: pa.Array, kind: DataType, string: Dictionary | None, binary: 
     if kind.name != kind.value_name:
         return _encode_categories(array, kind, string, binary)
     valid = _mask(array)
+    if (kind.name == "uint64" and _exceeds_int64(array)) or (kind.family == "decimal" and _exceeds_digits(array, kind)):
+        kind = DataType(f"{kind.name}{FULL}")
     dictionary = _dictionary_for(kind, string, binary)
     if dictionary is not None:
-        return Column(kind, dictionary.encode(array), valid, dictionary)
+        if kind.family in ("string", "binary"):
+            return Column(kind, dictionary.encode(array), valid, dictionary)
+        codes = np.zeros(len(array), np.int64)
+        present = slice(None) if valid is None else valid
+        if kind.family == "nested":  # Arrow drops no null of a nested value with views of texts
+            parts = _parts(array)
+            rows = range(len(parts)) if valid is None else np.flatnonzero(valid).tolist()
+            codes[present] = dictionary.codes_of([parts[row] for row in rows])
+        else:
+            codes[present] = _entry_codes(array.drop_null(), kind, dictionary)
+        return Column(kind, codes, valid, dictionary)
     codes = _fixed_width_codes(array, kind, valid)
     return Column(kind, codes if valid is None else np.where(valid, codes, 0), valid)
+
+
+def _exceeds_int64(array: pa.Array) -> bool:
+    """Return whether an unsigned integer of 64 bits is above 2^63-1."""
+    if not len(array):
+        return False
+    beyond = np.frombuffer(array.buffers()[1], np.uint64, array.offset + len(array))[array.offset :] >= np.uint64(2**63)
+    valid = _mask(array) if bool(beyond.any()) else None
+    return bool((beyond if valid is None else beyond & valid).any())
+
+
+def _exceeds_digits(array: pa.Array, kind: DataType) -> bool:
+    """Return whether a decimal has more than 18 digits."""
+    if kind.digits[0] <= MAX_DIGITS:
+        return False
+    _, fits = _unscaled(array, kind)
+    valid = _mask(array)
+    return not bool((fits if valid is None else fits | ~valid).all())
+
+
+def _entry_codes(array: pa.Array, kind: DataType, dictionary: Dictionary) -> Int64Array:
+    """Return the codes of values without nulls that a dictionary holds as bytes.
+
+    Each distinct number is written once.
+    """
+    if kind.family == "uuid":
+        return dictionary.encode(array.storage)
+    distinct = array.dictionary_encode()
+    values = distinct.dictionary
+    if pa.types.is_unsigned_integer(array.type):
+        entries = [entry_of(value) for value in values.to_pylist()]
+    else:
+        scale = kind.digits[1]
+        size = values.type.byte_width
+        raw = values.buffers()[1].to_pybytes()[values.offset * size :]
+        codes = [
+            int.from_bytes(raw[at : at + size], "little", signed=True) for at in range(0, len(values) * size, size)
+        ]
+        fits = np.array([scale <= 38 and abs(code) * 10 ** (38 - scale) < 10**76 for code in codes], np.bool_)
+        _refuse_outside(fits, None, kind, values, "has more than 38 digits before or after its point")
+        entries = [entry_of(code, scale) for code in codes]
+    places: Int64Array = distinct.indices.to_numpy().astype(np.int64)
+    return dictionary.codes_of(entries)[places]
+
+
+_NULL, _PRESENT = b"\0", b"\1"
+
+
+def _parts(array: pa.Array) -> list[bytes]:
+    """Return the values of an array as bytes, part by part; equal values have equal bytes.
+
+    A byte is 0 for null. After a 1 follow the code of a number or of a time in 8 bytes, the length and the bytes of a
+    text, the length and the values of a list, or the fields of a struct.
+    """
+    kind = array.type
+    present = array.is_valid().to_pylist()
+    if pa.types.is_struct(kind):
+        fields = [_parts(field) for field in array.flatten()]
+        rows = zip(*fields, strict=True) if fields else [()] * len(array)
+        return [_PRESENT + b"".join(row) if there else _NULL for row, there in zip(rows, present, strict=True)]
+    if pa.types.is_nested(kind):
+        import pyarrow.compute as pc
+
+        if pa.types.is_map(kind):
+            array = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        items = iter(_parts(array.flatten()))
+        sizes = pc.list_value_length(array).to_pylist()
+        return [
+            _NULL if size is None else _PRESENT + size.to_bytes(8, "little") + b"".join(islice(items, size))
+            for size in sizes
+        ]
+    if pa.types.is_null(kind):
+        return [_NULL] * len(array)
+    column = encode(array)
+    codes: list[int] = column.codes.tolist()
+    if column.dictionary is None:
+        texts = [code.to_bytes(8, "little", signed=True) for code in codes]
+    else:
+        entries = [value.encode() if isinstance(value, str) else value for value in column.dictionary.values()] or [b""]
+        texts = [len(entries[code]).to_bytes(8, "little") + entries[code] for code in codes]
+    return [_PRESENT + text if there else _NULL for text, there in zip(texts, present, strict=True)]
+
+
+def _encode_enum(array: pa.DictionaryArray) -> Column:
+    """Encode an ordered dictionary array by the positions in its dictionary."""
+    kind = enum_type(array.type, array.dictionary)
+    valid = _mask(array.indices)
+    positions = array.indices.fill_null(0).to_numpy().astype(np.int64)
+    if len(positions) and (valid is None or valid.any()):
+        used = positions if valid is None else positions[valid]
+        if not 0 <= int(used.min()) <= int(used.max()) < len(array.dictionary):
+            raise UnsupportedTypeError(f"type '{array.type}': an index is outside the dictionary; the data is damaged.")
+    return Column(kind, positions if valid is None else np.where(valid, positions, 0), valid)
 
 
 def _mask(array: pa.Array) -> BoolArray | None:
@@ -331,6 +462,8 @@ def _encode_categories(
         used, places = np.unique(used_indices, return_inverse=True)
     values = values if len(used) == len(values) else values.take(pa.array(used))
     coded = _encode(values, DataType(kind.value_name), string, binary)
+    if coded.type.name == FULL_UINT64:
+        raise UnsupportedTypeError(f"type '{array.type}' with values above 2^63-1 is not supported.\n{SUPPORTED}")
     codes = np.zeros(len(array), np.int64)
     codes[slice(None) if valid is None else valid] = coded.codes[places]
     if coded.valid is not None:
@@ -357,19 +490,34 @@ def _fixed_width_codes(array: pa.Array, kind: DataType, valid: BoolArray | None)
     if kind.family in ("float32", "float64"):
         return float_codes(raw)
     if kind.family != "decimal":
-        if raw.dtype == np.uint64:
-            _refuse_outside(raw < np.uint64(2**63), valid, kind, raw, "is above 2^63-1, the largest integer here")
+        if kind.name == INTERVAL:
+            _refuse_outside(raw["months"] == 0, valid, kind, array, "has months, which differ in length")
+            days = raw["days"].astype(np.int64)
+            seconds = np.abs(days) * 86_400 + np.abs(raw["nanoseconds"]) // 10**9
+            _refuse_outside(seconds < 2**63 // 10**9, valid, kind, array, "has more than 292 years")
+            spans: Int64Array = days * (86_400 * 10**9) + raw["nanoseconds"]
+            return spans
+        if raw.dtype == np.uint64 and valid is not None:
+            raw = np.where(valid, raw, 0)
         codes = np.require(raw.astype(np.int64, copy=False), requirements="A")
         if kind.name == "date64[ms]":
             _refuse_outside(codes % 86_400_000 == 0, valid, kind, codes, "(milliseconds) is not a whole day")
         return codes
+    codes, fits = _unscaled(array, kind)
+    _refuse_outside(fits, valid, kind, array, "has more than 18 digits, or than its type")
+    return codes
+
+
+def _unscaled(array: pa.Array, kind: DataType) -> tuple[Int64Array, BoolArray]:
+    """Return decimals as integers, and a mask of those that are right in int64."""
+    storage, words = storage_of(kind)
+    raw = np.frombuffer(array.buffers()[1], storage, (array.offset + len(array)) * words)[array.offset * words :]
     codes = raw[::words].astype(np.int64)
     low, high = kind.code_range
     fits = (codes >= low) & (codes <= high)
     for word in range(1, words):
         fits &= raw[word::words] == codes >> 63
-    _refuse_outside(fits, valid, kind, array, "has more than 18 digits, or than its type")
-    return codes
+    return codes, fits
 
 
 def _refuse_outside(fits: BoolArray, valid: BoolArray | None, kind: DataType, values: Any, why: str) -> None:
@@ -550,132 +698,3 @@ def buffers_of(column: Column, backend: Backend) -> Buffers:
         return Buffers(len(codes), 0, data, None, 0)
     valid = backend.asarray(column.stored_valid)
     return Buffers(len(codes), 0, data, packed(valid, xp), len(codes) - int(valid.sum()))
-
-
-# Constants of a program's text as codes of a column's type.
-
-
-_FLOAT_DIGITS = 15
-"""Maximum decimal digits that survive a round trip through a 64-bit float."""
-
-
-def encode_constant(value: object, kind: DataType, op: str = "") -> int:
-    """Return the code of a literal in a fixed-width column; dates and timestamps are texts.
-
-    Parameters
-    ----------
-    op
-        The operator of a comparison with the literal, or empty. In a comparison, decimals and integers may meet numbers
-        with more digits than they have, and the code is one that gives the same result of the comparison.
-
-    Raises
-    ------
-    TypeMismatchError
-        If the literal is not a value of the type.
-
-    Examples
-    --------
-    >>> encode_constant("1970-01-02", DataType("date32[day]"))
-    1
-    >>> encode_constant(0.05, DataType("decimal128(15, 2)"))
-    5
-    >>> [encode_constant(0.055, DataType("decimal128(15, 2)"), op) for op in ("<=", "<")]
-    [5, 6]
-    """
-    if kind.family == "decimal" or isinstance(value, Decimal):
-        return _of_number(value, kind, op)
-    literals = _LITERALS.get(kind.family)
-    if literals is not None and type(value) not in literals:
-        raise TypeMismatchError.with_parts(
-            f"the constant {value!r} is not a value of type '{kind.name}'",
-            got=value,
-            remedy="Write a constant of that type.",
-        )
-    if kind.family == "bool":
-        return int(value is True)
-    try:
-        if isinstance(value, str):
-            array = pa.array([value]).cast(to_pyarrow(kind))
-        elif kind.family.startswith("float"):
-            return int(float_codes(np.array([_as_float(value, kind)], storage_of(kind)[0]))[0])
-        else:
-            array = pa.array([value], to_pyarrow(kind))
-    except (pa.ArrowException, OverflowError, ValueError) as error:
-        if isinstance(error, TypeMismatchError):
-            raise
-        raise TypeMismatchError(f"the constant {value!r} is not a value of type '{kind.name}': {error}.") from None
-    return int(encode(array).codes[0])
-
-
-_LITERALS: dict[str, tuple[type, ...]] = {
-    "integer": (int,), "bool": (bool,), "float32": (int, float), "float64": (int, float), "date": (str,),
-    "timestamp": (str,), "zoned": (str,),
-}  # fmt: skip
-"""Types of the literals that columns are compared with, by the family of the column."""
-
-
-def _as_float(value: object, kind: DataType) -> float:
-    """Return a number as a float of the column's type: integers exactly, finite stays finite.
-
-    Floats are rounded to those of 32 bits, as in any comparison of the two.
-    """
-    converted = float(value)  # type: ignore[arg-type]  # of an int or a float
-    if kind.family == "float32" and np.isfinite(converted):
-        with np.errstate(over="ignore"):
-            converted = float(np.float32(converted))
-    if not np.isfinite(converted) and value == value and abs(value) != np.inf:  # type: ignore[arg-type]
-        raise TypeMismatchError(
-            f"the constant {value!r} is too large for type '{kind.name}'.\n  Write a smaller number, or remove it."
-        )
-    if isinstance(value, int) and int(converted) != value:
-        raise TypeMismatchError(
-            f"the constant {value} is not exactly a value of type '{kind.name}': got {value}, expected an integer that "
-            f"a float holds, such as {int(converted)}.\n  Write the float that is meant: {converted!r}."
-        )
-    return converted
-
-
-def _of_number(value: object, kind: DataType, op: str) -> int:
-    """Return the code of a number in a decimal column, or of a decimal in another column."""
-    if kind.family in ("float32", "float64"):
-        return encode_constant(float(str(value)) + 0.0, kind)  # decimals have a single zero, without a sign
-    if kind.family not in ("integer", "decimal") or isinstance(value, (bool, str)):
-        raise TypeMismatchError.with_parts(
-            f"the constant {str(value)!r} is not a value of type '{kind.name}'", got=value
-        )
-    digits, exponent = _digits(Decimal(str(value)))
-    if isinstance(value, float) and len(str(abs(digits))) > _FLOAT_DIGITS:
-        raise TypeMismatchError.with_parts(
-            f"the constant {value!r} has too many digits for a float beside decimals",
-            got=value,
-            expected=f"at most {_FLOAT_DIGITS} digits",
-            remedy=f"Write it as a decimal: {value!r}m.",
-        )
-    exponent += kind.digits[1]
-    code, is_exact = digits * int(10 ** max(0, exponent)), True
-    if exponent < 0:
-        code, over = divmod(digits, int(10**-exponent))
-        is_exact = over == 0
-        if not is_exact and op in ("<", ">="):
-            code += 1
-    low, high = kind.code_range
-    if is_exact and low <= code <= high:
-        return code
-    if op in ("=", "!=") and kind.family == "decimal":
-        return NO_DECIMAL
-    if op in ("<", "<=", ">", ">=") and (kind.family == "decimal" or low <= code <= high):
-        return max(-(1 << 63), min((1 << 63) - 1, code))
-    what = "is not exactly a value" if not is_exact else "is outside the values"
-    raise TypeMismatchError.with_parts(
-        f"the constant {value} {what} of type '{kind.name}'", got=value, remedy="Compare it by '<' or '>'."
-    )
-
-
-def _digits(value: Decimal) -> tuple[int, int]:
-    """Return the number as an integer without trailing zeros, and a power of 10."""
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    integer = int("".join(map(str, digits)))
-    while integer and integer % 10 == 0:
-        integer, exponent = integer // 10, exponent + 1
-    return (-integer if sign else integer), (exponent if integer else 0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache
 from os import PathLike
 from typing import Any
 
@@ -13,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_wcoj.arrow.read import encode, encode_numpy, encode_values
-from gpu_wcoj.arrow.write import SUPPORTED
+from gpu_wcoj.arrow.read import as_arrow, encode, encode_numpy, encode_values
+from gpu_wcoj.arrow.types import SUPPORTED, to_pyarrow
 from gpu_wcoj.data.column import Column, Dictionary
-from gpu_wcoj.data.rows import as_weights, checked_values, columns_of, split_weights, weight_name
-from gpu_wcoj.data.schema import DataType, check_names
+from gpu_wcoj.data.rows import FirstRow, as_weights, checked_values, columns_as_written, split_weights, weight_name
+from gpu_wcoj.data.schema import INT64, DataType, check_names
 from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, UsageError, listed
 
 
@@ -25,6 +28,116 @@ class Numbered(tuple[str, ...]):
     """Generated names c0, c1, ... of columns without names: of rows or plain arrays."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unread:
+    """A column as its table holds it: nothing has looked at its values.
+
+    Attributes
+    ----------
+    values
+        The column, of any library and any type.
+    what
+        The name of the column in messages.
+    """
+
+    values: Any
+    what: str
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self) -> Any:
+        """Return the column as an Arrow or NumPy array, or a list of Python values.
+
+        Raises
+        ------
+        TypeMismatchError, UnsupportedTypeError
+            If it cannot be read.
+        """
+        return _column(self.values, self.what)
+
+    def without_rows(self) -> Any:
+        """Return a column of the same type; Python values are read to find theirs."""
+        has_type = self.values.dtype != object if _is_of(self.values, "pandas", "Series", "Index") else False
+        if has_type or (_is_of(self.values, "polars", "Series") and str(self.values.dtype) != "Object"):
+            return _column(self.values[:0], self.what)
+        return self.read()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LazyColumn:
+    """A column of a table that is not computed yet.
+
+    The table is a LazyFrame of Polars, or a relation of DuckDB.
+
+    Attributes
+    ----------
+    frame
+        The table.
+    name
+        The name of the column.
+    """
+
+    frame: Any
+    name: str
+
+    def without_rows(self) -> pa.ChunkedArray:
+        """Return the column of the table's schema."""
+        if _is_of(self.frame, "polars", "LazyFrame"):
+            import polars as pl
+
+            return pa.chunked_array(pl.Series([], dtype=self.frame.collect_schema()[self.name]))
+        return _computed(self.frame.limit(0), [self.name])[self.name]
+
+
+def _computed(frame: Any, names: Sequence[str]) -> Any:
+    """Return these columns of a lazy table by name, or its number of rows if there are none."""
+    if _is_of(frame, "polars", "LazyFrame"):
+        import polars as pl
+
+        table = frame.select(list(names) or pl.len()).collect()
+        return table if names else table.item()
+    if not names:
+        return frame.aggregate("count(*)").fetchone()[0]
+    quoted = ['"{}"'.format(name.replace('"', '""')) for name in names]
+    return pa.table(frame.select(", ".join(quoted)))
+
+
+def _lazy_names(data: Any) -> list[str] | None:
+    """Return the names of a lazy table; None for other data, and if two columns have one name."""
+    if _is_of(data, "polars", "LazyFrame"):
+        return list(data.collect_schema().names())
+    if not _is_of(data, "duckdb", "DuckDBPyRelation"):
+        return None
+    names = list(data.columns)
+    return names if len(set(names)) == len(names) else None
+
+
+def collected(names: Sequence[str], arrays: Sequence[Any], what: str, unread: Collection[int] = ()) -> list[Any]:
+    """Return columns of `columns_by_name`, those of each lazy table computed together.
+
+    Parameters
+    ----------
+    unread
+        Positions of columns that are not read: only their number of rows is needed.
+    """
+    columns = list(arrays)
+    lazy = {position: column for position, column in enumerate(columns) if isinstance(column, LazyColumn)}
+    frames = {id(column.frame): column.frame for column in lazy.values()}
+    for identity, frame in frames.items():
+        here = [position for position, column in lazy.items() if id(column.frame) == identity]
+        needed = list(dict.fromkeys(lazy[position].name for position in here if position not in unread))
+        try:
+            table = _computed(frame, needed)
+        except Exception as error:  # whatever its computation raises
+            raise _unreadable(error, f"{what} cannot be read as a table") from error
+        size = len(table) if needed else table
+        for position in here:
+            values = range(size) if position in unread else table[lazy[position].name]
+            columns[position] = Unread(values, f"{what}, column '{names[position]}'")
+    return columns
 
 
 def as_table(
@@ -55,15 +168,16 @@ def as_table(
     types
         The required type of each column, None if unknown.
     null_types
-        The type of each column that holds nothing but nulls and has no type, None if unknown. If it is passed, a table
-        without rows that has a column without a type returns neither names nor columns.
+        The type of each column that holds nothing but nulls and has no type, None if unknown. Floats of pandas that are
+        integers and NaN become integers and nulls if this type is one of integers, because pandas has stored them so.
+        If it is passed, a table without rows that has a column without a type returns neither names nor columns.
     string, binary
         The dictionaries that text and bytes are added to; new ones if None.
     arrange
         Gets the names of a table that has columns, as `Numbered` if they are generated, and returns the positions of
         the columns to read, in the order of `types` and `null_types`. By default all columns.
     unread
-        Positions of columns, in that order, of which only the type is needed. Those of Arrow arrays hold zeros.
+        Positions of columns, in that order, that are not looked at, whatever their type. They hold zeros.
 
     Examples
     --------
@@ -75,24 +189,24 @@ def as_table(
     if arrange is not None and names:
         order = arrange(names)
         names, arrays = tuple(names[i] for i in order), [arrays[i] for i in order]
-    names = tuple(names)
+    names, arrays = tuple(names), collected(names, arrays, what, unread)
     kinds = [*(types or ()), *[None] * len(names)]
     string = Dictionary("string") if string is None else string
     binary = Dictionary("binary") if binary is None else binary
     columns = []
     for position, (name, values, kind) in enumerate(zip(names, arrays, kinds, strict=False)):
+        known = null_types[position] if null_types is not None and position < len(null_types) else None
+        if position in unread:
+            columns.append(_placeholder(known or kind or INT64, len(values), string, binary))
+            continue
+        values = _as_column_type(values, known, f"{what}, column '{name}'")
         if kind is None and null_types is not None and _is_untyped(values):
-            kind = null_types[position] if position < len(null_types) else None
+            kind = known
             if kind is None and len(values) == 0:
                 return (), []
         label = f"{what}, column '{name}'"
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
-            is_read = position not in unread or pa.types.is_null(values.type)
-            column = encode(values if is_read else values.slice(0, 0), kind, string=string, binary=binary, what=label)
-            if not is_read:
-                zeros = np.broadcast_to(np.zeros(1, np.int64), len(values))
-                column = Column(column.type, zeros, None, column.dictionary)
-            columns.append(column)
+            columns.append(encode(values, kind, string=string, binary=binary, what=label))
         elif isinstance(values, np.ndarray):
             columns.append(encode_numpy(values, kind, string=string, binary=binary, what=label))
         else:
@@ -100,8 +214,70 @@ def as_table(
     return names, columns
 
 
+def _as_column_type(values: Any, relation_type: DataType | None, label: str) -> Any:
+    """Return a column of `collected` in its type where the table could not spell that."""
+    if relation_type is not None and relation_type.family == "integer" and isinstance(values, Unread):
+        integers = _integers_of_floats(values.values, label)
+        if integers is not None:
+            return integers
+    values = as_read(values)
+    if relation_type is not None and relation_type.family == "nested" and not _is_untyped(values):
+        array, kind = as_arrow(values, label), to_pyarrow(relation_type)
+        return array.cast(kind) if array.type != kind and _has_gaps(array.type, kind) else array
+    return values
+
+
+def _integers_of_floats(values: Any, label: str) -> Any:
+    """Return floats of pandas as integers and nulls.
+
+    None for columns of other libraries or types, without NaN, or with other floats than integers.
+    """
+    if not _is_of(values, "pandas", "Series", "Index") or not isinstance(values.dtype, np.dtype):
+        return None
+    if values.dtype.kind != "f" or not len(values):
+        return None
+    floats = np.asarray(values, np.float64)
+    missing = np.isnan(floats)
+    present = floats[~missing]
+    if not missing.any() or bool((np.abs(present) >= 2.0**53).any()) or bool((present != np.rint(present)).any()):
+        return None
+    _say_nan(label)
+    return pa.array(np.where(missing, 0, floats).astype(np.int64), mask=missing)
+
+
+@lru_cache(maxsize=1024)
+def _say_nan(label: str) -> None:
+    """Log, once for each column, that NaN stands for null."""
+    logging.getLogger("gpu_wcoj").warning("%s: NaN of pandas is null here, because the column holds integers", label)
+
+
+def _has_gaps(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether a nested type is the target but for parts that hold only nulls."""
+    if pa.types.is_null(kind) or kind == target:
+        return True
+    if not pa.types.is_nested(kind) or kind.id != target.id or kind.num_fields != target.num_fields:
+        return False
+    pairs = [(kind.field(i), target.field(i)) for i in range(kind.num_fields)]
+    are_named = not pa.types.is_struct(kind) or all(ours.name == theirs.name for ours, theirs in pairs)
+    return are_named and all(_has_gaps(ours.type, theirs.type) for ours, theirs in pairs)
+
+
+def as_read(values: Any) -> Any:
+    """Return a column of `collected` as an Arrow or NumPy array, or a list of Python values."""
+    return values.read() if isinstance(values, Unread) else values
+
+
+def _placeholder(kind: DataType, size: int, string: Dictionary, binary: Dictionary) -> Column:
+    """Return a column of zeros that stands for one that is not read."""
+    zeros = np.broadcast_to(np.zeros(1, np.int64), size)
+    dictionary = {"string": string, "binary": binary}.get(kind.dictionary)
+    return Column(kind, zeros, None, dictionary)
+
+
 def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
     """Return the columns of a table-like object, not encoded, so it can be read repeatedly.
+
+    `collected` and `as_read` read columns.
 
     Raises
     ------
@@ -110,7 +286,8 @@ def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
 
     Examples
     --------
-    >>> columns_by_name([(1, "a"), (2, "b")])
+    >>> columns = columns_by_name([(1, "a"), (2, "b")])
+    >>> {name: as_read(column) for name, column in columns.items()}
     {'c0': array([1, 2]), 'c1': ['a', 'b']}
     """
     names, arrays = _named_columns(data, 0, what)
@@ -121,26 +298,48 @@ def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
 
 
 def type_names(columns: Mapping[str, Any], what: str = "the data") -> dict[str, str | None]:
-    """Return the types of columns of `columns_by_name` in Arrow's spelling; None if unknown.
+    """Return the types of columns of `columns_by_name` in Arrow's spelling.
+
+    They are None if unknown or not supported.
 
     Examples
     --------
     >>> type_names({"a": np.zeros(2), "b": ["x", None], "c": []})
     {'a': 'double', 'b': 'string', 'c': None}
     """
-    kinds: dict[str, str | None] = {}
-    for name, values in columns.items():
-        label = f"{what}, column '{name}'"
+    return {name: _type_name(values, f"{what}, column '{name}'") for name, values in columns.items()}
+
+
+def _type_name(values: Any, label: str) -> str | None:
+    try:
+        values = values.without_rows() if isinstance(values, (LazyColumn, Unread)) else values
         if _is_untyped(values):
-            kinds[name] = None
-        elif isinstance(values, (pa.Array, pa.ChunkedArray)):
-            kinds[name] = encode(values.slice(0, 0), what=label).type.name
-        elif isinstance(values, np.ndarray):
+            return None
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            return encode(values.slice(0, 0), what=label).type.name
+        if isinstance(values, np.ndarray):
             has_types = values.ndim == 1 and values.dtype.kind not in "OTSU"
-            kinds[name] = encode_numpy(values[:0] if has_types else values, what=label).type.name
-        else:
-            kinds[name] = encode_values(values, what=label).type.name
-    return kinds
+            return encode_numpy(values[:0] if has_types else values, what=label).type.name
+        return encode_values(values, what=label).type.name
+    except MemoryError:
+        raise
+    except Exception:  # of this package or another library; raised again if the column is read
+        return None
+
+
+def is_frame(data: Any) -> bool:
+    """Return True if `data` is a table of a library, by its class.
+
+    Examples
+    --------
+    >>> is_frame(pa.table({"a": [1]})), is_frame(pa.chunked_array([[1]])), is_frame({"a": [1]})
+    (True, False, False)
+    """
+    if isinstance(data, pa.ChunkedArray) or _is_of(data, "pandas", "Series", "Index"):
+        return False
+    if _is_of(data, "polars", "Series"):
+        return False
+    return hasattr(type(data), "__arrow_c_stream__") or _is_of(data, "polars", "LazyFrame") or is_of_spark(data)
 
 
 def is_of_spark(data: Any) -> bool:
@@ -165,6 +364,12 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
         return _pandas_columns(data, what)
     if _is_of(data, "polars", "DataFrame"):
         return _mapped_columns(data.to_dict(), what)
+    try:
+        lazy_names = _lazy_names(data)
+    except Exception as error:  # whatever its definition raises
+        raise _unreadable(error, f"{what} cannot be read as a table") from error
+    if lazy_names is not None:
+        return _mapped_columns({name: LazyColumn(data, name) for name in lazy_names}, what)
     if _is_of(data, "pandas", "Series", "Index") or _is_of(data, "polars", "Series"):
         return ("c0",), [_column(data, f"{what}, column 'c0'")]
     _refuse_matrix(data, what)
@@ -181,8 +386,8 @@ def _named_columns(data: Any, width: int, what: str) -> _Named:
             "Read the file first, for example with polars.read_csv; the command gpu-wcoj accepts file names.",
         )
     hint = (
-        "Pass anything with __arrow_c_stream__ (a LazyFrame after .collect()), a dict of columns, a NumPy array\n"
-        "  or a list of tuples."
+        "Pass anything with __arrow_c_stream__, a LazyFrame, a dict of columns, a NumPy array, or a list of tuples\n"
+        "  or dicts."
     )
     if type(data).__module__.startswith("pyspark."):
         hint = "Pass it to gpu_wcoj.spark.join, or pass its rows: .toArrow()."
@@ -215,7 +420,7 @@ def _is_untyped(values: Any) -> bool:
 
 
 _Named = tuple[tuple[str, ...], Sequence[Any]]
-"""Names, and for each a pa.Array, pa.ChunkedArray, NumPy array or list of Python values."""
+"""Names, and for each a pa.Array, pa.ChunkedArray, NumPy array, list of Python values, or `Unread`."""
 
 
 def _arrow_columns(data: pa.RecordBatch | pa.Table, what: str) -> _Named:
@@ -326,6 +531,16 @@ def _of_polars(values: Any, what: str) -> Any:
         raise _unreadable(error, f"{what}, of type '{values.dtype}', cannot be read") from error
 
 
+def _unread(values: Any, what: str) -> Any:
+    """Return one column as in `_Named`, without a look at its values."""
+    if isinstance(values, (np.ndarray, pa.Array, pa.ChunkedArray, Unread, LazyColumn)):
+        return values
+    is_column = isinstance(values, list) or _is_of(values, "pandas", "Series", "Index")
+    if is_column or _is_of(values, "polars", "Series"):
+        return Unread(values, what)
+    return _column(values, what)
+
+
 def _column(values: Any, what: str) -> Any:
     """Return one column as in `_Named`: an Arrow or NumPy array, or a list of Python values."""
     if isinstance(values, (np.ndarray, pa.Array, pa.ChunkedArray)):
@@ -374,9 +589,13 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
                 "a text",
                 "For a dict {row: weight} use ZSet.from_dict.",
             )
-        arrays[name] = _column(values, f"{what}, column '{name}'")
+        arrays[name] = _unread(values, f"{what}, column '{name}'")
     check_names(arrays, what)
-    sizes = {name: values.size if isinstance(values, np.ndarray) else len(values) for name, values in arrays.items()}
+    sizes = {
+        name: values.size if isinstance(values, np.ndarray) else len(values)
+        for name, values in arrays.items()
+        if not isinstance(values, LazyColumn)
+    }
     if len(set(sizes.values())) > 1:
         shortest, longest = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
         raise SchemaError.with_parts(
@@ -388,17 +607,36 @@ def _mapped_columns(data: Mapping[Any, Any], what: str) -> _Named:
 
 
 def _row_columns(data: Iterable[Any], width: int, what: str) -> _Named:
+    data = list(data)
+    if data and isinstance(data[0], dict):
+        return _dict_columns(data, what)
     rows, weights = split_weights(data, what)
-    columns: list[Any] = list(columns_of(rows, what) or ([] for _ in range(width)))
+    written = columns_as_written(rows, what)
+    columns: list[Any] = [
+        values if isinstance(values, np.ndarray) else Unread(values, f"{what}, column {i}")
+        for i, values in enumerate(written)
+    ] or [[] for _ in range(width)]
     names = _fields(rows, what) or _numbered(columns)
     if weights is None:
         return names, columns
     return type(names)((*names, weight_name(names))), [*columns, as_weights(weights, f"{what}: the weights")]
 
 
+def _dict_columns(rows: Sequence[Any], what: str) -> _Named:
+    """Return the columns of rows that are dicts from names to values."""
+    names = tuple(rows[0])
+    for i, row in enumerate(rows):
+        if not isinstance(row, dict) or row.keys() != rows[0].keys():
+            raise SchemaError.mismatch(
+                f"{what}: row {i}", "has other columns than row 0", f"{row!r:.80}", listed(map(str, names)),
+                "Give all rows the same keys, with None where there is no value.",
+            )  # fmt: skip
+    return _mapped_columns({name: [row[name] for row in rows] for name in names}, what)
+
+
 def _fields(rows: Sequence[Any], what: str) -> tuple[str, ...]:
     """Return the column names of named tuples or Spark rows; none for plain tuples and lists."""
-    if not set(map(type, rows)) - {tuple, list}:
+    if all(kind in (tuple, list) or issubclass(kind, FirstRow) for kind in set(map(type, rows))):
         return ()
     names_of_rows = [tuple(getattr(row, "_fields", None) or getattr(row, "__fields__", None) or ()) for row in rows]
     if len(set(names_of_rows)) > 1:

@@ -2,111 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_wcoj.data.column import Column, Int64Array, floats_of
-from gpu_wcoj.data.schema import DataType, casts_to_views
-from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
+from gpu_wcoj.arrow.types import storage_of, to_pyarrow, type_of
+from gpu_wcoj.data.column import Column, Dictionary, Int64Array, floats_of
+from gpu_wcoj.data.schema import FULL_UINT64, INTERVAL, DataType
+from gpu_wcoj.data.wide import codes_of
+from gpu_wcoj.errors import UnsupportedTypeError
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
     import polars as pl
-
-# Types by name: Arrow's to the engine's and back, and the memory layout of values.
-
-
-_PLAIN: dict[str, pa.DataType] = {
-    str(kind): kind
-    for kind in (
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-        *(pa.bool_(), pa.float32(), pa.float64(), pa.date32(), pa.date64()),
-        *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
-    )
-}
-if not casts_to_views(pa.__version__):
-    _PLAIN |= {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
-SUPPORTED = (
-    "  Supported are integers, bool, float32, float64, dates, timestamps, text, binary, decimals of up to 18 digits,\n"
-    "  and unordered dictionaries of these. Cast the column before you pass it."
-)
-
-
-@lru_cache(maxsize=1024)
-def type_of(kind: pa.DataType) -> DataType:
-    """Return the engine's type for an Arrow type.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        If it is nested, a duration, a dictionary whose order has a meaning, ...
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> type_of(pa.timestamp("us", tz="UTC"))
-    DataType(name='timestamp[us, tz=UTC]')
-    """
-    data_type = DataType(str(kind))
-    try:
-        _ = data_type.family
-    except TypeMismatchError:
-        raise UnsupportedTypeError(f"type '{kind}' is not supported.\n{SUPPORTED}") from None
-    return data_type
-
-
-@lru_cache(maxsize=1024)
-def to_pyarrow(kind: DataType) -> pa.DataType:
-    """Return the Arrow type of that name.
-
-    Examples
-    --------
-    >>> to_pyarrow(DataType("decimal128(9, 2)"))
-    Decimal128Type(decimal128(9, 2))
-    """
-    name, family = kind.value_name, kind.family
-    if name != kind.name:
-        indices = kind.name.removeprefix(f"dictionary<values={name}, indices=").partition(",")[0]
-        return pa.dictionary(_PLAIN[indices], to_pyarrow(DataType(name)))
-    if family in ("timestamp", "zoned"):
-        unit, _, zone = name.removeprefix("timestamp[")[:-1].partition(", tz=")
-        return pa.timestamp(unit, zone or None)
-    if family == "decimal":
-        width, _, digits = name[:-1].partition("(")
-        precision, scale = digits.split(", ")
-        return getattr(pa, width)(int(precision), int(scale))
-    return _PLAIN[name]
-
-
-def table_without_rows(columns: Mapping[str, str | None]) -> pa.Table:
-    """Return an empty table of these types; type None becomes Arrow's ``null``.
-
-    Examples
-    --------
-    >>> table_without_rows({"a": "int64", "b": None}).schema.types
-    [DataType(int64), DataType(null)]
-    """
-    kinds = {name: pa.null() if kind is None else to_pyarrow(DataType(kind)) for name, kind in columns.items()}
-    return pa.table({name: pa.array([], kind) for name, kind in kinds.items()})
-
-
-def storage_of(kind: DataType) -> tuple[np.dtype[Any], int]:
-    """Return the dtype of a word and the words per value of a fixed-width type."""
-    name, family = kind.value_name, kind.family
-    if family == "decimal":
-        bits = int(name.removeprefix("decimal").partition("(")[0])
-        return np.dtype(np.int32 if bits == 32 else np.int64), max(1, bits // 64)
-    if family in ("integer", "float32", "float64"):
-        return np.dtype({"float": "float32", "double": "float64"}.get(name, name)), 1
-    if family == "bool":
-        return np.dtype(np.uint8), 1
-    return np.dtype(np.int32 if name == "date32[day]" else np.int64), 1
 
 
 def decode(column: Column) -> pa.Array:
@@ -120,20 +34,224 @@ def decode(column: Column) -> pa.Array:
     DataType(uint8)
     """
     kind, out = column.type, to_pyarrow(column.type)
+    if kind.family == "enum":
+        mask = None if column.valid is None else ~column.valid
+        indices = pa.array(column.codes.astype(str(out.index_type)), mask=mask)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(kind.categories, out.value_type), ordered=True)
     if pa.types.is_dictionary(out):
         return _decode_categories(column, out)
     if column.dictionary is not None:
-        return column.dictionary.decode(column.codes, column.valid).cast(out)
+        if kind.family in ("string", "binary"):
+            return column.dictionary.decode(column.codes, column.valid).cast(out)
+        return _decode_entries(column, out)
     bitmap = None if column.valid is None else pa.py_buffer(np.packbits(column.valid, bitorder="little"))
     if kind.family == "bool":
         data = np.packbits(column.codes.astype(bool), bitorder="little")
     else:
         storage, words = storage_of(kind)
         data = _natural(column.codes, storage)
+        if kind.name == INTERVAL:
+            spans: Any = np.zeros(len(column), storage)
+            spans["days"], spans["nanoseconds"] = np.divmod(column.codes, _DAY_NS)
+            data = spans
         if words > 1:
             data = np.repeat(data >> 63, words)
             data[::words] = column.codes
     return pa.Array.from_buffers(out, len(column), [bitmap, pa.py_buffer(data)])
+
+
+_DAY_NS = 86_400 * 10**9
+"""Nanoseconds of a day."""
+
+
+def _decode_entries(column: Column, out: pa.DataType) -> pa.Array:
+    """Return values that a dictionary holds as bytes; each distinct number is decoded once."""
+    assert column.dictionary is not None
+    if column.type.family == "nested":
+        reader = _reader_of(out)
+        entries = column.dictionary.values_of(column.codes) if len(column.dictionary) else []
+        for row in range(len(column)):
+            if column.valid is None or column.valid[row]:
+                reader.read(entries[row], 0)
+            else:
+                reader.add_null()
+        return reader.array()
+    present_codes = column.codes if column.valid is None else column.codes[column.valid]
+    used, places = np.unique(present_codes, return_inverse=True)
+    entries = column.dictionary.values_of(used)
+    if column.type.family == "uuid":
+        values: pa.Array = pa.array(entries, out.storage_type)
+    else:
+        values = _numbers(codes_of(entries, column.type), out)
+    rows = np.zeros(len(column), np.int64)
+    rows[slice(None) if column.valid is None else column.valid] = places
+    taken = values.take(pa.array(rows, mask=None if column.valid is None else ~column.valid))
+    return pa.ExtensionArray.from_storage(out, taken) if column.type.family == "uuid" else taken
+
+
+def _numbers(codes: Sequence[int], out: pa.DataType) -> pa.Array:
+    """Return unsigned integers, or decimals by their unscaled values, as an array."""
+    if pa.types.is_unsigned_integer(out):
+        return pa.array(np.array(codes, np.uint64))
+    raw = b"".join(code.to_bytes(out.byte_width, "little", signed=True) for code in codes)
+    return pa.Array.from_buffers(out, len(codes), [None, pa.py_buffer(raw)])
+
+
+class _Reader(ABC):
+    """Values of a part of a nested type, which are read one after the other.
+
+    Parameters
+    ----------
+    kind
+        The type of the values.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.present: list[bool] = []
+
+    def read(self, entry: bytes, position: int) -> int:
+        """Read the value that begins at a position of an entry; return the position behind it."""
+        if entry[position] == 0:
+            self.add_null()
+            return position + 1
+        self.present.append(True)
+        return self.read_value(entry, position + 1)
+
+    def mask(self) -> pa.Array | None:
+        """Return the nulls as Arrow's constructors expect them."""
+        return None if all(self.present) else pa.array([not is_present for is_present in self.present])
+
+    @abstractmethod
+    def read_value(self, entry: bytes, position: int) -> int:
+        """Read a value that is not null."""
+
+    @abstractmethod
+    def add_null(self) -> None:
+        """Add a null."""
+
+    @abstractmethod
+    def array(self) -> pa.Array:
+        """Return the values as an array."""
+
+
+class _LeafReader(_Reader):
+    """Values of a type that is not nested: codes, or texts or bytes."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        self.type = type_of(kind)
+        self.codes: list[int] = []
+        self.dictionary = Dictionary(self.type.dictionary) if self.type.dictionary else None
+
+    def read_value(self, entry: bytes, position: int) -> int:
+        code = int.from_bytes(entry[position : position + 8], "little", signed=True)
+        position += 8
+        if self.dictionary is not None:
+            value = entry[position : position + code]
+            position += code
+            code = self.dictionary.encode_one(value.decode() if self.type.dictionary == "string" else value)
+        self.codes.append(code)
+        return position
+
+    def add_null(self) -> None:
+        self.present.append(False)
+        self.codes.append(0)
+
+    def array(self) -> pa.Array:
+        valid = None if all(self.present) else np.array(self.present, np.bool_)
+        return decode(Column(self.type, np.array(self.codes, np.int64), valid, self.dictionary))
+
+
+class _ListReader(_Reader):
+    """Lists, and maps as lists of pairs."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        self.sizes: list[int] = []
+        pairs = pa.types.is_map(kind)
+        self.items = _reader_of(pa.struct([kind.key_field, kind.item_field]) if pairs else kind.value_type)
+
+    def read_value(self, entry: bytes, position: int) -> int:
+        size = int.from_bytes(entry[position : position + 8], "little")
+        self.sizes.append(size)
+        position += 8
+        for _ in range(size):
+            position = self.items.read(entry, position)
+        return position
+
+    def add_null(self) -> None:
+        self.present.append(False)
+        size = self.kind.list_size if pa.types.is_fixed_size_list(self.kind) else 0
+        self.sizes.append(size)
+        for _ in range(size):
+            self.items.add_null()
+
+    def array(self) -> pa.Array:
+        kind, items, mask = self.kind, self.items.array(), self.mask()
+        ends = np.cumsum([0, *self.sizes])
+        if pa.types.is_fixed_size_list(kind):
+            return pa.FixedSizeListArray.from_arrays(items, type=kind, mask=mask)
+        is_large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+        offsets = pa.array(ends, pa.int64() if is_large else pa.int32())
+        if pa.types.is_map(kind):
+            # which takes nulls as offsets
+            if mask is not None:
+                offsets = pa.array(ends, pa.int32(), mask=np.array([*(~np.array(self.present)), False]))
+            return pa.MapArray.from_arrays(offsets, *items.flatten(), type=kind)
+        if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+            maker = pa.LargeListViewArray if is_large else pa.ListViewArray
+            return maker.from_arrays(offsets[:-1], pa.array(self.sizes, offsets.type), items, type=kind, mask=mask)
+        maker = pa.LargeListArray if is_large else pa.ListArray
+        return maker.from_arrays(offsets, items, type=kind, mask=mask)
+
+
+class _StructReader(_Reader):
+    """Structs: one reader for each field."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        super().__init__(kind)
+        self.fields = [_reader_of(field.type) for field in kind]
+
+    def read_value(self, entry: bytes, position: int) -> int:
+        for field in self.fields:
+            position = field.read(entry, position)
+        return position
+
+    def add_null(self) -> None:
+        self.present.append(False)
+        for field in self.fields:
+            field.add_null()
+
+    def array(self) -> pa.Array:
+        if not self.fields:
+            nothing = pa.array([{}] * len(self.present), self.kind)
+            return pa.array([{} if there else None for there in self.present], self.kind) if self.mask() else nothing
+        return pa.StructArray.from_arrays(
+            [field.array() for field in self.fields], fields=list(self.kind), mask=self.mask()
+        )
+
+
+class _NullReader(_Reader):
+    """Values without a type, which are all null."""
+
+    def read_value(self, entry: bytes, position: int) -> int:
+        raise AssertionError(f"a value without a type is null: byte {position} of {entry!r}")
+
+    def add_null(self) -> None:
+        self.present.append(False)
+
+    def array(self) -> pa.Array:
+        return pa.nulls(len(self.present))
+
+
+def _reader_of(kind: pa.DataType) -> _Reader:
+    """Return a reader of values of a type."""
+    if pa.types.is_null(kind):
+        return _NullReader(kind)
+    if pa.types.is_struct(kind):
+        return _StructReader(kind)
+    return _ListReader(kind) if pa.types.is_nested(kind) else _LeafReader(kind)
 
 
 def _natural(codes: Int64Array, storage: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -157,7 +275,8 @@ def _decode_categories(column: Column, out: pa.DictionaryType) -> pa.DictionaryA
 def to_numpy(column: Column) -> npt.NDArray[Any]:
     """Return the values as a NumPy array; a masked array if there are nulls.
 
-    Text, bytes and decimals are Python objects; a timestamp with a zone is its instant in UTC.
+    Text, bytes, decimals, times of day, UUIDs, enums and nested values are Python objects; a timestamp with a zone is
+    its instant in UTC.
 
     Raises
     ------
@@ -174,21 +293,29 @@ def to_numpy(column: Column) -> npt.NDArray[Any]:
            fill_value=999999)
     """
     kind = DataType(column.type.value_name)
-    if kind.family in ("string", "binary", "decimal"):
-        plain = Column(kind, column.codes, column.valid, column.dictionary)
+    if kind.name == FULL_UINT64:
+        values = np.array(decode(Column(kind, column.codes, None, column.dictionary)).to_numpy())
+    elif kind.family in _OBJECTS:
         values = np.empty(len(column), object)
-        values[:] = decode(plain).to_pylist()
+        values[:] = to_python(Column(kind, column.codes, column.valid, column.dictionary))
         if column.valid is not None:  # values below the mask must be comparable
-            values[~column.valid] = {"string": "", "binary": b""}.get(kind.family, Decimal(0))
+            values[~column.valid] = _OBJECTS[kind.family]
     elif kind.family == "bool":
         values = column.codes.astype(bool)
     else:
-        values = _natural(column.codes, storage_of(kind)[0])
-        if kind.family in ("date", "timestamp", "zoned"):
+        values = column.codes if kind.name == INTERVAL else _natural(column.codes, storage_of(kind)[0])
+        if kind.family in ("date", "timestamp", "zoned", "duration"):
             if bool((column.codes == -(2**63)).any()):
                 raise UnsupportedTypeError(_NO_TIME.format(kind.name, "NumPy"))
-            values = values.astype(np.int64).view(f"M8[{kind.time_unit}]")
+            values = values.astype(np.int64).view(f"{'m' if kind.family == 'duration' else 'M'}8[{kind.time_unit}]")
     return values if column.valid is None else np.ma.masked_array(values, ~column.valid)
+
+
+_OBJECTS: dict[str, Any] = {
+    "string": "", "binary": b"", "decimal": Decimal(0), "wide": Decimal(0), "time": dt.time(), "uuid": None,
+    "enum": "", "nested": None,
+}  # fmt: skip
+"""Families whose values are Python objects in NumPy arrays, and the value in place of a null."""
 
 
 def to_python(column: Column) -> list[Any]:
@@ -209,12 +336,11 @@ def to_python(column: Column) -> list[Any]:
     if kind.family == "integer" and column.valid is None:
         values: list[Any] = column.codes.tolist()
         return values
-    if kind.family in ("timestamp", "zoned") and to_pyarrow(kind).unit == "ns":
+    if kind.family in ("timestamp", "zoned", "time", "duration") and kind.time_unit == "ns":
         if bool((column.codes % 1000 != 0).any()):
             raise UnsupportedTypeError(_BEYOND_PYTHON.format(kind.name))
-        zone = to_pyarrow(kind).tz
-        kind = DataType(f"timestamp[us, tz={zone}]" if zone else "timestamp[us]")
-        column = Column(kind, column.codes // 1000, column.valid)
+        coarser = "duration[us]" if kind.name == INTERVAL else kind.name.replace("[ns", "[us")
+        kind, column = DataType(coarser), Column(DataType(coarser), column.codes // 1000, column.valid)
     try:
         return list(decode(Column(kind, column.codes, column.valid, column.dictionary)).to_pylist())
     except (OverflowError, ValueError, LookupError):  # LookupError: an unknown zone
@@ -223,7 +349,7 @@ def to_python(column: Column) -> list[Any]:
 
 _BEYOND_PYTHON = (
     "a column of type '{}' holds a time that Python's datetime cannot: outside the years 1 to 9999, finer than\n"
-    "  microseconds, or in an unknown zone. Use to_arrow() or to_numpy() instead."
+    "  microseconds, too long, or in an unknown zone. Use to_arrow() or to_numpy() instead."
 )
 
 
@@ -237,15 +363,35 @@ def to_text(column: Column) -> list[str]:
     ["b'a'", 'null']
     """
     kind = DataType(column.type.value_name)
+    if kind.family == "duration":
+        spans = column.codes.view(f"m8[{kind.time_unit}]").astype(str).tolist()
+        return [
+            "null" if column.valid is not None and not column.valid[row] else _span_text(int(code), kind, spans[row])
+            for row, code in enumerate(column.codes)
+        ]
     array = decode(Column(kind, column.codes, column.valid, column.dictionary))
     if kind.family in ("binary", "float32", "float64"):
         texts = [None if value is None else repr(value) for value in array.to_pylist()]
+    elif kind.family in ("uuid", "nested", "enum"):
+        texts = [None if value is None else str(value) for value in array.to_pylist()]
     else:
         try:
             texts = array.cast(pa.large_string()).to_pylist()
         except pa.ArrowInvalid:  # an unknown zone: the instant in UTC
             texts = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.large_string()).to_pylist()
     return ["null" if text is None else text for text in texts]
+
+
+def _span_text(code: int, kind: DataType, plain: str) -> str:
+    """Return a duration as Python writes it; one that Python cannot hold as NumPy does."""
+    per_second = kind.per_day // 86_400
+    if kind.time_unit == "ns" and code % 1000:
+        return plain
+    seconds, rest = divmod(code, per_second)
+    try:
+        return str(dt.timedelta(seconds=seconds, microseconds=rest * 10**6 // per_second))
+    except OverflowError:
+        return plain
 
 
 def to_table(names: Sequence[str], columns: Sequence[Column]) -> pa.Table:
@@ -265,7 +411,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
     Integers and booleans with nulls get pandas' nullable types, so no value is rounded.
 
-    Structs become dictionaries of Python values.
+    Structs become dictionaries of Python values. Intervals become durations.
 
     Raises
     ------
@@ -281,6 +427,7 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
     import pyarrow.compute as pc  # loading it takes a fifth of a small program's time
 
+    table = _without_intervals(table)
     frame = _exported(table, "pandas", pa.Table.to_pandas)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_timestamp(column.type) and bool(pc.any(pc.equal(column.cast(pa.int64()), -(2**63))).as_py()):
@@ -302,7 +449,9 @@ def _nullable_name(kind: pa.DataType) -> str:
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """Return the table as a Polars frame; all decimals become Polars' single decimal type.
+    """Return the table as a Polars frame.
+
+    All decimals become Polars' single decimal type, UUIDs become texts, intervals durations, and enums Polars' Enum.
 
     Raises
     ------
@@ -311,14 +460,35 @@ def to_polars(table: pa.Table) -> pl.DataFrame:
     """
     import polars as pl
 
-    fields = [
-        field.with_type(pa.decimal128(field.type.precision, field.type.scale))
-        if pa.types.is_decimal(field.type)
-        else field
-        for field in table.schema
-    ]
-    frame: pl.DataFrame = _exported(table.cast(pa.schema(fields)), "Polars", pl.from_arrow)
-    return frame
+    table, enums = _without_intervals(table), {}
+    for position, field in enumerate(table.schema):
+        kind, column = field.type, table.column(position)
+        if pa.types.is_decimal(kind):
+            column = column.cast(pa.decimal128(kind.precision, kind.scale))
+        elif isinstance(kind, pa.UuidType):
+            column = pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        elif pa.types.is_dictionary(kind) and kind.ordered:
+            categories = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+            if all(isinstance(category, str) for category in categories):
+                enums[field.name] = pl.Enum(categories)
+            column = pa.array(column.to_pylist(), pa.large_string() if field.name in enums else kind.value_type)
+        else:
+            continue
+        table = table.set_column(position, field.name, column)
+    frame: pl.DataFrame = _exported(table, "Polars", pl.from_arrow)
+    return frame.cast(enums) if enums else frame
+
+
+def _without_intervals(table: pa.Table) -> pa.Table:
+    """Return the table with durations in place of intervals."""
+    for position, field in enumerate(table.schema):
+        if str(field.type) == INTERVAL:
+            spans = [
+                None if value is None else value.days * _DAY_NS + value.nanoseconds
+                for value in table.column(position).to_pylist()
+            ]
+            table = table.set_column(position, field.name, pa.array(spans, pa.int64()).cast(pa.duration("ns")))
+    return table
 
 
 def _exported(table: pa.Table, library: str, export: Callable[[pa.Table], Any]) -> Any:

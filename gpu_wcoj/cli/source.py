@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from gpu_wcoj.arrow.write import table_without_rows
+from gpu_wcoj.arrow.types import table_without_rows
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.cli import FLAG
 from gpu_wcoj.data.schema import DataType

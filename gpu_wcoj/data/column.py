@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cached_property, lru_cache
 from itertools import count
 from threading import RLock
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.data.wide import codes_of, entry_of
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.locks import register_for_forks
 
@@ -26,8 +27,9 @@ Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-_HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned")
+_HOLDS_VALUES = ("integer", "bool", "date", "timestamp", "zoned", "time", "duration")
 """Families whose codes are the values themselves, or their count of units."""
+_NUMBERS = {"integer", "decimal", "wide"}
 _N_SHOWN = 10
 """Values of a column that its text shows."""
 
@@ -137,6 +139,8 @@ class Column:
         """Return the values, not the codes, as text."""
         family = self.type.family
         values: list[Any] = self.codes.tolist()
+        if self.dictionary is not None and family not in ("string", "binary"):
+            return self._with_nulls(self._entries_as_text(self.dictionary))
         if self.dictionary is not None:
             values = self.dictionary.decode(self.codes, self.valid).to_pylist()
         elif family in ("float32", "float64"):
@@ -145,9 +149,30 @@ class Column:
             values = list(map(bool, values))
         elif family in ("date", "timestamp", "zoned"):
             return self._with_nulls(self.codes.view(f"M8[{self.type.time_unit}]").astype(str).tolist())
+        elif family == "time":
+            instants = self.codes.view(f"M8[{self.type.time_unit}]").astype(str).tolist()
+            return self._with_nulls([text.partition("T")[2] for text in instants])
+        elif family == "duration":
+            return self._with_nulls([f"{code} {self.type.time_unit}" for code in values])
+        elif family == "enum":
+            values = [self.type.categories[code] for code in values]
         elif family == "decimal":
             return self._with_nulls([str(Decimal(value).scaleb(-self.type.digits[1])) for value in values])
         return self._with_nulls(list(map(repr, values)))
+
+    def _entries_as_text(self, dictionary: Dictionary) -> list[str]:
+        """Return values that are stored as bytes; of nested ones their size."""
+        entries = dictionary.values_of(self.codes) if len(dictionary) else [b""] * len(self)
+        if self.type.family == "uuid":
+            return [entry.hex() for entry in entries]
+        if self.type.family == "nested":
+            return [f"<{len(entry)} bytes>" for entry in entries]
+        scale = self.type.digits[1]
+        present = range(len(self)) if self.valid is None else np.flatnonzero(self.valid).tolist()
+        texts = [""] * len(self)
+        for row in present:
+            texts[row] = str(Decimal(codes_of([entries[row]], self.type)[0]).scaleb(-scale, Context(prec=100)))
+        return texts
 
     def _with_nulls(self, texts: list[str]) -> list[str]:
         if self.valid is None:
@@ -219,8 +244,10 @@ class Column:
             valid = np.concatenate(masks)
         return Column(self.type, np.concatenate([self.codes, column.codes]), valid, self.dictionary)
 
-    def as_type(self, to: DataType) -> Column:
+    def as_type(self, to: DataType, binary: Dictionary | None = None) -> Column:
         """Return the same values in another type of the same family; never rounded or wrapped.
+
+        Numbers that become wide are added to `binary`, or to a new dictionary.
 
         Raises
         ------
@@ -235,6 +262,8 @@ class Column:
         """
         if to == self.type:
             return self
+        if "wide" in (self.type.family, to.family) and {self.type.family, to.family} <= _NUMBERS:
+            return self._as_wide_or_narrow(to, Dictionary("binary") if binary is None else binary)
         if self.type.family != to.family:
             raise TypeMismatchError.mismatch(
                 "the column",
@@ -256,6 +285,27 @@ class Column:
             )
         codes = self.codes if up == down else self.codes // down * up
         return Column(to, codes, self.valid, self.dictionary)
+
+    def _as_wide_or_narrow(self, to: DataType, binary: Dictionary) -> Column:
+        """Return numbers, of which one of the two types holds more than int64, in the other type."""
+        if "integer" in (self.type.family, to.family):
+            _ = self.type.common(to)  # raises for a decimal with digits after the point
+        if self.type.family == "wide":
+            assert self.dictionary is not None
+            present_codes = self.codes if self.valid is None else self.codes[self.valid]
+            used, places = np.unique(present_codes, return_inverse=True)
+            numbers = codes_of(self.dictionary.values_of(used), to)
+            if to.family == "wide":
+                return Column(to, self.codes, self.valid, self.dictionary)
+            codes = np.zeros(len(self), np.int64)
+            codes[slice(None) if self.valid is None else self.valid] = np.array(numbers, np.int64)[places]
+            return Column(to, codes, self.valid)
+        used, places = np.unique(self.codes, return_inverse=True)
+        scale = self.type.digits[1] if self.type.family == "decimal" else 0
+        entries = [entry_of(code, scale) for code in used.tolist()]
+        codes_of(entries, to)  # raises for a number that is not of the type
+        codes = binary.codes_of(entries)[places]
+        return Column(to, codes if self.valid is None else np.where(self.valid, codes, 0), self.valid, binary)
 
     def recode(self, dictionary: Dictionary) -> Column:
         """Return the texts or bytes as codes of `dictionary`; missing values are added to it."""
@@ -494,6 +544,10 @@ class Dictionary:
                 return [self._values[code] for code in codes.tolist()]
         values: list[Any] = self._all_values().take(codes).to_pylist()
         return values
+
+    def values(self) -> list[Any]:
+        """Return all values, by code."""
+        return list(self._values)
 
     def match(self, patterns: Int64Array, texts: Int64Array) -> list[bool | None]:
         """Match each text in full against the pattern beside it; None if RE2 rejects the pattern.

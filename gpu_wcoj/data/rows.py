@@ -22,9 +22,19 @@ Row = tuple[Any, ...]
 Values = npt.NDArray[Any] | list[Any]
 """One column: an array, or a list of Python values that are None or of one type."""
 
-_ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, Decimal)
+
+class FirstRow(tuple[Any, ...]):
+    """The first row of a result, which subclasses give the names that pandas looks for there."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type, tuple[Row]]:
+        return tuple, (tuple(self),)
+
+
+_ALLOWED = (int, float, str, bytes, bool, dt.date, dt.datetime, dt.time, dt.timedelta, Decimal, list, dict)
 _NUMPY: tuple[type[Any], ...] = (np.integer, np.float32, np.float64, np.bool_, np.str_, np.bytes_)
-_NAMES = "int, float, str, bytes, bool, date, datetime, Decimal or None"
+_NAMES = "int, float, str, bytes, bool, date, datetime, time, timedelta, Decimal, UUID, list, dict or None"
 
 
 def is_masked_array(values: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
@@ -52,7 +62,7 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         row_index, row = next((i, row) for i, row in enumerate(listed) if not isinstance(row, (tuple, list)))
         hint = "Write a row of one value as (value,)."
         if isinstance(row, dict):
-            hint = "Dicts come in as columns, {'name': [values]}, or through a table: pyarrow.Table.from_pylist(rows)."
+            hint = "Write all rows as dicts, or all as tuples; columns are a dict {'name': [values]}."
         row_text = f"an array of shape {row.shape}" if isinstance(row, np.ndarray) else repr(row)
         if isinstance(row, np.ndarray):
             hint = (
@@ -68,9 +78,12 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         )
     if not any(row and isinstance(row[0], (tuple, list)) for row in listed):
         return listed, None
+    are_pairs = [_is_pair(row, row_index, what) for row_index, row in enumerate(listed)]
+    if not any(are_pairs):
+        return listed, None
     plain, weights = [], []
     for row_index, row in enumerate(listed):
-        if not (row and isinstance(row[0], (tuple, list))):
+        if not are_pairs[row_index]:
             row = (row, 1)
         if len(row) != 2:
             raise ArityError.mismatch(
@@ -79,6 +92,26 @@ def split_weights(rows: Iterable[Any], what: str = "the rows") -> tuple[list[Row
         plain.append(row[0])
         weights.append(row[1])
     return plain, weights
+
+
+def _is_pair(row: Sequence[Any], row_index: int, what: str) -> bool:
+    """Return whether a row is written as a row and its weight; a list may also be a value.
+
+    Raises
+    ------
+    TypeMismatchError
+        If it may be both.
+    """
+    if not row or not isinstance(row[0], (tuple, list)):
+        return False
+    if isinstance(row[0], tuple) or isinstance(row, list):
+        return True
+    if len(row) == 2 and type(row[1]) is int:
+        raise TypeMismatchError(
+            f"{what}: row {row_index}, {row!r:.80}, may be a list and an integer, or a row and its weight.\n"
+            f"  Write ((list, {row[1]}), 1) for the first, and (tuple, {row[1]}) for the second."
+        )
+    return False
 
 
 def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
@@ -98,6 +131,25 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
     >>> columns_of([(1, "a"), (2, None)])
     [array([1, 2]), ['a', None]]
     """
+    return [
+        values if isinstance(values, np.ndarray) else checked_values(values, f"{what}, column {i}")
+        for i, values in enumerate(columns_as_written(rows, what))
+    ]
+
+
+def columns_as_written(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
+    """Return one int64 array or list of values per column, which nothing has checked.
+
+    Raises
+    ------
+    ArityError
+        If the rows differ in length.
+
+    Examples
+    --------
+    >>> columns_as_written([(1, "a"), (2, 0.5)])
+    [[1, 2], ['a', 0.5]]
+    """
     if not rows:
         return []
     width = len(rows[0])
@@ -109,8 +161,8 @@ def columns_of(rows: Sequence[Row], what: str = "the rows") -> list[Values]:
             flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
             return list(np.ascontiguousarray(flat.reshape(len(rows), width).T))
         except OverflowError:
-            pass  # the loop below names the value
-    return [checked_values(values, f"{what}, column {i}") for i, values in enumerate(zip(*rows, strict=True))]
+            pass  # the check of the values names the one that is too large
+    return list(map(list, zip(*rows, strict=True)))
 
 
 def as_python(value: Any) -> Any:
@@ -133,11 +185,14 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     """
     kinds = set(map(type, values)) - {type(None)}
     if any(issubclass(kind, np.generic) for kind in kinds):
-        if kinds == {np.datetime64}:
+        if kinds == {np.datetime64} or kinds == {np.timedelta64}:
             return _times(values, what)
         values = list(map(as_python, values))
         kinds = set(map(type, values)) - {type(None)}
-    if not kinds.issubset(_ALLOWED):
+    if kinds == {np.ndarray}:  # as pandas holds lists
+        values = [value.tolist() if value is not None and value.ndim else value for value in values]
+        kinds = set(map(type, values)) - {type(None)}
+    if not kinds.issubset(_ALLOWED) and not _are_uuids(kinds):
         at = next(
             row_index for row_index, value in enumerate(values) if value is not None and type(value) not in _ALLOWED
         )
@@ -150,6 +205,15 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
         _refuse_mixed(values, what, "types", type)
     if kinds == {int}:
         return _integers(values, what)
+    if kinds == {list} or kinds == {dict}:
+        _check_parts(values, what)
+    if kinds == {dt.time}:
+        for row, value in enumerate(values):
+            if value is not None and value.tzinfo is not None:
+                raise UnsupportedTypeError(
+                    f"{what}: the value {value!r} (row {row}) is a time of day in a zone.\n"
+                    "  Leave the zone out, or pass complete datetimes."
+                )
     if kinds == {dt.datetime}:
         _refuse_mixed(values, what, "zones", lambda value: "no zone" if value.utcoffset() is None else "a zone")
     if kinds == {Decimal}:
@@ -162,22 +226,52 @@ def checked_values(values: Sequence[Any], what: str = "the column") -> Values:
     return list(values)
 
 
-def _times(values: Sequence[np.datetime64 | None], what: str) -> Values:
-    """Return NumPy times as an array, after a check that they have one unit.
+def _are_uuids(kinds: set[type]) -> bool:
+    """Return whether all values are UUIDs, without loading ``uuid`` for that."""
+    module = sys.modules.get("uuid")
+    return module is not None and kinds == {module.UUID}
+
+
+def _check_parts(values: Sequence[Any], what: str) -> None:
+    """Raise if the items of lists, or the fields of dicts, are not columns of one type.
+
+    Arrow would convert items to one type, and fill in fields.
+    """
+    present = [value for value in values if value is not None]
+    if present and isinstance(present[0], list):
+        checked_values(list(chain.from_iterable(present)), f"{what}, items of the lists")
+        return
+    for row, value in enumerate(values):
+        if value is not None and (value.keys() != present[0].keys() or not all(type(key) is str for key in value)):
+            raise TypeMismatchError(
+                f"{what}: the dict {value!r:.80} (row {row}) has other keys than {present[0]!r:.80}, or keys that are "
+                "not texts.\n  Give all dicts of a column the same keys, with None where there is no value."
+            )
+    for key in present[0] if present else ():
+        checked_values([value[key] for value in present], f"{what}, field '{key}'")
+
+
+def _times(values: Sequence[np.datetime64 | np.timedelta64 | None], what: str) -> Values:
+    """Return NumPy times or durations as an array, after a check that they have one unit.
 
     NumPy would convert several units to one and wrap values that leave its range.
     """
-    missing = np.datetime64("NaT")
+    kind = next(type(value) for value in values if value is not None)
+    missing = kind("NaT")
     with_unit = [None if value is None or value.dtype == missing.dtype else value for value in values]
     _refuse_mixed(with_unit, what, "units", lambda value: value.dtype)
     return np.array([missing if value is None else value for value in values])
 
 
 def _integers(values: Sequence[int | None], what: str) -> Values:
+    present = [value for value in values if value is not None]
+    if max(present) >= 2**63 and min(present) >= 0 and max(present) < 2**64:
+        unsigned = np.array([value or 0 for value in values], np.uint64)
+        return np.ma.masked_array(unsigned, [value is None for value in values]) if None in values else unsigned
     for row_index, value in enumerate(values):
         if value is not None and not -(2**63) <= value < 2**63:
             raise UnsupportedTypeError(
-                f"{what}: the value {value} (row {row_index}) is outside int64, -2^63 to 2^63-1.\n"
+                f"{what}: the value {value} (row {row_index}) is outside int64, -2^63 to 2^63-1, and uint64.\n"
                 "  Use text, or a smaller number that stands for it."
             )
     return list(values) if None in values else np.array(values, np.int64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from gpu_wcoj.errors import SchemaError, TypeMismatchError, UnsupportedTypeError, nearest
 
@@ -14,8 +16,12 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 
 _INTEGER = re.compile(r"(u?)int(8|16|32|64)")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
+_CLOCK = re.compile(r"(?:time32|time64|duration)\[(s|ms|us|ns)\]")
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
+_ENUM = re.compile(r"dictionary<values=(\w+), indices=(\w+), ordered=1>(\[.*\])", re.DOTALL)
+_FIXED_BYTES = re.compile(r"fixed_size_binary\[(\d+)\]")
+_NESTED = re.compile(r"(?:list|large_list|list_view|large_list_view|fixed_size_list|struct|map)<.*", re.DOTALL)
 
 
 def casts_to_views(pyarrow_version: str) -> bool:
@@ -34,8 +40,20 @@ def casts_to_views(pyarrow_version: str) -> bool:
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}
+INTERVAL = "month_day_nano_interval"
+"""Arrow's intervals; those without months are durations of days and nanoseconds."""
+FULL = "[full]"
+"""The end of the name of a type of numbers of which some do not fit int64 codes; the rest is Arrow's name."""
+FULL_UINT64 = f"uint64{FULL}"
+UUID = "extension<arrow.uuid>"
 MAX_DIGITS = 18
-"""Maximum precision of a decimal, in digits: its codes are int64."""
+"""Maximum precision of a decimal whose codes are its values, in digits: these codes are int64."""
+MAX_WIDE_DIGITS = 38
+"""Maximum precision of a decimal, in digits."""
+_IN_BYTES = ("binary", "wide", "uuid", "nested")
+"""Families whose values are stored as bytes in a dictionary."""
+_WITH_UNITS = ("timestamp", "zoned", "time", "duration")
+"""Families whose codes count units of time."""
 NO_DECIMAL = -(1 << 63)
 """A code that no decimal has; it stands for a constant that no value of the column equals."""
 _DAY = 86_400_000
@@ -62,21 +80,31 @@ class DataType:
     def family(self) -> str:
         """The group of types that join with each other.
 
-        One of ``integer bool float32 float64 date timestamp zoned string binary decimal``.
+        One of ``integer bool float32 float64 date timestamp zoned time duration string binary decimal wide uuid enum
+        nested``. Numbers of more digits than int64 has are ``wide``; an ``enum`` is text in the order of its
+        categories; lists, structs and maps are ``nested``.
         """
         name = self.value_name
         if _INTEGER.fullmatch(name):
             return "integer"
         if match := _TIMESTAMP.fullmatch(name):
             return "zoned" if match[2] else "timestamp"
-        if _DECIMAL.fullmatch(name):
-            return "decimal"
+        if _CLOCK.fullmatch(name) or name == INTERVAL:
+            return "time" if name.startswith("time") else "duration"
+        if _DECIMAL.fullmatch(name.removesuffix(FULL)) or name == FULL_UINT64:
+            return "wide" if name.endswith(FULL) else "decimal"
         if name in _TEXT:
             return "string"
-        if name in _BYTES:
+        if name in _BYTES or _FIXED_BYTES.fullmatch(name):
             return "binary"
         if name in _PLAIN:
             return {"float": "float32", "double": "float64", "bool": "bool"}.get(name, "date")
+        if name == UUID:
+            return "uuid"
+        if _ENUM.fullmatch(name):
+            return "enum"
+        if _NESTED.fullmatch(name):
+            return "nested"
         raise TypeMismatchError(
             f"type '{name}' is not supported.\n"
             "  Types are spelled as Arrow spells them: int64, double, bool, string, date32[day], timestamp[us]."
@@ -98,6 +126,8 @@ class DataType:
         ['int', 'int8', 'str', 'float', 'date']
         >>> [DataType(name).label for name in ("timestamp[us]", "timestamp[ns, tz=UTC]", "decimal128(9, 2)")]
         ['datetime', 'datetime[ns, UTC]', 'decimal(9, 2)']
+        >>> [DataType(name).label for name in ("time64[us]", "duration[ns]", "large_list<item: int64>")]
+        ['time', 'duration[ns]', 'list']
         """
         if self.name != self.value_name:
             return f"category[{DataType(self.value_name).label}]"
@@ -106,20 +136,51 @@ class DataType:
             parts = self.name.removeprefix("timestamp[").removesuffix("]").replace("tz=", "").split(", ")
             shown = ", ".join(part for part in parts if part != "us")
             return f"datetime[{shown}]" if shown else "datetime"
-        if family == "decimal":
-            return f"decimal({self.name.partition('(')[2]}"
+        if family in ("time", "duration"):
+            unit = self.time_unit
+            return family if unit == "us" else "interval" if self.name == INTERVAL else f"{family}[{unit}]"
+        if family == "enum":
+            return "enum"
+        if family in ("wide", "decimal"):
+            return "uint64" if self.name == FULL_UINT64 else f"decimal({self.name.partition('(')[2].removesuffix(FULL)}"
         if family == "integer":
             return "int" if self.name == "int64" else self.name
+        if family == "nested":
+            return self.name.partition("<")[0].rpartition("_")[2].replace("view", "list")
         return {"string": "str", "binary": "bytes", "float64": "float"}.get(family, family)
+
+    @cached_property
+    def dictionary(self) -> Literal["string", "binary", ""]:
+        """The kind of the dictionary whose positions are the codes; empty if codes are values.
+
+        Examples
+        --------
+        >>> [DataType(name).dictionary for name in ("large_string", "decimal128(38, 2)[full]", "int64")]
+        ['string', 'binary', '']
+        """
+        family = self.family
+        return "string" if family == "string" else "binary" if family in _IN_BYTES else ""
 
     @property
     def has_dictionary(self) -> bool:
-        """True if codes are positions in a program's dictionary (text and bytes)."""
-        return self.family in ("string", "binary")
+        """True if codes are positions in a program's dictionary."""
+        return bool(self.dictionary)
+
+    @cached_property
+    def categories(self) -> tuple[str | int | float | bool, ...]:
+        """The categories of an enum in their order; its codes are their positions.
+
+        Examples
+        --------
+        >>> DataType('dictionary<values=string, indices=int8, ordered=1>["low", "high"]').categories
+        ('low', 'high')
+        """
+        match = _ENUM.fullmatch(self.name)
+        return tuple(json.loads(match[3])) if match else ()
 
     def factor_to(self, operand: DataType) -> int:
         """Return the factor from codes of this type to codes of the finer type `operand`; else 1."""
-        if self.family in ("timestamp", "zoned"):
+        if self.family in _WITH_UNITS:
             return int(1000 ** max(0, TIME_UNITS.index(_unit(operand)) - TIME_UNITS.index(_unit(self))))
         if self.family == "decimal":
             return int(10 ** max(0, _scale(operand) - _scale(self)))
@@ -142,7 +203,7 @@ class DataType:
         if match := _DECIMAL.fullmatch(self.value_name):
             highest = 10 ** min(int(match[2]), 18) - 1
             return -highest, highest
-        if self.value_name == "date32[day]":
+        if self.value_name in ("date32[day]", "time32[s]", "time32[ms]"):
             return -(2**31), 2**31 - 1
         return (0, 1) if self.value_name == "bool" else (-(2**63), 2**63 - 1)
 
@@ -155,7 +216,9 @@ class DataType:
         >>> DataType("decimal128(15, 2)").digits, DataType("int8").digits, DataType("int64").digits
         ((15, 2), (3, 0), (18, 0))
         """
-        if self.family == "decimal":
+        if self.name == FULL_UINT64:
+            return 20, 0
+        if self.family in ("decimal", "wide"):
             return _decimal(self)
         return min(MAX_DIGITS, len(str(self.code_range[1]))), 0
 
@@ -202,17 +265,29 @@ class DataType:
         if self == operand:
             return self
         family = self.family
-        if family != operand.family:
+        if family != operand.family and not _widens(self, operand):
             raise TypeMismatchError.with_parts(
                 f"types '{self.name}' and '{operand.name}' do not join",
                 remedy="Only integers, time units and decimal scales widen. Cast one of the two columns.",
+            )
+        if "wide" in (family, operand.family):
+            return _common_wide(self, operand)
+        if family == "enum" and self.categories == operand.categories:
+            return self
+        if family == "nested" and _shape_of(self) == _shape_of(operand):
+            return operand if _REQUIRED in self.name else self
+        if family in ("enum", "nested"):
+            raise TypeMismatchError.with_parts(
+                f"types '{self.name}' and '{operand.name}' differ",
+                remedy="Cast one of the two columns to the other type."
+                + " Enums need the same categories in the same order." * (family == "enum"),
             )
         if self.value_name == operand.value_name and "<" in self.name + operand.name:
             return DataType(self.value_name)
         if family == "integer":
             return _common_integer(self, operand)
-        if family in ("timestamp", "zoned"):
-            finer = max(self, operand, key=lambda kind: TIME_UNITS.index(_unit(kind)))
+        if family in _WITH_UNITS:
+            finer = max(self, operand, key=lambda kind: (TIME_UNITS.index(_unit(kind)), kind.name == INTERVAL))
             return DataType(finer.value_name)
         if family == "decimal":
             return _common_decimal(self, operand, is_computed)
@@ -273,24 +348,73 @@ def _common_decimal(left: DataType, right: DataType, is_worked_out: bool) -> Dat
     digits_before = max(precision - digits_after for precision, digits_after in zip(precisions, scales, strict=True))
     if is_worked_out:
         return decimal_of(digits_before + scale, scale)
-    if digits_before + scale > MAX_DIGITS:
-        raise TypeMismatchError.mismatch(
-            f"the common type of '{left.name}' and '{right.name}'",
-            "has too many digits",
-            digits_before + scale,
-            f"at most {MAX_DIGITS}",
-        )
+    if digits_before + scale > MAX_DIGITS and scales[0] != scales[1]:
+        return _wide_decimal(digits_before, scale, left, right)
     return DataType(f"decimal128({digits_before + scale}, {scale})")
 
 
+_REQUIRED = " not null"
+"""The mark of a field without nulls in the name of a nested type."""
+_LIST = re.compile(r"(?<!size_)(?:large_)?list(?:_view)?<[^:<>]*: ")
+_LEAF = re.compile(r"\b(?:large_)?(string|binary)(?:_view)?\b")
+
+
+def _shape_of(kind: DataType) -> str:
+    """Return the name of a nested type without what only concerns the memory of its values.
+
+    Examples
+    --------
+    >>> _shape_of(DataType("large_list<item: struct<a: string_view>>")) == _shape_of(
+    ...     DataType("list<element: struct<a: string>>")
+    ... )
+    True
+    """
+    return _LEAF.sub(r"\1", _LIST.sub("list<", kind.name)).replace(_REQUIRED, "")
+
+
+def _widens(left: DataType, right: DataType) -> bool:
+    """Return True if one of two types is wide, and the other one has numbers of its kind."""
+    wide, narrow = (left, right) if left.family == "wide" else (right, left)
+    if wide.family != "wide":
+        return False
+    return narrow.family == ("decimal" if wide.digits[1] else "integer") or (
+        narrow.family == "decimal" and wide.name != FULL_UINT64
+    )
+
+
+def _common_wide(left: DataType, right: DataType) -> DataType:
+    """Return the type of numbers of two types, one of which is wide."""
+    if FULL_UINT64 in (left.name, right.name) and all(kind.value_name.startswith("uint") for kind in (left, right)):
+        return DataType(FULL_UINT64)
+    digits = [(20, 0) if kind.family == "integer" else kind.digits for kind in (left, right)]
+    precisions, scales = zip(*digits, strict=True)
+    scale = max(scales)
+    n_before = max(precision - behind for precision, behind in zip(precisions, scales, strict=True))
+    return _wide_decimal(n_before, scale, left, right)
+
+
+def _wide_decimal(n_before: int, scale: int, left: DataType, right: DataType) -> DataType:
+    """Return the wide type of decimals with these digits before and after the point."""
+    if n_before + scale > MAX_WIDE_DIGITS:
+        raise TypeMismatchError.mismatch(
+            f"the common type of '{left.name}' and '{right.name}'",
+            "has too many digits",
+            n_before + scale,
+            f"at most {MAX_WIDE_DIGITS}",
+        )
+    return DataType(f"decimal128({n_before + scale}, {scale}){FULL}")
+
+
 def _unit(kind: DataType) -> str:
-    match = _TIMESTAMP.fullmatch(kind.value_name)
+    if kind.value_name == INTERVAL:
+        return "ns"
+    match = _TIMESTAMP.fullmatch(kind.value_name) or _CLOCK.fullmatch(kind.value_name)
     assert match is not None
     return match[1]
 
 
 def _decimal(kind: DataType) -> tuple[int, int]:
-    match = _DECIMAL.fullmatch(kind.value_name)
+    match = _DECIMAL.fullmatch(kind.value_name.removesuffix(FULL))
     assert match is not None
     return int(match[2]), int(match[3])
 
@@ -321,15 +445,17 @@ SPELLINGS = {
     "number": "int64",
     "unsigned": "uint64",
     "symbol": "string",
+    "uuid": UUID,
+    "interval": INTERVAL,
 }
 """Other spellings of a type, and the Arrow spelling. ``float`` is Arrow's: 32 bits."""
 
 _SHOWN = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *("bool", "float", "double", "string", "large_string", "string_view", "binary", "large_binary", "binary_view"),
-    *("date32[day]", "date64[ms]"),
+    *("date32[day]", "date64[ms]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]", FULL_UINT64),
 )
-_SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)")
+_SHAPED = ("timestamp[us]", "timestamp[us, tz=UTC]", "decimal128(10, 2)", "duration[us]", "fixed_size_binary[16]")
 
 
 def declared_type(text: str) -> str:
@@ -349,9 +475,9 @@ def declared_type(text: str) -> str:
     if match := re.fullmatch(r"timestamp\[\s*(\w+)\s*(?:,\s*tz\s*=\s*(.*\S)\s*)?\]", name):
         name = f"timestamp[{match[1]}, tz={match[2]}]" if match[2] else f"timestamp[{match[1]}]"
     elif match := re.fullmatch(r"decimal(|32|64|128|256)\((\d{1,9}), ?(-?\d{1,9})\)", name):
-        if not 1 <= int(match[2]) <= MAX_DIGITS:
+        if not 1 <= int(match[2]) <= MAX_WIDE_DIGITS:
             raise UnsupportedTypeError.mismatch(
-                f"type '{text}'", "has an unsupported number of digits", match[2], f"1 to {MAX_DIGITS}"
+                f"type '{text}'", "has an unsupported number of digits", match[2], f"1 to {MAX_WIDE_DIGITS}"
             )
         name = f"decimal{match[1] or 128}({match[2]}, {match[3]})"
     try:
@@ -359,7 +485,8 @@ def declared_type(text: str) -> str:
     except TypeMismatchError:
         spellings = (*_SHOWN, *SPELLINGS, *_SHAPED)
         raise UnsupportedTypeError(
-            f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double,"
-            f" bool, string, binary, date32, date64, {', '.join(_SHAPED)} and their like.{nearest(text, spellings)}"
+            f"unknown type '{text}'; allowed are the integers int8 to int64 and uint8 to uint64, float, double, bool,"
+            f" string, binary, date32, date64, time64[us], uuid, interval, {', '.join(_SHAPED)} and their like."
+            f"{nearest(text, spellings)}"
         ) from None
     return name

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -18,7 +16,7 @@ from gpu_wcoj.datoms.schema import TYPES, Attribute, Keyword
 from gpu_wcoj.datoms.store import Delta, Store, datoms_as_zset
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.engine.state import Mark
-from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, entry_point
+from gpu_wcoj.errors import UnknownAttributeWarning, UsageError, callers_level, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query import edn
 from gpu_wcoj.query.edn import Query
@@ -219,17 +217,6 @@ def _table(name: str, data: Any) -> ZSet:
 # Incremental maintenance of the answer of a query, shared by its subscriptions.
 
 
-_PACKAGE = str(Path(__file__).parents[1])
-
-
-def _callers_level() -> int:
-    """Return the `stacklevel` with which a warning points at the caller of this package."""
-    level, frame = 0, inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
 @dataclass(frozen=True)
 class State:
     """State that a transaction can change: the program and its compiled query."""
@@ -253,7 +240,7 @@ class Follower:
         self.options = options
         self.compiled = bound_query.compile()
         for message in self.compiled.query.undeclared.values():
-            warnings.warn(message, UnknownAttributeWarning, stacklevel=_callers_level())
+            warnings.warn(message, UnknownAttributeWarning, stacklevel=callers_level())
         self.program = self._program(self.compiled)
         self._no_change: ZSet | None = None
         self.first = self._start(self.program, self.compiled)

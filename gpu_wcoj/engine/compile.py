@@ -44,6 +44,8 @@ class CompiledProgram:
         The columns' types as far as they are known.
     shapes
         Per relation, its stored columns.
+    dictionaries
+        The dictionaries of text and of bytes.
     chosen
         The reason for a plan that differs from the first one, as text for people; else empty.
     """
@@ -52,6 +54,7 @@ class CompiledProgram:
     shapes: Mapping[str, Shape]
     plan: Plan
     circuit: Circuit
+    dictionaries: tuple[Dictionary, Dictionary]
     chosen: str = ""
 
     @cached_property
@@ -162,7 +165,7 @@ class Compiler:
         if execution.single_tick:
             planned = along_single_paths(planned, catalog)
         circuit = self.circuit(planned, execution)
-        lowered = CompiledProgram(types, shapes, planned, circuit)
+        lowered = CompiledProgram(types, shapes, planned, circuit, self.dictionaries)
         if present is not None:
             before = present
 
@@ -179,7 +182,7 @@ class Compiler:
         shapes = self.shapes(None, nullable, types)
         planned = self.plan(types, shapes, Catalog.from_sizes(sizes))
         circuit = self.circuit(planned, self.execution())
-        return CompiledProgram(types, shapes, planned, circuit)
+        return CompiledProgram(types, shapes, planned, circuit, self.dictionaries)
 
     def _bind(
         self, types: Types, name: str, kinds: Sequence[DataType | None], names: Sequence[str] | None = None
@@ -278,7 +281,7 @@ class Compiler:
         shapes = {}
         for name, flags in nullable_columns.items():
             kinds = [types.assumed(name, column) for column in range(len(flags))]
-            textual = tuple(kind.family if kind is not None and kind.has_dictionary else "" for kind in kinds)
+            textual = tuple("" if kind is None else kind.dictionary for kind in kinds)
             shapes[name] = Shape(name, flags, textual)
         return shapes
 
@@ -330,7 +333,10 @@ class Compiler:
         rows = incoming if backend.device is not None else {name: change.fetched() for name, change in incoming.items()}
         kinds = types.snapshot()
         return Catalog.of_rows(
-            {name: _to_stored(name, change, shapes[name], kinds, types, backend) for name, change in rows.items()},
+            {
+                name: _to_stored(name, change, shapes[name], kinds, types, backend, self.dictionaries)
+                for name, change in rows.items()
+            },
             backend,
         )
 
@@ -365,7 +371,11 @@ class Compiler:
                 kind = natural
         codes = np.array([0 if value is None else self._encode_constant(kind, value) for value in values], np.int64)
         is_valid = None if len(present_values) == len(values) else valid
-        return Column(kind, codes, is_valid, self.dictionaries[0] if kind.has_dictionary else None)
+        return Column(kind, codes, is_valid, self._dictionary(kind))
+
+    def _dictionary(self, kind: DataType) -> Dictionary | None:
+        """Return the dictionary of a type's values; None if its codes are the values."""
+        return self.dictionaries[0 if kind.dictionary == "string" else 1] if kind.has_dictionary else None
 
     def _encode_constant(self, kind: DataType | None, value: object, op: str = "", /, keeps: bool = True) -> int:
         """Return the code of a constant.
@@ -380,10 +390,12 @@ class Compiler:
             if isinstance(value, int):
                 return int(value)
             kind = kind or type_of_constant(value)
-        if kind.has_dictionary:
+        if kind.dictionary == "string":
             return self.dictionaries[0].encode_one(str(value))
-        from gpu_wcoj.arrow import encode_constant
+        from gpu_wcoj.arrow import constant_entry, encode_constant
 
+        if kind.has_dictionary:
+            return self.dictionaries[1].encode_one(constant_entry(value, kind))
         return encode_constant(value, kind, op)
 
     def _migrate(self, name: str, rows: Rows, old: CompiledProgram, new: CompiledProgram) -> Rows:
@@ -416,7 +428,9 @@ class Compiler:
         from gpu_wcoj.arrow.write import to_python
 
         distinct, positions = np.unique(codes, return_inverse=True)
-        values = to_python(Column(was, distinct, None, self.dictionaries[0] if was.has_dictionary else None))
+        if now.family == "wide" and was.family in ("integer", "decimal"):
+            return Column(was, codes, None, self._dictionary(was)).as_type(now, self.dictionaries[1]).codes
+        values = to_python(Column(was, distinct, None, self._dictionary(was)))
         recoded: Int64Array = np.array([self._encode_constant(now, value, keeps=keeps) for value in values], np.int64)[
             positions
         ]
@@ -428,7 +442,9 @@ def stored_columns(name: str, rows: Incoming, lowered: CompiledProgram) -> Input
 
     They stay in the memory where they live.
     """
-    return _to_stored(name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend)
+    return _to_stored(
+        name, rows, lowered.shapes[name], lowered.kinds, lowered.types, lowered.circuit.backend, lowered.dictionaries
+    )
 
 
 def _to_stored(
@@ -438,12 +454,17 @@ def _to_stored(
     kinds: Mapping[tuple[str, int], DataType | None],
     types: Types,
     backend: Backend,
+    dictionaries: tuple[Dictionary, Dictionary],
 ) -> InputChange:
     codes: list[Int64Array] = []
     flags: list[Int64Array] = []
     is_distinct = True
     for column, column_values in enumerate(rows.columns):
         kind = kinds[name, column]
+        if kind is not None and kind.family == "wide" and column_values.type.family != "wide":
+            on_host = Column(column_values.type, column_values.codes, column_values.valid)
+            widened = on_host.as_type(kind, dictionaries[1])
+            column_values = Column(kind, backend.asarray(widened.codes), column_values.stored_valid, dictionaries[1])
         factor = 1 if kind is None or column_values.type == kind else column_values.type.factor_to(kind)
         scaled = _rescale(column_values.stored, factor, name, column, kind)
         if column_values.type.family in ("float32", "float64") and not types.keeps_zero_signs(name, column):

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpu_wcoj.data.column import Column, Dictionary, on_host
 from gpu_wcoj.data.rows import as_weights, weight_among
-from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.data.schema import FULL, FULL_UINT64, INT64, MAX_DIGITS, DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset.zset import ZSet
@@ -119,9 +119,20 @@ def read_change(
     if not names:
         return Incoming((), _no_columns(arity, types), None, True)
     weights = as_weights(encoded.pop(), f"{what}: the weights") if len(encoded) > arity else None
+    encoded = [_as_unsigned(column, kind, binary) for column, kind in zip(encoded, types, strict=True)]
     if unread is None:
         encoded = [column.unshared() for column in encoded]
     return Incoming(names[:arity], tuple(encoded), weights, True)
+
+
+def _as_unsigned(column: Column, kind: DataType | None, binary: Dictionary) -> Column:
+    """Return integers as `FULL_UINT64` if the column is of this type and none is negative."""
+    if kind is None or kind.name != FULL_UINT64 or column.type.family != "integer":
+        return column
+    try:
+        return column.as_type(kind, binary)
+    except TypeMismatchError:
+        return column
 
 
 class SmallRows(NamedTuple):
@@ -310,7 +321,7 @@ MAX_SCHEMAS = 8
 def narrow_columns(
     relation: str, names: Sequence[str], columns: Sequence[Column], kinds: Sequence[DataType | None]
 ) -> tuple[Column, ...]:
-    """Return the columns, with integers in their declared types.
+    """Return the columns, with integers and decimals in their declared types.
 
     Raises
     ------
@@ -325,7 +336,17 @@ def narrow_columns(
     """
     narrowed = list(columns)
     for position, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
-        if kind is None or column.type == kind or {column.type.family, kind.family} != {"integer"}:
+        if kind is None or column.type == kind:
+            continue
+        is_wide = column.type.family == "wide"
+        if kind.family == "decimal" and (is_wide or (column.type.family == "decimal" and kind.digits[0] <= MAX_DIGITS)):
+            try:
+                holds_wide = is_wide and kind.digits[0] > MAX_DIGITS
+                narrowed[position] = column.as_type(DataType(f"{kind.name}{FULL}") if holds_wide else kind)
+            except TypeMismatchError as error:
+                raise TypeMismatchError(f"relation '{relation}', column '{names[position]}': {error}") from None
+            continue
+        if {column.type.family, kind.family} != {"integer"}:
             continue
         smallest, largest = kind.code_range
         beyond = (column.stored < smallest) | (column.stored > largest)

@@ -571,19 +571,22 @@ def declared_columns(
 
 
 def _narrow(rules: Rules, schema: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Narrow:
-    """Return the narrow types that declarations and the schema give inputs."""
+    """Return the narrow integers and the decimals that declarations and the schema give inputs."""
     said = {declaration.relation: declaration.types for declaration in rules.declarations if declaration.is_binding}
     said |= {name: tuple(kinds.values() if isinstance(kinds, Mapping) else kinds) for name, kinds in schema.items()}
     narrow = {}
     for name in rules.inputs:
         kinds = [None if kind is None else DataType(declared_type(str(kind))) for kind in said.get(name, ())]
         narrow_kinds = tuple(
-            kind if kind is not None and kind.family == "integer" and kind.code_range != INT64.code_range else None
-            for kind in kinds
+            kind if kind is not None and (kind.family == "decimal" or _is_narrow(kind)) else None for kind in kinds
         )
         if any(narrow_kinds):
             narrow[name] = narrow_kinds
     return narrow
+
+
+def _is_narrow(kind: DataType) -> bool:
+    return kind.family == "integer" and kind.code_range != INT64.code_range
 
 
 def _type_of(relation: str, kind: object) -> DataType:

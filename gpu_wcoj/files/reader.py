@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.arrow.write import to_pyarrow
+from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError, UsageError
 from gpu_wcoj.files.binary import BinaryReader

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from gpu_wcoj.arrow.write import to_pyarrow
+from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.data.column import BoolArray
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import InputFileError

@@ -553,16 +553,29 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
         min_gain *= len(user.shared.users)
     costs = _race(join, numbers, phase, SAMPLE_SIZES[0], counts)
-    best = min(costs.values())
+    cheapest = min(costs, key=costs.__getitem__)
+    best = costs[cheapest]
     if costs.get(usual, np.inf) < 2 * min_gain * best:
+        cheapest = usual
+    larger = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
+    if larger > DECISIVE_SURPRISE * max(costs[cheapest], FIRST_BUDGET):  # the smaller sample has missed a hub
+        remaining = [index for index in numbers if index != cheapest]
+        limit = larger if larger < np.inf else MAX_SURPRISE * max(best, FIRST_BUDGET)
+        costs = {**_race(join, remaining, phase, SAMPLE_SIZES[-1], counts, limit), cheapest: larger}
+    elif cheapest == usual:
         return None
-    if len(costs) > 1 and best > BUDGET_FACTOR * FIRST_BUDGET:  # else a larger sample would cost as much as the load
-        for index in costs:
+    elif len(costs) > 1 and best > BUDGET_FACTOR * FIRST_BUDGET:  # else more samples would cost as much as the load
+        costs[cheapest] = larger
+        for index in costs.keys() - {cheapest}:
             cost = _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, DECISIVE_FACTOR * best)
             costs[index] = cost if cost < np.inf else costs[index]
     cheapest = min(costs, key=costs.__getitem__)
     return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
 
+
+DECISIVE_SURPRISE, MAX_SURPRISE = 2.0, 64.0
+"""Factors by which a larger sample of a path costs more than a small one: where the other paths are sampled again, and
+where the larger sample ends."""
 
 FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
 """Cost of a load that is tried first by samples of its paths, and the factor by which it grows until one costs less."""

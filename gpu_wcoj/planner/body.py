@@ -588,7 +588,7 @@ class _Translation:
         op = COMPARING[call.op]
         kinds = [self.kind(left), self.kind(right)]
         common = _common(kinds) if any(kinds) else self.known_kind(left if is_spelled(left) else right)
-        family = common.family if common.has_dictionary and op not in ("=", "!=") else ""
+        family = common.dictionary if op not in ("=", "!=") else ""
         parts = []
         for side, mirrored in ((left, MIRRORED[op]), (right, op)):
             is_constant = isinstance(self.term(side), Constant) or is_spelled(side)
@@ -875,7 +875,7 @@ def normalise(
         if home is not None:
             family = shapes[home[0]].family(home[1])
         else:
-            family = kind.family if kind is not None and kind.has_dictionary else ""
+            family = "" if kind is None else kind.dictionary
         name = left.name
         operand: str | int
         if isinstance(right, Variable):

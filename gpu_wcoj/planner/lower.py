@@ -479,7 +479,7 @@ def grouping_plan(
         None if value is None else atom.columns[n_group],
         (*keys, *of_head),
         grouping.keys,
-        "integer" if kind is None else kind.family,
+        "integer" if kind is None else kind.dictionary or kind.family,
         *_scales(kind, kinds.column(grouping.relation, grouping.keys)),
     )
 
@@ -515,7 +515,7 @@ def first_rows_plan(
         flag, kind = flags[key.column], kinds.column(first.source, key.column)
         if flag is not None:
             order.setdefault(flag, SortedLevel(columns.index(flag), key.nulls_first))
-        family = "" if kind is None or kind.family not in ("string", "binary") else kind.family
+        family = "" if kind is None else kind.dictionary
         order.setdefault(key.column, SortedLevel(columns.index(key.column), key.is_descending, family))
     return FirstRowsPlan(
         ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),

@@ -36,12 +36,18 @@ DOUBLE = DataType("double")
 STRING = DataType("string")
 
 _NUMBERS = "Numbers are integers, decimals or floats; cast the column, or declare it as int64 or double."
+_WIDE = (
+    "Rules compare, group and sort numbers of more than 18 digits, and calculate with smaller ones. Declare the column "
+    "as decimal(18, ...) or double, or cast it before you pass it."
+)
 _NUMBER_FAMILIES = ("integer", "decimal", "float32", "float64")
 _OF_TEXT = {
     **dict.fromkeys(("cat", "substr", "lower", "upper", "downcase", "upcase"), STRING), "strlen": INT64,
     **dict.fromkeys(("like", "match", "contains"), BOOL),
 }  # fmt: skip
 _OF_TIME = ("year", "month", "day")
+_WRITTEN_AS_TEXT = ("string", "date", "timestamp", "zoned", "time", "duration", "uuid", "enum")
+"""Families whose constants are texts."""
 
 
 def kind_of(
@@ -190,13 +196,21 @@ def _together(call: Call, pairs: Sequence[tuple[Expression, DataType | None]], r
                 got=kind.name,
                 remedy="Cast a column, so that both are of one type.",
             )
+    narrow = [kind for _, kind in pairs if kind is not None and kind.family in ("integer", "decimal")]
+    if common is not None and common.family == "wide" and narrow:
+        raise TypeMismatchError.with_parts(
+            f"'{call.op}' in '{rule}' has values of the types '{narrow[0].name}' and '{common.name}'",
+            subject=call.op,
+            got=common.name,
+            remedy=_WIDE,
+        )
     constants = [value.value for value, _ in pairs if isinstance(value, Constant) and value.value is not None]
     constants += [constant for value, _ in pairs if isinstance(value, Call) and is_spelled(value) for constant in ("",)]
     if common is None:
         groups = {_group(type(value)) for value in constants}
         is_wrong = len(groups) > 1
     else:
-        fitting = {"bool": bool, "string": str, "date": str, "timestamp": str, "zoned": str}.get(common.family, float)
+        fitting = bool if common.family == "bool" else str if common.family in _WRITTEN_AS_TEXT else float
         is_wrong = any(_group(type(value)) is not fitting for value in constants)
     if is_wrong:
         beside = "" if common is None else f" beside a value of type '{common.name}'"
@@ -257,7 +271,7 @@ def _numbers(call: Call, kinds: Sequence[DataType | None], rule: object) -> list
                     f"'{argument}' in '{rule}' is of type '{kind.name}', and '{call}' calculates with it",
                     subject=str(argument),
                     got=kind.name,
-                    remedy=_NUMBERS,
+                    remedy=_WIDE if kind.family == "wide" else _NUMBERS,
                 )
             of_variables.append(kind)
     is_float = [kind.family.startswith("float") for kind in of_variables]
@@ -457,10 +471,11 @@ def aggregate_of(op: str, kind: DataType | None, place: Callable[[], str]) -> Da
         return None
     if kind is not None and kind.family not in _NUMBER_FAMILIES:
         raise TypeMismatchError.with_parts(
-            f"the {op} {place()} aggregates values of type '{kind.name}', which are not numbers",
+            f"the {op} {place()} aggregates values of type '{kind.name}'"
+            + (", some of more than 18 digits" if kind.family == "wide" else ", which are not numbers"),
             subject=op,
             got=kind.name,
-            remedy=_NUMBERS,
+            remedy=_WIDE if kind.family == "wide" else _NUMBERS,
         )
     if op == "mean":
         return DOUBLE
@@ -525,6 +540,7 @@ class Types:
             if kind is not None
         }
         self._equated = frozenset(map(self._root, self._equated_places(bag)))
+        self._ordered = frozenset(self._ordered_places())
         self._check_range(declared)
         inputs = {name for name in rules.inputs if not name.endswith("#facts")}
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])
@@ -619,6 +635,41 @@ class Types:
         for first in rules.first_rows:
             yield from ((first.source, i) for i in range(arity[first.source]))
 
+    def _ordered_places(self) -> Iterator[Place]:
+        """Yield columns and calculations whose values some rule compares by their order."""
+        rules = self._rules
+        for rule in rules.rules:
+            homes = self._homes[rule]
+            sides = [
+                side
+                for comparison in rule.comparisons
+                if comparison.op not in ("=", "!=")
+                for side in (comparison.left, comparison.right)
+            ]
+            sides += [side for computed in rule.computed for side in _ordered_in(computed.call)]
+            terms = (plain(side) for side in sides if not isinstance(side, Call))
+            yield from (homes[term.name] for term in terms if isinstance(term, Variable) and term.name in homes)
+        for grouping in rules.groupings:
+            if grouping.op in ("min", "max"):
+                yield grouping.source, grouping.keys
+        yield from ((extreme.relation, extreme.column) for extreme in rules.extremes)
+        yield from ((first.source, key.column) for first in rules.first_rows for key in first.keys)
+        if rules.sorting is not None:
+            yield from ((rules.sorting.relation, key.column) for key in rules.sorting.keys)
+
+    def _check_order(self) -> None:
+        """Raise if values that are compared by their order have none."""
+        for place in self._ordered:
+            kind = self.type_of(*place)
+            if kind is not None and kind.family == "nested":
+                raise TypeMismatchError.with_parts(
+                    f"{self._label(place)} is of type '{kind.name}', and a rule orders or compares its values",
+                    subject=place[0],
+                    got=kind.name,
+                    remedy="Lists, structs and maps can be passed on, grouped and compared by '='. Pass a field as a "
+                    "column of its own.",
+                )
+
     def _check_range(self, declared: Mapping[Place, DataType]) -> None:
         """Raise for a constant outside the integers of its column's declared type."""
         for place, kind in declared.items():
@@ -665,6 +716,7 @@ class Types:
         for is_last in (False, True):
             while self._derive_once(is_last):
                 pass
+        self._check_order()
         for rule, left, right in self._compared:
             kinds = [self.type_of(*left), self.type_of(*right)]
             typed = [kind for kind in kinds if kind is not None]
@@ -706,6 +758,14 @@ class Types:
         self._common.pop(root, None)
         self._check_others(root, place, kind, None, is_worked_out=True)
         inferred[place] = kind
+        common = self.type_of(*root)
+        if common is not None and common.family == "wide" and kind.family != "wide":
+            raise TypeMismatchError.with_parts(
+                f"{self._label(place)} is calculated, of type '{kind.name}', and shares a column with '{common.name}'",
+                subject=place[0],
+                got=common.name,
+                remedy=_WIDE,
+            )
         self._check_constants(root, place, None)
         return True
 
@@ -758,6 +818,7 @@ class Types:
         copy = object.__new__(Types)
         copy._parent = self._parent
         copy._equated = self._equated
+        copy._ordered = self._ordered
         copy._constants = self._constants
         copy._said = self._said
         copy._homes = self._homes
@@ -890,6 +951,15 @@ class Types:
             self._parent[right] = left
 
 
+def _ordered_in(call: Call) -> Iterator[Expression]:
+    """Yield the sides of comparisons by order within a null-aware call."""
+    if COMPARING.get(call.op, "=") not in ("=", "!="):
+        yield from call.arguments
+    for part in call.arguments:
+        if isinstance(part, Call):
+            yield from _ordered_in(part)
+
+
 def _compared_in(call: Call) -> Iterator[tuple[Expression, Expression]]:
     """Yield the pairs of expressions that are compared within a null-aware call."""
     if call.op in COMPARING or call.op == "among":
@@ -923,10 +993,10 @@ def fits(value: object, kind: DataType) -> bool:
     if isinstance(value, bool):
         return family == "bool"
     if isinstance(value, (int, Decimal)):
-        return family in ("integer", "float32", "float64", "decimal")
+        return family in ("integer", "float32", "float64", "decimal", "wide")
     if isinstance(value, float):
-        return family in ("float32", "float64", "decimal")
-    return family in ("string", "date", "timestamp", "zoned")
+        return family in ("float32", "float64", "decimal", "wide")
+    return family in _WRITTEN_AS_TEXT
 
 
 def names_of(rules: Rules) -> Mapping[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
@@ -507,6 +508,12 @@ class Rule:
         return tuple(dict.fromkeys(variable for atom in self.atoms for variable in atom.variables))
 
     @cached_property
+    def occurrences(self) -> Counter[Variable]:
+        """The number of terms, sides of comparisons and calculations that each variable is in."""
+        parts = (*self.head.terms, *_parts(self), *(part for one in self.computed for part in (one.variable, one.call)))
+        return Counter(variable for part in parts for variable in variables_of((part,)))
+
+    @cached_property
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The aggregates of the rule in order, without those nested in other aggregates."""
         return tuple(aggregates_of((*self.head.terms, *_parts(self))))
@@ -787,17 +794,19 @@ class Rules:
         return tuple(dict.fromkeys([*read, *named]))
 
     def unread(self, relation: str) -> frozenset[int]:
-        """Return the columns of a relation that are ``_`` in every atom.
+        """Return the columns of a relation that are ``_``, or occur once, in every rule.
 
         Examples
         --------
-        >>> a, b = Variable("a"), Variable("_#1")
+        >>> a, b = Variable("a"), Variable("b")
         >>> Rules((Rule(Atom("h", (a,)), (Atom("r", (a, b)),)),)).unread("r")
         frozenset({1})
         """
-        atoms = [atom for rule in self.rules for atom in rule.read if atom.relation == relation]
+        atoms = [(atom, rule) for rule in self.rules for atom in rule.read if atom.relation == relation]
         columns = range(self.arity.get(relation, 0))
-        return frozenset(column for column in columns if all(_is_wildcard(atom.terms[column]) for atom in atoms))
+        return frozenset(
+            column for column in columns if all(_is_left(atom.terms[column], rule) for atom, rule in atoms)
+        )
 
     @property
     def has_aggregates(self) -> bool:
@@ -1032,8 +1041,11 @@ def _renamed(piece: Any, names: Mapping[str, str]) -> Any:
     return replace(piece, **changed)  # type: ignore[type-var]
 
 
-def _is_wildcard(term: Expression) -> bool:
-    return isinstance(term, Variable) and term.is_wildcard
+def _is_left(term: Expression, rule: Rule) -> bool:
+    """Return whether nothing else in a rule depends on a term of one of its atoms."""
+    if not isinstance(term, Variable):
+        return False
+    return term.is_wildcard or (not rule.aggregates and rule.occurrences[term] == 1)
 
 
 def _left(parts: tuple[_T, ...], unread: Collection[int]) -> tuple[_T, ...]:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     JavaNotFoundError,
@@ -544,7 +543,7 @@ def arrow_type(kind: st.DataType) -> pa.DataType:
     if arrow is None:
         raise UnsupportedTypeError(
             f"type '{kind.simpleString()}' is not supported: expected integers, booleans, float, double, date, "
-            f"timestamp, timestamp_ntz, string, binary or decimals of up to {MAX_DIGITS} digits.\n"
+            f"timestamp, timestamp_ntz, string, binary or decimals.\n"
             "  Cast the column, or leave it out."
         )
     return arrow

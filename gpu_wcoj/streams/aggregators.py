@@ -451,6 +451,14 @@ def in_order(groups: Groups, by: Sequence[tuple[int, bool]], total: bool = True)
         Whether ties are sorted by all other columns.
     """
     place, columns = groups.place, groups.rows.columns
+    for position, _ in by:
+        if columns[position].type.family == "nested":
+            raise TypeMismatchError.mismatch(
+                f"column '{groups.rows.names[position]}'",
+                "has no order",
+                f"'{columns[position].type.name}'",
+                "a column of numbers, texts, bytes or times",
+            )
     listed = list(by)
     if total:
         named = {column for column, _ in by}

@@ -85,7 +85,7 @@ class Place:
 
     def dictionary(self, kind: DataType) -> Dictionary | None:
         """Return the dictionary of a type's codes; None if codes are the values."""
-        return {"string": self.string, "binary": self.binary}.get(kind.family)
+        return {"string": self.string, "binary": self.binary}.get(kind.dictionary)
 
     def taken_column(self, column: Column, rows: Any) -> Column:
         """Return the column's rows at these positions, or in this slice."""

@@ -17,7 +17,7 @@ from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, e
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
-from gpu_wcoj.prepared_query import QuerySource, prepare_query
+from gpu_wcoj.prepared_query import LeftOut, QuerySource, prepare_query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
@@ -51,6 +51,7 @@ def view(
     bag: bool | None = None,
     functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    scan: bool = True,
     outputs: str | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
@@ -82,6 +83,7 @@ def view(
     bag: bool | None = None,
     functions: Sequence[Function] = (),
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    scan: bool = True,
     outputs: str | list[str] | tuple[str, ...] | None = None,
     keep: Sequence[str] = (),
     backend: BackendName = "auto",
@@ -121,6 +123,9 @@ def view(
     schema
         Names and types of the columns of relations, ``{"edges": {"src": "int64", "dst": "int64"}}``; these relations
         may start without rows, like relations that a program in Datalog declares.
+    scan
+        Whether tables in variables of the calling function, or of its module, are relations that the query reads by
+        their names and that are not passed. Motifs and EDN read passed tables only.
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.
@@ -137,7 +142,8 @@ def view(
     UsageError
         If the text is valid in two languages.
     UnknownRelationError
-        If a relation that the query reads is missing, or an extra relation was passed.
+        If a relation that the query reads is missing. A relation that it does not read is ignored, if all others have
+        rows.
     GpuWcojError
         Also every error of the language's parser and of `Program`.
 
@@ -161,7 +167,7 @@ def view(
             text, resolved_language, dialect, arguments, bag, validate_functions("functions", functions)
         )
         merged = merge_relations(relations, more)
-        prepared = prepare_query(source, merged, view, schema=schema, may_be_empty=True)
+        prepared = prepare_query(source, merged, view, schema=schema, scan=scan)
     elif bag is not None or functions:
         refuse_options(["functions" if bag is None else "bag"])
     options = ProgramOptions(
@@ -178,7 +184,7 @@ def view(
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
     program.load(rows)
-    connection = Connection.from_program(program)
+    connection = Connection.from_program(program, prepared.left_out)
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
@@ -411,13 +417,20 @@ class Connection(NotCopied):
         self._program: Program | None = None
         self._views: dict[str, View | MultiView] = {}
         self._is_closed = False
+        self._left_out: Mapping[str, LeftOut] = {}
         self.turns = StateLock("the connection")
 
     @classmethod
-    def from_program(cls, program: Program) -> Self:
-        """Return the connection of a program that has its views' rules."""
+    def from_program(cls, program: Program, left_out: Mapping[str, LeftOut] | None = None) -> Self:
+        """Return the connection of a program that has its views' rules.
+
+        Parameters
+        ----------
+        left_out
+            Columns of tables that the program does without.
+        """
         connection = cls({}, program.bag, program.options)
-        connection._program = program
+        connection._program, connection._left_out = program, left_out or {}
         return connection
 
     def __repr__(self) -> str:
@@ -557,7 +570,7 @@ class Connection(NotCopied):
             heads = [head for head in present.heads if "#" not in head and (head != ANSWER or name is None)]
             visible |= {head: present.empty(head) for head in heads}
         prepared = prepare_query(
-            source, {**tables, **visible}, Connection.view, schema=self._options.schema, may_be_empty=True
+            source, {**tables, **visible}, Connection.view, schema=self._options.schema, scan=False, is_shared=True
         )
         if prepared.bag and self._bag is False:
             raise UsageError.conflict(
@@ -597,7 +610,13 @@ class Connection(NotCopied):
         changes = initial.initial_changes(program)
         if changes:
             program.load(changes)
-        return program, rules.outputs, prepared.language == "sql"
+        return program, rules.outputs, self._is_sql(source)
+
+    @staticmethod
+    def _is_sql(source: QuerySource) -> bool:
+        if not isinstance(source.text, str):
+            return False
+        return (language_of(source.text) if source.language is None else source.language) == "sql"
 
     def register(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
         """Register a view of outputs that the program has."""
@@ -656,7 +675,11 @@ class Connection(NotCopied):
 
     def _run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
         if ignores_case:
-            changes = dict(self._spell(name, rows) for name, rows in changes.items())
+            changes = {self.relation_name(name, True): rows for name, rows in changes.items()}
+        if self._left_out:
+            changes = {name: self._without_left_out(name, rows) for name, rows in changes.items()}
+        if ignores_case:
+            changes = {name: self._spell(name, rows) for name, rows in changes.items()}
         program = self._program
         answers = (self.program if program is None else program).step(changes)
         following = [view for view in self._views.values() if view.listeners]
@@ -675,23 +698,26 @@ class Connection(NotCopied):
         """
         return _spelled(name, (*self.program.inputs, *self.program.heads)) if ignores_case else name
 
-    def _spell(self, name: str, rows: Any) -> tuple[str, Any]:
-        """Return a change with the names of its relation and columns in the program's spelling."""
-        name = self.relation_name(name, True)
+    def _without_left_out(self, name: str, rows: Any) -> Any:
+        """Return rows without the columns that the program does without."""
+        return self._left_out[name].without(rows, f"relation '{name}'") if name in self._left_out else rows
+
+    def _spell(self, name: str, rows: Any) -> Any:
+        """Return rows with the names of their columns in the program's spelling."""
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
         if declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
-            return name, rows
+            return rows
         spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
         if len(set(spelled.values())) < len(column_names) or spelled == {
             column_name: column_name for column_name in column_names
         }:
-            return name, rows
+            return rows
         if isinstance(rows, ZSet):
             names = tuple(spelled[column_name] for column_name in column_names)
-            return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
+            return ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
         columns = columns_by_name(rows, f"relation '{name}'")
-        return name, {spelled[column_name]: values for column_name, values in columns.items()}
+        return {spelled[column_name]: values for column_name, values in columns.items()}
 
     def snapshot(self, name: str) -> Result:
         """Return a relation, or the answer of a view, as a table."""
@@ -724,7 +750,8 @@ class Connection(NotCopied):
                  "ignores_case": view.ignores_case}
                 for view in self._views.values()
             ]  # fmt: skip
-            self.program.checkpoint(path, extra={_VIEWS: views})
+            left_out = {name: [list(one.columns), sorted(one.positions)] for name, one in self._left_out.items()}
+            self.program.checkpoint(path, extra={_VIEWS: views, _LEFT_OUT: left_out})
 
         self.turns.run("storing the state", store)
 
@@ -762,7 +789,11 @@ class Connection(NotCopied):
                 f"the checkpoint '{path}' was not stored by a view", subject=str(path),
                 remedy="Restore it as what it is: Program.restore, or the same gpu-wcoj command again.",
             )  # fmt: skip
-        connection = cls.from_program(program)
+        left_out = {
+            name: LeftOut(tuple(columns), frozenset(positions))
+            for name, (columns, positions) in program.stored_beside[_LEFT_OUT].items()
+        }
+        connection = cls.from_program(program, left_out)
         for stored in program.stored_beside[_VIEWS]:
             connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
         return connection
@@ -795,6 +826,9 @@ def _archive_rules(tables: Mapping[str, ZSet]) -> Rules:
 
 _MOTIF = "motif"
 """The key of the description of a motif in a checkpoint."""
+
+_LEFT_OUT = "left out"
+"""The key of the columns that the program of a checkpoint does without."""
 
 _VIEWS = "views"
 """The key of the descriptions of views in a checkpoint."""

@@ -327,7 +327,7 @@ def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
 
 MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
 CUT = "…"
-_NUMBERS = ("integer", "float32", "float64", "decimal")
+_NUMBERS = ("integer", "float32", "float64", "decimal", "wide")
 
 
 def arrow_stream(table: Any, requested_schema: object | None) -> object:
@@ -993,7 +993,7 @@ class ZSet:
         dictionaries: dict[str, Dictionary] = {}
         if any(kind.has_dictionary for kind in kinds):
             dictionaries = {"string": Dictionary("string"), "binary": Dictionary("binary")}
-        columns = [Column(kind, np.empty(0, np.int64), None, dictionaries.get(kind.family)) for kind in kinds]
+        columns = [Column(kind, np.empty(0, np.int64), None, dictionaries.get(kind.dictionary)) for kind in kinds]
         return ZSet.from_columns(names, columns)
 
     # out
@@ -1036,6 +1036,11 @@ class ZSet:
 
         Rows that are equal in Python, as 0.0 and -0.0, are added.
         """
+        for name, column in zip(self.names, self.columns, strict=True):
+            if column.type.family == "nested":
+                raise UnsupportedTypeError.unsupported(
+                    f"column '{name}' of type '{column.type.label}' in a key of a dict", remedy="Use rows()."
+                )
         rows = self.rows()
         weights_by_row = dict(rows)
         if len(weights_by_row) < len(rows):
@@ -1051,7 +1056,7 @@ class ZSet:
 
         The rows stay in their order, so they may no longer be sorted by code.
         """
-        targets = [string if column.type.family == "string" else binary for column in self.columns]
+        targets = [string if column.type.dictionary == "string" else binary for column in self.columns]
         pairs = zip(self.columns, targets, strict=True)
         if self.backend is not None:
             return tuple(recoded(column, target, self.backend) for column, target in pairs)
@@ -1471,7 +1476,7 @@ def natural(column: Column, backend: Backend, what: str) -> Any:
     family = column.type.family
     if column.stored_valid is not None:
         raise UnsupportedTypeError(f"{what} has nulls, which device arrays do not support.\n  Use to_cudf or to_arrow.")
-    if family in ("string", "binary", "decimal"):
+    if column.type.has_dictionary or family in ("decimal", "enum"):
         raise UnsupportedTypeError(
             f"{what} is of type '{column.type.name}', which device arrays do not support.\n  Use to_cudf or to_arrow."
         )

@@ -114,9 +114,9 @@ def test_what_goes_in_comes_out_as_the_same_type(array):
     column = encode(array)
     assert column.codes.dtype == np.int64
     assert column.type.name == str(array.type)
-    assert (np.ones(len(array), bool) if column.valid is None else column.valid).tolist() == [
-        value is not None for value in array.to_pylist()
-    ]
+    assert (
+        np.ones(len(array), bool) if column.valid is None else column.valid
+    ).tolist() == array.is_valid().to_pylist()
     if column.valid is not None:
         assert not column.codes[~column.valid].any()
     out = decode(column)
@@ -246,15 +246,9 @@ def test_damaged_categories_are_refused():
 @pytest.mark.parametrize(
     "kind",
     [
-        *(pa.float16(), pa.time32("s"), pa.time64("us"), pa.duration("ns"), pa.month_day_nano_interval()),
-        *(
-            pa.list_(pa.int64()),
-            pa.struct({"a": pa.int64()}),
-            pa.map_(pa.int64(), pa.int64()),
-            pa.binary(16),
-            pa.uuid(),
-        ),
-        *(pa.dictionary(pa.int8(), pa.string(), ordered=True), pa.dictionary(pa.int8(), pa.list_(pa.int8()))),
+        *(pa.float16(), pa.list_(pa.float16()), pa.struct({"a": pa.int64(), "b": pa.bool8()})),
+        pa.sparse_union([pa.field("a", pa.int64())]),
+        pa.dictionary(pa.int8(), pa.string(), ordered=True),
     ],
     ids=str,
 )
@@ -267,13 +261,11 @@ def test_types_without_a_place_are_refused_by_name(kind):
 
 
 def test_values_without_a_place_are_refused_by_value():
-    with pytest.raises(UnsupportedTypeError, match=r"9223372036854775808 \(row 1\) of type 'uint64' is above"):
-        encode(pa.array([1, 2**63], pa.uint64()))
     assert encode(pa.array([2**63 - 1, None], pa.uint64())).codes.tolist() == [2**63 - 1, 0]
-    for kind in (pa.decimal128(38, 0), pa.decimal256(40, 0)):
-        for value in (10**18, -(10**18), 2**64, 2**64 + 5):
-            with pytest.raises(UnsupportedTypeError, match=rf"{value} \(row 1\) of type .* has more than 18 digits"):
-                encode(pa.array([Decimal(1), Decimal(value)], kind))
+    with decimal.localcontext(prec=100):
+        for value in (10**38, -(10**40)):
+            with pytest.raises(UnsupportedTypeError, match=rf"{value} \(row 0\) of type .* has more than 38 digits"):
+                encode(pa.array([Decimal(value), Decimal(1)], pa.decimal256(60, 0)))
     too_long = pa.array([12345], pa.int32()).view(pa.decimal32(4, 0))
     with pytest.raises(UnsupportedTypeError, match="than its type"):
         encode(too_long)

@@ -152,7 +152,7 @@ class TestOut:
         assert nulls.filter([False]).to_cudf(shim)["t"].to_arrow().to_pylist() == []
 
     def test_bytes_have_no_type(self, shim):
-        with pytest.raises(UnsupportedTypeError, match="column 'c0' holds bytes"):
+        with pytest.raises(UnsupportedTypeError, match="column 'c0' is of type 'bytes', and cuDF has no such type"):
             ZSet.from_rows([(b"a",)]).to_cudf(shim)
 
 

@@ -81,8 +81,8 @@ def test_tables_that_other_libraries_cannot_export_are_refused():
         as_table(pd.DataFrame({"a": [1, "x"]}))
     with pytest.raises(SchemaError, match="Duplicate column names"):
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
-    with pytest.raises(TypeMismatchError, match=r"is not a table: got .*LazyFrame', expected a table"):
-        as_table(pl.LazyFrame({"a": [1]}))
+    with pytest.raises(TypeMismatchError, match=r"is not a table: got .*Expr', expected a table"):
+        as_table(pl.col("a"))
     for wrong in ("edges.csv", Path("edges.csv")):
         with pytest.raises(
             TypeMismatchError,
@@ -166,8 +166,8 @@ def test_arrays_without_a_place_are_refused():
         as_table(np.zeros(1, complex))
     with pytest.raises(UnsupportedTypeError, match="type 'halffloat' is not supported"):
         as_table(np.zeros(1, np.float16))
-    with pytest.raises(UnsupportedTypeError, match=r"datetime64\[h\]"):
-        as_table(np.zeros(1, "M8[h]"))
+    with pytest.raises(UnsupportedTypeError, match=r"timedelta64\[M\].*months and years differ in length"):
+        as_table(np.zeros(1, "m8[M]"))
 
 
 # Python values
@@ -195,7 +195,7 @@ def test_numpy_scalars_count_as_python_values():
     assert to_python(encode_values([np.datetime64("2020-01-01"), None])) == [dt.date(2020, 1, 1), None]
 
 
-@pytest.mark.parametrize("integers", [[1, 2**63], [1, -(2**63) - 1], [None, 10**30]])
+@pytest.mark.parametrize("integers", [[-1, 2**63], [1, -(2**63) - 1], [None, 10**30]])
 def test_integers_outside_int64_are_refused_by_value(integers):
     with pytest.raises(TypeMismatchError, match=rf"the value {integers[1]} \(row 1\) is outside int64"):
         as_table([(value,) for value in integers])
@@ -217,7 +217,7 @@ def test_mixed_zones_are_refused():
 
 
 @pytest.mark.parametrize(
-    "value", [dt.timedelta(1), [1], {"a": 1}, 1j, object(), pd.Timestamp("2020"), pd.NaT, np.timedelta64(1, "s")]
+    "value", [(1,), {1}, 1j, object(), pd.Timestamp("2020"), pd.NaT, pd.Timedelta(1), np.float16(1)]
 )
 def test_python_values_without_a_place_are_refused(value):
     with pytest.raises(UnsupportedTypeError, match=r"\(row 0\) is of type"):
@@ -228,8 +228,7 @@ def test_numbers_without_fixed_digits_are_refused():
     for text in ("NaN", "Infinity"):
         with pytest.raises(UnsupportedTypeError, match="is not a number of fixed digits"):
             encode_values([Decimal(1), Decimal(text)])
-    with pytest.raises(UnsupportedTypeError, match="has more than 18 digits"):
-        encode_values([Decimal("1E+30")])
+    assert to_python(encode_values([Decimal("1E+30")])) == [Decimal(10**30)]
     with pytest.raises(UnsupportedTypeError, match="column: "):
         encode_values([Decimal("1E+300")])
 

@@ -98,7 +98,7 @@ def test_values_that_are_not_allowed_are_refused_before_the_program_is_planned(n
 
 @pytest.mark.parametrize("function", [gw.view, gw.query], ids=["view", "query"])
 def test_functions_that_spell_out_options_have_the_defaults_of_the_record(function):
-    own = {"language": None, "dialect": "duckdb", "arguments": ()}
+    own = {"language": None, "dialect": "duckdb", "arguments": (), "scan": True}
     parameters = keywords(function)
     spelled = {name: one.default for name, one in parameters.items() if name not in own}
     assert {name: parameters[name].default for name in own} == own

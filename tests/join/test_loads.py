@@ -68,3 +68,26 @@ def test_later_ticks_follow_their_changes(rows):
     answer = program.step(state)["h"]
     answer += program.step({name: own[len(own) // 2 :] for name, own in rows.items()})["h"]
     assert answer == first_tick(ATOMS, rows)[0]
+
+
+def hub_rows(n=8192, hubs=164, width=1024):
+    """Rows of which a sample of 16 misses the hubs, where the join ends for those that come from the right."""
+    first, hub = np.arange(n), n // 32 + np.arange(hubs)
+    below_hubs = np.stack([np.repeat(hub, width), 2 * np.tile(np.arange(width), hubs)], axis=1)
+    return {
+        "left": np.stack([first, first], axis=1),
+        "middle": np.concatenate([below_hubs, np.stack([first, 2 * first], axis=1)]),
+        "right": np.stack([2 * np.arange(8 * n) + 1, np.arange(8 * n)], axis=1),
+    }
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_hub_that_a_small_sample_misses_does_not_mislead_a_load(bag, monkeypatch):
+    body = ("left(u, a)", "middle(a, b)", "right(b, v)")
+    answer, work = first_tick(body, hub_rows(), bag=bag)
+    assert len(answer) == 0
+    assert work < 150_000
+    monkeypatch.setattr(full_join, "DECISIVE_SURPRISE", np.inf)
+    answer, misled = first_tick(body, hub_rows(), bag=bag)
+    assert len(answer) == 0
+    assert misled > 5 * work

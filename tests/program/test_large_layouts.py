@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpu_wcoj.arrow import decode, encode
 from gpu_wcoj.arrow.read import Buffers, buffers_of, fixed_width, n_bytes, packed, text, unpacked, values_in_use
-from gpu_wcoj.arrow.write import type_of
+from gpu_wcoj.arrow.types import type_of
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import UnsupportedTypeError

@@ -125,7 +125,7 @@ class TestPrograms:
         with pytest.raises(UnknownRelationError, match="unknown relation 'edge'"):
             gw.query("h(x) :- edge(x, _).", edges=[(1, 2)])
         with pytest.raises(UnknownRelationError, match="unknown relation 'edges'"):
-            gw.query("h(x) :- edge(x, _).", edge=[(1, 2)], edges=[(1, 2)])
+            gw.view(".decl edge(a, b) h(x) :- edge(x, _).", edges=[(1, 2)])
 
     def test_every_error_is_caught_by_one_class(self):
         with pytest.raises(GpuWcojError, match="expected ':-'"):

@@ -86,6 +86,22 @@ VALUES: dict[str, tuple[list[Any], Any]] = {
     "NumPy's bytes": ([np.bytes_(b"a"), b"b"], [b"a", b"b"]),
     "NumPy's truth values": ([np.True_, False], [True, False]),
     "NumPy's days": ([np.datetime64("2020-01-01"), None, np.datetime64("NaT")], [dt.date(2020, 1, 1), None, None]),
+    "NumPy's hours": ([np.datetime64("2020-01-01T05"), None], [dt.datetime(2020, 1, 1, 5), None]),
+    "NumPy's years": ([np.datetime64("2020", "Y")], [dt.date(2020, 1, 1)]),
+    "NumPy's durations": ([np.timedelta64(90, "m"), np.timedelta64("NaT")], [dt.timedelta(hours=1.5), None]),
+    "times of day": ([dt.time(), dt.time(23, 59, 59, 999999), None], SAME),
+    "durations": ([dt.timedelta(), dt.timedelta(-1, 5, 7), dt.timedelta(100_000), None], SAME),
+    "UUIDs": ([uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), None], SAME),
+    "integers of 64 bits without sign": ([2**63, 1, 2**64 - 1, None], SAME),
+    "decimals of 38 digits": ([Decimal(10**37), Decimal(1 - 10**38), Decimal(0), None], SAME),
+    "decimals that need 20 digits together": (
+        [Decimal("1E-18"), Decimal(10)],
+        [Decimal("1E-18"), Decimal("10.000000000000000000")],
+    ),
+    "lists": ([[1, None, 3], [], None, [2]], SAME),
+    "lists of lists": ([[["a"], None], [[], [None, "\0"]]], SAME),
+    "dicts": ([{"a": 1, "b": [1.5]}, {"a": None, "b": None}, None], SAME),
+    "lists of dicts": ([[{"t": dt.date(2020, 1, 1), "u": b"\0"}], []], SAME),
     # of several types
     "integer and float": ([1, 2.5], MIXED),
     "float and integer": ([2.5, 2**53 + 1], MIXED),
@@ -109,10 +125,7 @@ VALUES: dict[str, tuple[list[Any], Any]] = {
     "seconds and nanoseconds of NumPy": ([np.datetime64(2**62, "s"), np.datetime64(1, "ns")], MIXED),
     # without a place
     "integers of 70 bits": ([1, 2**70], UNSUPPORTED),
-    "integers of 64 bits without sign": ([2**63, 1], UNSUPPORTED),
-    "decimals of 19 digits": ([Decimal(1234567890123456789)], UNSUPPORTED),
     "a decimal of 300 digits": ([Decimal("1E+300")], UNSUPPORTED),
-    "decimals that need 20 digits together": ([Decimal("1E-18"), Decimal(10)], UNSUPPORTED),
     "a decimal that is none": ([Decimal(1), Decimal("NaN")], UNSUPPORTED),
     "half a surrogate pair": (["a", "\ud800"], UNSUPPORTED),
     "a time before the year 1 in UTC": ([dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))], UNSUPPORTED),
@@ -128,13 +141,20 @@ VALUES: dict[str, tuple[list[Any], Any]] = {
     "a text of another class": (["a", Name("b")], UNSUPPORTED),
     "an enumeration of texts": (["a", Color.RED], UNSUPPORTED),
     "an enumeration of integers": ([2, Level.LOW], UNSUPPORTED),
-    "UUIDs": ([uuid.UUID(int=1)], UNSUPPORTED),
+    "times of day in a zone": ([dt.time(1, tzinfo=dt.UTC)], UNSUPPORTED),
+    "durations that Python cannot hold": ([np.timedelta64(1, "ns")], UNSUPPORTED),
+    "months of NumPy": ([np.timedelta64(1, "M")], UNSUPPORTED),
+    "integers of 65 bits beside small ones": ([2**64, 1], UNSUPPORTED),
+    "integers beyond int64 beside negative ones": ([2**63, -1], UNSUPPORTED),
+    "lists with values of two types": ([[1], ["a"]], MIXED),
+    "lists with integers and floats": ([[1, 2.5]], MIXED),
+    "dicts with other keys": ([{"a": 1}, {"b": 1}], MIXED),
+    "dicts with a number for a key": ([{1: 1}], MIXED),
+    "lists of objects": ([[object()]], UNSUPPORTED),
     "complex numbers": ([1j], UNSUPPORTED),
     "NumPy's complex numbers": ([np.complex64(1j)], UNSUPPORTED),
     "half floats": ([np.float16(1.5)], UNSUPPORTED),
     "long floats": ([np.longdouble(1.5)], UNSUPPORTED),
-    "NumPy's durations": ([np.timedelta64(1, "ns")], UNSUPPORTED),
-    "NumPy's hours": ([np.datetime64("2020-01-01T05")], UNSUPPORTED),
     "NumPy's raw bytes": ([np.void(b"ab")], UNSUPPORTED),
     "days beyond 32 bits": ([np.datetime64(2**62, "D")], UNSUPPORTED),
     "arrays without dimensions": ([1, np.array(2)], UNSUPPORTED),
@@ -307,17 +327,30 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "a field of a structured array": (lambda: np.array([(5,), (6,)], [("x", "i2")]), [5, 6]),
     "half surrogates in NumPy": (lambda: {"x": np.array(["\ud800"])}, UNSUPPORTED),
     "days beyond 32 bits in NumPy": (lambda: {"x": np.array([2**62], "M8[D]")}, UNSUPPORTED),
-    "units of 25 seconds": (lambda: {"x": np.array([1], "M8[25s]")}, UNSUPPORTED),
-    "hours of NumPy": (lambda: {"x": np.array([1], "M8[h]")}, UNSUPPORTED),
-    "picoseconds of NumPy": (lambda: {"x": np.array([1], "M8[ps]")}, UNSUPPORTED),
-    "times without a unit": (lambda: {"x": np.array(["NaT"], "M8")}, UNSUPPORTED),
-    "durations of NumPy": (lambda: {"x": np.array([1], "m8[s]")}, UNSUPPORTED),
+    "units of 25 seconds": (lambda: {"x": np.array([3], "M8[25s]")}, [dt.datetime(1970, 1, 1, 0, 1, 15)]),
+    "hours of NumPy": (lambda: {"x": np.array([-1, "NaT"], "M8[h]")}, [dt.datetime(1969, 12, 31, 23), None]),
+    "weeks of NumPy": (lambda: {"x": np.array(["2020-01-02", "NaT"], "M8[W]")}, [dt.date(2020, 1, 2), None]),
+    "months of NumPy": (
+        lambda: {"x": np.array(["2020-02", "1969-12"], "M8[M]")},
+        [dt.date(1969, 12, 1), dt.date(2020, 2, 1)],
+    ),
+    "years of NumPy": (
+        lambda: {"x": np.ma.masked_array(np.array([50, 2**62], "M8[Y]"), [0, 1])},
+        [dt.date(2020, 1, 1), None],
+    ),
+    "years beyond days of 32 bits": (lambda: {"x": np.array([2**40], "M8[Y]")}, UNSUPPORTED),
+    "picoseconds of NumPy": (lambda: {"x": np.array([10**9], "M8[ps]")}, [dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]),
+    "picoseconds finer than nanoseconds": (lambda: {"x": np.array([1], "M8[ps]")}, UNSUPPORTED),
+    "times without a unit": (lambda: {"x": np.array(["NaT"], "M8")}, [None]),
+    "durations of NumPy": (lambda: {"x": np.array([1, "NaT"], "m8[s]")}, [dt.timedelta(seconds=1), None]),
+    "durations of weeks": (lambda: {"x": np.array([-2], "m8[W]")}, [dt.timedelta(-14)]),
+    "durations of months": (lambda: {"x": np.array([1], "m8[M]")}, UNSUPPORTED),
     "half floats of NumPy": (lambda: {"x": np.zeros(1, np.float16)}, UNSUPPORTED),
     "long floats of NumPy": (lambda: {"x": np.zeros(1, np.longdouble)}, UNSUPPORTED),
     "complex numbers of NumPy": (lambda: {"x": np.zeros(1, complex)}, UNSUPPORTED),
     "raw bytes of NumPy": (lambda: {"x": np.zeros(1, "V2")}, UNSUPPORTED),
     "records in a column": (lambda: {"x": np.zeros(1, [("a", "i4")])}, UNSUPPORTED),
-    "integers of 64 bits without sign in NumPy": (lambda: {"x": np.array([2**63], np.uint64)}, UNSUPPORTED),
+    "integers of 64 bits without sign in NumPy": (lambda: {"x": np.array([2**63, 0], np.uint64)}, [0, 2**63]),
     "no dimensions": (lambda: {"x": np.array(5)}, SchemaError),
     "no dimensions, of objects": (lambda: {"x": np.array(None, object)}, SchemaError),
     "two dimensions in a column": (lambda: {"x": np.zeros((1, 2))}, SchemaError),
@@ -341,7 +374,15 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: pd.DataFrame({"x": pd.Categorical([b"a", b"b"], categories=pd.Index([b"a", b"b"], dtype=object))}),
         [b"a", b"b"],
     ),
-    "ordered categories": (lambda: pd.DataFrame({"x": pd.Categorical(["a"], ordered=True)}), UNSUPPORTED),
+    "ordered categories": (
+        lambda: pd.DataFrame({"x": pd.Categorical(["b", None, "a"], ["b", "a"], ordered=True)}),
+        ["a", "b", None],
+    ),
+    "ordered categories of integers": (lambda: pd.DataFrame({"x": pd.Categorical([7, 5], ordered=True)}), [5, 7]),
+    "ordered categories of days": (
+        lambda: pd.DataFrame({"x": pd.Categorical([DAY], [DAY], ordered=True)}),
+        UNSUPPORTED,
+    ),
     "times of pandas": (
         lambda: pd.DataFrame({"x": pd.to_datetime(["2020-01-01", None])}),
         [dt.datetime(2020, 1, 1), None],
@@ -351,7 +392,7 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "complex numbers of pandas": (lambda: pd.DataFrame({"x": [1j]}), UNSUPPORTED),
     "half floats of pandas": (lambda: pd.DataFrame({"x": np.zeros(1, np.float16)}), UNSUPPORTED),
     "long floats of pandas": (lambda: pd.DataFrame({"x": np.zeros(1, np.longdouble)}), UNSUPPORTED),
-    "durations of pandas": (lambda: pd.DataFrame({"x": pd.to_timedelta([1], "s")}), UNSUPPORTED),
+    "durations of pandas": (lambda: pd.DataFrame({"x": pd.to_timedelta([1, None], "s")}), [dt.timedelta(0, 1), None]),
     "an index of two types": (lambda: pd.DataFrame(index=pd.Index([1, "a"], dtype=object, name="x")), MIXED),
     "a frame without columns for an index without a name": (lambda: pd.DataFrame(index=["a"]), SchemaError),
     # Polars
@@ -359,11 +400,18 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "wide integers of Polars in a dictionary": (lambda: {"x": pl.Series([1], dtype=pl.Int128)}, UNSUPPORTED),
     "decimals of Polars": (lambda: pl.DataFrame({"x": [Decimal("1.5"), None]}), [Decimal("1.5"), None]),
     "categories of Polars": (lambda: pl.DataFrame({"x": pl.Series(["a", None], dtype=pl.Categorical)}), ["a", None]),
-    "an enumeration of Polars": (lambda: pl.DataFrame({"x": pl.Series(["a"], dtype=pl.Enum(["a"]))}), UNSUPPORTED),
+    "an enumeration of Polars": (lambda: pl.DataFrame({"x": pl.Series(["a"], dtype=pl.Enum(["b", "a"]))}), ["a"]),
     "nothing but nulls of Polars": (lambda: pl.DataFrame({"x": [None]}), UNSUPPORTED),
-    "times of day of Polars": (lambda: pl.DataFrame({"x": [dt.time(1)]}), UNSUPPORTED),
+    "times of day of Polars": (lambda: pl.DataFrame({"x": [dt.time(1), None]}), [dt.time(1), None]),
+    "durations of Polars": (lambda: pl.DataFrame({"x": [dt.timedelta(1), None]}), [dt.timedelta(1), None]),
+    "a lazy frame of Polars": (lambda: pl.LazyFrame({"x": [1, None]}), [1, None]),
     "half floats of Polars": (lambda: pl.DataFrame({"x": pl.Series([1.5], dtype=pl.Float16)}), UNSUPPORTED),
-    "lists of Polars": (lambda: pl.DataFrame({"x": [[1]]}), UNSUPPORTED),
+    "lists of Polars": (lambda: pl.DataFrame({"x": [[1], None, []]}), [[1], [], None]),
+    "structs of Polars": (lambda: pl.DataFrame({"x": [{"a": "b"}]}), [{"a": "b"}]),
+    "arrays of Polars": (
+        lambda: pl.DataFrame({"x": pl.Series([[1, 2], None], dtype=pl.Array(pl.Int8, 2))}),
+        [[1, 2], None],
+    ),
     # Arrow
     "chunks": (lambda: {"x": pa.chunked_array([[1], [], [None, 2]])}, [1, 2, None]),
     "a dictionary with null among its values": (
@@ -371,7 +419,19 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
         ["a", None, None],
     ),
     "runs": (lambda: {"x": pa.RunEndEncodedArray.from_arrays([2, 3], [5, 6])}, UNSUPPORTED),
-    "extensions": (lambda: {"x": pa.array([uuid.UUID(int=1).bytes], pa.binary(16)).cast(pa.uuid())}, UNSUPPORTED),
+    "UUIDs of Arrow": (lambda: {"x": pa.array([uuid.UUID(int=1), None], pa.uuid())}, [None, uuid.UUID(int=1)]),
+    "extensions": (lambda: {"x": pa.array([True]).cast(pa.bool8())}, UNSUPPORTED),
+    "bytes of one length": (lambda: {"x": pa.array([b"ab", None], pa.binary(2))}, [None, b"ab"]),
+    "maps": (lambda: {"x": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int8()))}, [None, [("a", 1)], []]),
+    "views of lists": (lambda: {"x": pa.array([[1, None], None], pa.list_view(pa.int8()))}, [None, [1, None]]),
+    "times of day in seconds": (lambda: {"x": pa.array([dt.time(1)], pa.time32("s"))}, [dt.time(1)]),
+    "times of day finer than Python's": (lambda: {"x": pa.array([1], pa.time64("ns"))}, UNSUPPORTED),
+    "intervals of days": (
+        lambda: {"x": pa.array([(0, 1, 3_600_000_000_000), (0, -1, 0), None], pa.month_day_nano_interval())},
+        [None, dt.timedelta(-1), dt.timedelta(1, 3600)],
+    ),
+    "intervals of months": (lambda: {"x": pa.array([(1, 0, 0)], pa.month_day_nano_interval())}, UNSUPPORTED),
+    "structs with odd names": (lambda: {"x": pa.array([{"a>, b: c": 1}])}, UNSUPPORTED),
     "unions": (lambda: {"x": pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])}, UNSUPPORTED),
     "half days": (lambda: {"x": pa.array([1], pa.int64()).cast(pa.timestamp("ms")).view(pa.date64())}, UNSUPPORTED),
     "texts that are none": (
@@ -382,14 +442,19 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "times finer than Python's": (lambda: {"x": pa.array([1], pa.timestamp("ns"))}, UNSUPPORTED),
     "a zone that is not known": (lambda: {"x": pa.array([1], pa.timestamp("us", "Mars/Phobos"))}, UNSUPPORTED),
-    "decimals of 38 digits": (lambda: {"x": pa.array([Decimal(10**37)], pa.decimal128(38, 0))}, UNSUPPORTED),
+    "decimals of 38 digits": (lambda: {"x": pa.array([Decimal(10**37)], pa.decimal128(38, 0))}, [Decimal(10**37)]),
+    "decimals of 76 digits": (lambda: {"x": pa.array([Decimal(10**60)], pa.decimal256(76, 0))}, UNSUPPORTED),
     # DuckDB
     "integers of DuckDB": (lambda: duck("unnest([1, null])"), [1, None]),
     "wide integers of DuckDB": (lambda: duck("5::hugeint"), [Decimal(5)]),
     "wide integers of DuckDB beyond 18 digits": (lambda: duck("10::hugeint ** 30::hugeint"), [1e30]),
     "an enumeration of DuckDB": (lambda: duck("'a'::enum('a', 'b')"), ["a"]),
     "a time without end of DuckDB": (lambda: duck("timestamp 'infinity'"), UNSUPPORTED),
-    "durations of DuckDB": (lambda: duck("interval 1 day"), UNSUPPORTED),
+    "durations of DuckDB": (lambda: duck("interval '1 day 2 hours'"), [dt.timedelta(1, 7200)]),
+    "months of DuckDB": (lambda: duck("interval 1 month"), UNSUPPORTED),
+    "times of day of DuckDB": (lambda: duck("time '01:02:03'"), [dt.time(1, 2, 3)]),
+    "lists of DuckDB": (lambda: duck("[1, null]"), [[1, None]]),
+    "unsigned integers of DuckDB": (lambda: duck("18446744073709551615::ubigint"), [2**64 - 1]),
     "long integers of DuckDB": (lambda: duck("'12345678901234567890123456'::bignum"), UNSUPPORTED),
     "a query of DuckDB that fails": (lambda: duck("unnest(['1', 'a'])::integer"), UNSUPPORTED),
     # other things
@@ -400,7 +465,8 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "a number for a column": (lambda: {"x": 5}, MIXED),
     "bytes": (lambda: b"ab", MIXED),
     "changeable bytes": (lambda: bytearray(b"ab"), MIXED),
-    "dictionaries": (lambda: [{"x": 1}], MIXED),
+    "dictionaries": (lambda: [{"x": 1}, {"x": None}], [1, None]),
+    "dictionaries with other keys": (lambda: [{"x": 1}, {"y": None}], SchemaError),
 }
 if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on
     TYPED |= {
@@ -442,8 +508,10 @@ def test_an_error_says_where_the_value_stands():
         lambda values: pd.DataFrame({"x": [1, 2], "y": objects(values)}),
         lambda values: pl.DataFrame({"x": [1, 2], "y": pl.Series(values, dtype=pl.Object)}),
     ):
-        with pytest.raises(UnsupportedTypeError, match=rf"{place}: the value .* \(row 1\) is of type 'uuid\.UUID'"):
-            program.step({"e": make(["a", uuid.UUID(int=1)])})
+        with pytest.raises(
+            UnsupportedTypeError, match=rf"{place}: the value .* \(row 1\) is of type 'builtins\.complex'"
+        ):
+            program.step({"e": make(["a", 1j])})
         with pytest.raises(TypeMismatchError, match=rf"{place} mixes types: 1 \(row 0\) and 2\.5 \(row 1\)"):
             program.step({"e": make([1, 2.5])})
     assert program.last_tick.tick == -1
@@ -520,14 +588,7 @@ def through_matcher(data: Any) -> list[Any]:
     return [value for (value,), weight in matcher.matches().rows(weights=True) for _ in range(weight)]
 
 
-ONLY_CARRIED = {
-    "NumPy's durations",
-    "NumPy's hours",
-    "days beyond 32 bits",
-    "decimals of 19 digits",
-    "decimals that need 20 digits together",
-    "nothing but None",
-}
+ONLY_CARRIED = {"nothing but None", "durations that Python cannot hold"}
 """What Arrow holds and rules do not, or what differs otherwise."""
 
 

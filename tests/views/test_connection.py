@@ -311,6 +311,13 @@ class TestCheckpoints:
         again.checkpoint(tmp_path)
         assert gw.View.restore(tmp_path, threads=1).count() == again.count()
 
+    def test_columns_that_the_program_does_without(self, tmp_path):
+        rows = {"cust": ["a", "b"], "unread": [{"x": [1]}, {"x": []}]}
+        view = gw.view("select cust from orders", orders=rows)
+        view.checkpoint(tmp_path)
+        again = gw.View.restore(tmp_path)
+        assert again.apply(orders=rows).rows() == view.apply(orders=rows).rows() == [(("a",), 1), (("b",), 1)]
+
     def test_several_outputs_and_several_views(self, tmp_path):
         ends = gw.view("out(a) :- e(a, _). into(b) :- e(_, b).", e=[(1, 2)], outputs=["out", "into"])
         ends.checkpoint(tmp_path / "ends")

@@ -223,8 +223,7 @@ class TestSql:
             gw.view("SELECT a FROM e", schema={"e": ["int64"]})
         with pytest.raises(UnknownRelationError, match="Did you mean 'edges'"):
             gw.view("SELECT src FROM edge", edges=RING)
-        with pytest.raises(UnknownRelationError, match="unknown relation 'more'"):
-            gw.view("SELECT src FROM edges", edges=RING, more=RING)
+        assert gw.view("SELECT src FROM edges", edges=RING, more=RING).count() == 3
 
     def test_another_dialect(self):
         view = gw.view("SELECT `src` FROM edges", dialect="spark", edges=RING)
@@ -299,11 +298,10 @@ class TestRefused:
             UnknownRelationError, match="unknown relation 'edges'(?s:.*)defined are: 'edge', 'tri'. Did you mean 'edge'"
         ):
             gw.view(TRIANGLE, edge=RING)
-        with pytest.raises(UnknownRelationError, match="unknown relation 'nodes'"):
-            gw.view(TRIANGLE, edges=RING, nodes=[(1,)])
+        assert gw.view(TRIANGLE, edges=RING, nodes=[(1,)]).count() == 3
         edges = RING
         with pytest.raises(UnknownRelationError, match="given or defined are: 'tri'"):
-            gw.view(TRIANGLE)  # what the caller calls `edges` is not looked up
+            gw.view(TRIANGLE)  # what the caller calls `edges` is not a frame
         assert edges
 
     def test_relations_that_are_given_twice_or_as_something_else(self):

@@ -23,7 +23,10 @@ from gpu_wcoj.zset.zset import ZSet
 
 
 def test_rows_and_pairs_may_be_mixed():
-    assert ZSet.from_rows([(1, 2), ((1, 2), 3), [5, 6], ([7, 8], -1)]).to_dict() == {(1, 2): 4, (5, 6): 1, (7, 8): -1}
+    assert ZSet.from_rows([(1, 2), ((1, 2), 3), [5, 6], [[7, 8], -1]]).to_dict() == {(1, 2): 4, (5, 6): 1, (7, 8): -1}
+    with pytest.raises(TypeMismatchError, match=r"row 0, \(\[7, 8\], -1\), may be a list and an integer"):
+        ZSet.from_rows([([7, 8], -1)])
+    assert ZSet.from_rows([(([7, 8], -1), 1)]).rows() == [(([7, 8], -1), 1)]
 
 
 def test_rows_from_a_generator_and_with_names():
@@ -155,10 +158,10 @@ def test_rows_are_checked():
             ZSet.from_rows([row])
     with pytest.raises(TypeMismatchError, match="column 1 mixes types: 2 .* and 'x'"):
         ZSet.from_rows([(1, 2), (1, "x")])
-    with pytest.raises(TypeMismatchError, match="the value 9223372036854775808"):
-        ZSet.from_rows([(2**63,)])
-    with pytest.raises(UnsupportedTypeError, match=r"the value \[2\] \(row 0\) is of type 'builtins.list'"):
-        ZSet.from_rows([(1, [2])])
+    with pytest.raises(TypeMismatchError, match="the value 18446744073709551616"):
+        ZSet.from_rows([(2**64,)])
+    with pytest.raises(UnsupportedTypeError, match=r"the value \{2\} \(row 0\) is of type 'builtins.set'"):
+        ZSet.from_rows([(1, {2})])
     with pytest.raises(SchemaError, match="the key of from_dict has the wrong type"):
         ZSet.from_dict({"a": [1]})
 

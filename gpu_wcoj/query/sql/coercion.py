@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import INTERVAL, UUID, DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression
@@ -35,9 +35,13 @@ def group_of(kind: str) -> str:
     """
     if kind.startswith(("int", "uint", "decimal", "double", "float")):
         return "number"
-    return "time" if kind.startswith(("date", "timestamp")) else "text" if "string" in kind else kind
+    if kind.startswith(("date", "timestamp")):
+        return "time"
+    return "text" if "string" in kind or kind == UUID or kind.startswith(_WRITTEN_AS_TEXT) else kind
 
 
+_WRITTEN_AS_TEXT = ("time32", "time64", "duration", INTERVAL)
+"""Types, other than dates and timestamps, whose constants are texts."""
 DOUBLE_QUOTIENTS = ("spark", "databricks", "bigquery")
 """Dialects in which ``/`` of integers is a double, as in DuckDB, but ``/`` of decimals is not."""
 INFINITE = ("duckdb", "trino", "presto", "athena")

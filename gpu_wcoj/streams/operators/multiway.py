@@ -173,9 +173,12 @@ class PlannedRule:
         if isinstance(value, int) and not isinstance(value, bool) and (kind is None or kind.family == "integer"):
             return value
         kind = kind or DataType("string" if isinstance(value, str) else "double")
-        if kind.has_dictionary:
+        if kind.dictionary == "string":
             return self.place.string.encode_one(str(value))
-        from gpu_wcoj.arrow import encode_constant
+        from gpu_wcoj.arrow import constant_entry, encode_constant
+
+        if kind.has_dictionary:
+            return self.place.binary.encode_one(constant_entry(value, kind))
 
         return encode_constant(
             0.0 if isinstance(value, float) and value == 0.0 else value, kind
@@ -292,7 +295,7 @@ class PlannedRule:
 
 
 def _family(kind: DataType | None) -> str:
-    return kind.family if kind is not None and kind.has_dictionary else ""
+    return "" if kind is None else kind.dictionary
 
 
 _Spines = Mapping[str, Mapping[ArrangementKey, Spine]]
