@@ -21,8 +21,8 @@ PART ?=
 PARTS = $(addprefix --part ,$(PART))
 
 # The first interpreter that starts, is of a supported version and can make a venv; `make PYTHON=... setup` overrides.
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
-	  $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+PYTHON ?= $(shell for python in python3 python3.15 python3.14 python3.13 python3.12 python3.11 python; do \
+	  $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 16))' 2>/dev/null \
 	    && { echo $$python; break; }; done)
 
 # At most four test processes: each compiles or loads the kernels and holds graphs of its own.
@@ -45,10 +45,16 @@ PARSERS ?=
 PYSPARK ?= 4.2.1 4.3.0
 SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 
+# The lowest versions that pyproject.toml allows, and the tests that `make test-lowest` runs on them, without Spark, on
+# NumPy's kernels. Tests of devices are left out: the CuPy of the extra gpu asks for NumPy 2.
+LOWEST := numpy==1.26.4 pyarrow==19.0.1 numba==0.61.0 lark==1.2.1 cyclopts==4.5.1 rich==13.9.1
+LOWEST_PYTHON ?= python3.11
+LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files views cli/test_terminal.py $(addprefix program/test_,ticks.py types.py nulls.py weights.py))
+
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-one-shot bench-fast-paths bench-cliffs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-one-shot bench-fast-paths bench-cliffs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -59,7 +65,7 @@ setup: $(STAMP)  ## make .venv and install into it; does nothing when it is up t
 $(STAMP): EXTRAS = [dev,bench]
 $(SPARK_STAMP): EXTRAS = [spark]
 $(STAMP) $(SPARK_STAMP) $(ENGINE_STAMP): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 to 3.15 with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.$(EXTRAS)'
 	@touch $@ $(if $(findstring dev,$(EXTRAS)),$(SPARK_STAMP)) $(ENGINE_STAMP)
@@ -73,9 +79,9 @@ run: $(SPARK_STAMP)  ## keep triangles up to date on Spark, on this machine alon
 run-engine: $(ENGINE_STAMP)  ## the same without Spark (EDGES=path for a file of your own)
 ifeq ($(strip $(EDGES)),)
 	@test -e $(STREAM) || { mkdir -p $(dir $(STREAM)) && $(BIN)/gpu-wcoj generate payments --output $(STREAM); }
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --head 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(STREAM)?columns=src,dst&weight=weight&tick=tick' --limit 5
 else
-	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --head 5
+	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --limit 5
 endif
 
 # Pyright takes as long as all that runs beside it, the compilation of kernels for the tests included. With more room
@@ -115,6 +121,12 @@ test-spark-versions: setup  ## test times, types and languages on other versions
 	      --target .run/pyspark-$$version.new pyspark==$$version && mv .run/pyspark-$$version.new .run/pyspark-$$version; } || exit 1; \
 	  TEST_LONG=1 TEST_SPARK=all PYTHONPATH=$(CURDIR)/.run/pyspark-$$version $(BIN)/python -m pytest -p no:xdist $(SPARK_TESTS) || exit 1; \
 	done
+
+test-lowest:  ## test on the lowest versions of NumPy, PyArrow and the others, in a venv below .run (LOWEST_TESTS=path)
+	@test -e .run/lowest/ready || { $(LOWEST_PYTHON) -m venv .run/lowest && .run/lowest/bin/python -m pip install --quiet \
+	  $(LOWEST) 'cupy-cuda13x<14' nvidia-cuda-nvrtc pandas==2.2.0 polars duckdb 'sqlglot>=30,<31' scipy networkx clingo \
+	  edn_format hypothesis pytest pyyaml && touch .run/lowest/ready; }
+	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=never .run/lowest/bin/python -m pytest --ignore tests/zset/test_device.py $(LOWEST_TESTS)
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
 	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak

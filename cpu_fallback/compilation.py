@@ -11,7 +11,6 @@ one another folder, and a copied folder serves as well as the original, also if 
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import gc
 import hashlib
@@ -25,6 +24,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module, metadata, util
 from pathlib import Path
+
+from cpu_fallback.file_locks import lock_file
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
@@ -133,12 +134,7 @@ def _turn(folder: Path, waits: bool) -> Generator[bool]:
     """Hold the lock of a folder's compilation; yield whether it is held."""
     create_folder(folder)
     with (folder / "compiling").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield lock_file(lock.fileno(), waits)
 
 
 def compile_kernels(
@@ -188,7 +184,8 @@ def run_background() -> None:
 
     On Linux it runs only while a processor is idle.
     """
-    os.nice(19)
+    if hasattr(os, "nice"):
+        os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

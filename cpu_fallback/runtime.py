@@ -12,7 +12,6 @@ Processes that start together share the work: while one compiles a function, the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import time
@@ -49,6 +48,7 @@ from numba.core.untyped_passes import (
 from numba.extending import intrinsic
 
 from cpu_fallback.compilation import cache_folder, create_folder
+from cpu_fallback.file_locks import lock_file, unlock_file
 
 _LOGGER = logging.getLogger("gpu_wcoj")
 
@@ -146,23 +146,23 @@ class KernelCache(FunctionCache):
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < until:
-                    time.sleep(0.02)
-                    continue
-                os.close(file)
+                is_locked = lock_file(file)
             except OSError:  # a file system without locks
                 os.close(file)
-            else:
+                return
+            if is_locked:
                 self._turn = file
-            return
+                return
+            if time.monotonic() >= until:
+                os.close(file)
+                return
+            time.sleep(0.02)
 
     def _give_way(self) -> None:
         if self._turn is not None:
             file, self._turn = self._turn, None
             with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough if a process was forked meanwhile
+                unlock_file(file)  # closing is not enough if a process was forked meanwhile
             os.close(file)
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -173,7 +173,7 @@ class KernelCache(FunctionCache):
         try:
             self._impl.locator.ensure_cache_path()
             with (Path(self.cache_path) / "lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                lock_file(lock.fileno(), waits=True)
                 super().save_overload(sig, data)
         except Exception as error:  # the index is read here, too
             self._report(error)

@@ -35,27 +35,34 @@ if TYPE_CHECKING:
     from gpu_wcoj.views import MatchChange as MatchChange
     from gpu_wcoj.views import Matcher as Matcher
     from gpu_wcoj.views import find as find
+    from gpu_wcoj.views.view import Connection as Connection
+    from gpu_wcoj.views.view import MotifView as MotifView
     from gpu_wcoj.views.view import MultiView as MultiView
     from gpu_wcoj.views.view import View as View
+    from gpu_wcoj.views.view import connect as connect
     from gpu_wcoj.views.view import view as view
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ChangeCount", "Circuit", "GpuWcojError", "IndexedZSet", "MatchChange", "Matcher", "MultiView", "Program", "Result",
-    "TickReport", "View", "ZSet", "config", "datasets", "datoms", "errors", "find", "function", "query", "spark",
+    "ChangeCount", "Circuit", "Connection", "GpuWcojError", "IndexedZSet", "MatchChange", "Matcher", "MotifView",
+    "MultiView", "Program", "Result", "TickReport", "View", "ZSet", "config", "connect", "datasets",
+    "datoms", "errors", "find", "function", "query", "spark",
     "streams", "view",
 ]  # fmt: skip
 
 _HOME = {
     "ChangeCount": "program",
     "Circuit": "streams",
+    "Connection": "views.view",
     "Matcher": "views",
     "MatchChange": "views",
+    "MotifView": "views.view",
     "MultiView": "views.view",
     "Program": "program",
     "TickReport": "program",
     "View": "views.view",
+    "connect": "views.view",
     "find": "views",
     "view": "views.view",
 }

@@ -20,6 +20,40 @@ _MAX_LINKS: Final = 40
 """Maximum number of symbolic links that are followed, the same as in Linux."""
 
 
+HAS_FOLDER_HANDLES: Final = hasattr(os, "O_DIRECTORY") and os.open in os.supports_dir_fd
+"""True if a folder can be opened: names are then relative to it, and can be forced to the disk."""
+
+
+@contextmanager
+def folder_handle(path: Path) -> Generator[int]:
+    """Open a folder, if the system allows it."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def force(handle: int) -> None:
+    """Force the content of an open file or folder to the disk."""
+    if sys.platform == "darwin":  # fsync alone leaves the data in the drive's cache
+        import fcntl
+
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(handle)
+
+
+def force_names(path: Path) -> None:
+    """Force the names of a folder to the disk, if a program can do that.
+
+    Windows does it by itself.
+    """
+    if HAS_FOLDER_HANDLES:
+        with folder_handle(path) as handle:
+            force(handle)
+
+
 @contextmanager
 def replacing(path: Path, remedy: str = "Name another file.") -> Generator[IO[bytes]]:
     """Open a file whose content becomes that of `path` when the block ends without an error.
@@ -120,7 +154,8 @@ def _replaced(path: Path, before: os.stat_result | None) -> Generator[IO[bytes]]
     if before is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     temporary = target.parent / f".gpu_wcoj-{os.urandom(8).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    flags = sum(getattr(os, flag, 0) for flag in ("O_CLOEXEC", "O_NOINHERIT", "O_BINARY"))  # the last two on Windows
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -135,6 +170,8 @@ def _replaced(path: Path, before: os.stat_result | None) -> Generator[IO[bytes]]
 
 
 def _keep_access(handle: int, before: os.stat_result) -> None:
+    if not hasattr(os, "fchown"):  # Windows
+        return
     status = os.fstat(handle)
     if (status.st_uid, status.st_gid) != (before.st_uid, before.st_gid):
         with suppress(PermissionError):  # a file of another user: only the mode can be preserved

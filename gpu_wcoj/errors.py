@@ -537,6 +537,14 @@ class IterationLimitError(GpuWcojError, RuntimeError):
         self.limit = limit
 
 
+class TimeBudgetError(GpuWcojError, TimeoutError):
+    """A tick or a query takes longer than its option `timeout` allows."""
+
+
+class RowBudgetError(GpuWcojError, ValueError):
+    """An answer, or its change in a tick, has more rows than the option `limit` allows."""
+
+
 class BackendUnavailableError(GpuWcojError, ImportError):
     """A backend was asked for that this machine does not have."""
 

@@ -38,6 +38,10 @@ def query(
     outputs: str | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
+    iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     **more: Any,
 ) -> Result: ...
 
@@ -57,6 +61,10 @@ def query(
     outputs: str | list[str] | tuple[str, ...] | None = None,
     backend: BackendName = "auto",
     threads: int | None = None,
+    iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     **more: Any,
 ) -> Result | dict[str, Result]:
     """Return the answer of a program over tables, lists or arrays: a table.
@@ -85,7 +93,7 @@ def query(
         their names and that are not passed, as in DuckDB; in Datalog and SQL.
     outputs
         The relation to return if the program has several outputs; or a list of relations, for a dict of their tables.
-    functions, backend, threads
+    functions, backend, threads, iterations, limit, timeout, memory
         As for `Program`.
 
     Examples
@@ -110,7 +118,8 @@ def query(
     prepared = prepare_query(source, merge_relations(relations, more), query, scan=scan, is_single=True)
     options = ProgramOptions(
         bag=prepared.bag, inputs=prepared.rules.inputs, functions=functions, backend=backend, threads=threads,
-        outputs=listed_outputs(outputs), single_tick=True,
+        iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),
+        single_tick=True,
     )  # fmt: skip
     program, changes = prepared.start(options)
     output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)

@@ -128,6 +128,10 @@ class PreparedQuery:
     def start(self, options: ProgramOptions) -> tuple[Program, dict[str, Any]]:
         """Return the program and the changes of its first tick: the initial rows."""
         program = Program.from_options(self.rules, options)
+        return program, self.initial_changes(program)
+
+    def initial_changes(self, program: Program) -> dict[str, Any]:
+        """Return the initial rows as changes of a program with these rules."""
         types = program.subject.ledger.state.types
         changes: dict[str, Any] = dict(self.facts)
         for name, data in self.relations.items():
@@ -139,11 +143,11 @@ class PreparedQuery:
             arity = program.arity(name)
             declared = program.declared.get(name)
             kinds = [types.type_of(name, column) for column in range(arity)]
-            unread = _unread_columns(program, name) if options.single_tick else None
+            unread = _unread_columns(program, name) if program.options.single_tick else None
             changes[name] = read_change(
                 name, data, arity, declared, kinds, program.dictionaries, reserves_weight=False, unread=unread
             )
-        return program, changes
+        return changes
 
 
 def _unread_columns(program: Program, name: str) -> frozenset[int]:
@@ -172,6 +176,7 @@ def prepare_query(
     schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
     scan: bool = True,
     is_single: bool = False,
+    is_shared: bool = False,
 ) -> PreparedQuery:
     """Read a query and compare its relations with those that there are.
 
@@ -189,6 +194,9 @@ def prepare_query(
     is_single
         True if the query is answered once, by a program with ``single_tick``. Otherwise relations that the schema
         names, or a program in Datalog declares, may be left out.
+    is_shared
+        True if other queries read the relations, too: then all columns stay, and a relation that this query does not
+        read gives no warning.
 
     Raises
     ------
@@ -212,7 +220,7 @@ def prepare_query(
     while True:
         tables = _tables(rows, types_by_relation, language in BY_NAME) if needs_columns else {}
         try:
-            prepared = _prepared(source, language, bag, rows, tables, entry, types_by_relation, is_single)
+            prepared = _prepared(source, language, bag, rows, tables, entry, types_by_relation, is_single, is_shared)
             for option, flag in (("bag", bag if source.bag is None else source.bag), ("scan", scan)):
                 validate_flag(option, flag)
             return prepared
@@ -263,6 +271,7 @@ def _prepared(
     entry: Callable[..., Any],
     schema: Mapping[str, Sequence[str] | Mapping[str, str]],
     is_single: bool,
+    is_shared: bool,
 ) -> PreparedQuery:
     """Read a query with these relations, and no others."""
     facts: Mapping[str, Any] = {}
@@ -284,9 +293,9 @@ def _prepared(
         check_required(rules, rules.inputs, {*relations, *facts, *allowed}, remedy, source.functions)
     except UnknownRelationError as error:
         raise _with_option_remedy(error, entry) from None
-    read_relations = _without_unread(rules, relations)
+    read_relations = dict(relations) if is_shared else _without_unread(rules, relations)
     left_out = {}
-    if bag and not is_single:
+    if bag and not is_single and not is_shared:
         left_out = {name: left for name in tables if (left := _left_out(rules, name, tables[name])) is not None}
         rules = rules.without_columns({name: left.positions for name, left in left_out.items()})
     return PreparedQuery(rules, bag, read_relations, facts, left_out)

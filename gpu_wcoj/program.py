@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, select_backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
-from gpu_wcoj.circuit.head import ChangeCount
+from gpu_wcoj.circuit.head import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType
@@ -80,6 +81,8 @@ from gpu_wcoj.zset.zset import ZSet, python_values
 if TYPE_CHECKING:
     from gpu_wcoj.explain.build import ArrangementStatistics
     from gpu_wcoj.explain.render import Format
+
+T = TypeVar("T")
 
 # Conversion of stored columns to Z-sets with the relation's types and names.
 
@@ -306,6 +309,8 @@ class TickRunner:
         Inputs that no declaration or option names, so the first change must name them.
     single_tick
         True if the program only answers once.
+    budget
+        The limits of a tick; None if there are none.
     """
 
     input_of: Mapping[str, str]
@@ -320,6 +325,7 @@ class TickRunner:
     rules: Rules
     required: Sequence[str]
     single_tick: bool = False
+    budget: Budget | None = None
 
     def run_tick(
         self,
@@ -347,9 +353,21 @@ class TickRunner:
         """
         if self.single_tick:
             raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
-        return self.ledger.turns.run(
-            "taking a tick", lambda: self._run_tick(changes, threads, collect, sink, emit_remaining)
-        )
+
+        tick = changes, threads, collect, sink, emit_remaining
+        run = self._run_tick if self.budget is None else self._run_limited_tick
+        return self.ledger.turns.run("taking a tick", lambda: run(*tick))
+
+    def _run_limited_tick(
+        self,
+        changes: Mapping[str, Any],
+        threads: int,
+        collect: frozenset[str] | None,
+        sink: Sink | None,
+        emit_remaining: EmitRows | None,
+    ) -> dict[str, ChangeCount]:
+        with self.ledger.within_budget(self.budget):
+            return self._run_tick(changes, threads, collect, sink, emit_remaining)
 
     def _run_tick(
         self,
@@ -414,6 +432,8 @@ class TickRunner:
             circuit_state = circuit.prepare()
             merged_rows = circuit_state.merged_rows - side.circuit_state.merged_rows
             sides = sides.after(side, circuit_state)
+            if self.budget is not None:
+                self.budget.check_state(sides.nbytes)
             journal = None if before.journal is None else before.journal.after(sides, circuit)
             names = dict(before.names)
             for name, change in incoming.items():
@@ -423,6 +443,8 @@ class TickRunner:
                 tick, time.perf_counter() - start, self._by_input_name(ignored), circuit.work, merged_rows,
                 circuit.backend.name, circuit.backend.kernels.name, sides.backlog_rows, lowered.plan, circuit.profile,
                 circuit.recounted, circuit.declined, path_by_path,
+                {name: len(incoming[relation]) for name, relation in self.input_of.items() if relation in incoming},
+                counts,
             )  # fmt: skip
             n_rows_by_input = {name: len(rows) for name, rows in incoming.items()}
             self.ledger.commit(
@@ -473,6 +495,8 @@ class TickRunner:
             raise UnsuitableTickError("it names a relation that takes no rows")
         incoming: dict[str, SmallRows] = {}
         n_rows = 0
+        if self.budget is not None and self.budget.is_nearly_full:
+            raise UnsuitableTickError("the state had nearly reached its maximum memory before it")
         for name, data in changes.items():
             relation = self.input_of[name]
             names = self.declared.get(name) or before.names.get(relation)
@@ -490,11 +514,16 @@ class TickRunner:
             ledger.commit_small_tick(before, recent, TickReport(tick, time.perf_counter() - start), None)
             return {}
         counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
+        if self.budget is not None:
+            self.budget.check_time()
+            for head, phases in rows_by_head.items():
+                self.budget.check_rows(head, count_answer_rows(phases))
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
         report = TickReport(
             tick, time.perf_counter() - start, {name: ignored[self.input_of[name]] for name in changes}, work, 0,
             small.circuit.backend.name, small.kernels.name, {}, lowered.plan,
+            rows={name: incoming[self.input_of[name]].n_rows for name in changes}, changes=counts,
         )  # fmt: skip
         ledger.commit_small_tick(before, recent, report, totals)
         return counts
@@ -545,7 +574,8 @@ class TickRunner:
                 incoming.update(self.lowering.facts(incoming, self.ledger.state.types))
             self.ledger.change_kernels(incoming)
             if incoming:
-                _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
+                with self.ledger.within_budget(self.budget):
+                    _, side, (_, rows_by_head, _) = self._evaluate(incoming, threads, collect, None)
                 emit_rows(rows_by_head)
                 circuit, seconds = side.circuit, time.perf_counter() - start
                 backend = circuit.backend
@@ -568,6 +598,8 @@ class TickRunner:
         self, incoming: Mapping[str, Incoming], threads: int, collect: frozenset[str] | None, sink: Sink | None
     ) -> tuple[Replicas, Replica, TickResult]:
         """Return the sides, the side on which the tick ran, and its result."""
+        if self.budget is not None:  # before anything is indexed, in the narrowest storage that there is
+            self.budget.check_gathered(sum(4 * len(rows) * len(rows.columns) for rows in incoming.values()))
         sides, side = self.ledger.route(incoming, self.declared)
         lowered, circuit = side.lowered, side.circuit
         self.outgoing.evaluated = lowered
@@ -616,8 +648,11 @@ class Inspected(NotCopied):
         True if weights are exact, as in bags.
     options
         The options of the program, with the default outputs.
+    stored_beside
+        The values that `Program.checkpoint` has stored beside a restored state, as `extra`; else empty.
     """
 
+    stored_beside: Mapping[str, Any]
     rules: Rules
     inputs: tuple[str, ...]
     heads: tuple[str, ...]
@@ -626,6 +661,7 @@ class Inspected(NotCopied):
     options: ProgramOptions
     _arity: dict[str, int]
     _measures: bool
+    _budget: Budget | None
     _lowering: Compiler
     _ledger: StateStore
     _outgoing: Emitter
@@ -684,7 +720,7 @@ class Inspected(NotCopied):
             columns, weights = side.circuit.rows(name)
             return self._outgoing.as_zset(name, [PhaseRows(columns, weights)], side.circuit.backend)
 
-        return self._ledger.turns.run(f"reading '{name}'", read)
+        return self._ledger.turns.run(f"reading '{name}'", lambda: self._within_budget(read))
 
     def count(self, name: str) -> int:
         """Return the number of rows of a relation; in bag semantics the sum of their weights.
@@ -700,7 +736,11 @@ class Inspected(NotCopied):
             side = self._ledger.reading(name)
             return 0 if side is None else side.circuit.total(name)
 
-        return self._ledger.turns.run(f"counting '{name}'", counted)
+        return self._ledger.turns.run(f"counting '{name}'", lambda: self._within_budget(counted))
+
+    def _within_budget(self, work: Callable[[], T]) -> T:
+        with self._ledger.within_budget(self._budget):
+            return work()
 
     def empty(self, name: str) -> ZSet:
         """Return a Z-set without rows that has the names and types of a relation's columns.
@@ -754,7 +794,8 @@ class Inspected(NotCopied):
 
         Those of a twin and of backlogs too; dictionaries are not counted.
         """
-        return sum(side.nbytes + side.bytes_beside for side in self._ledger.present.sides or ())
+        sides = self._ledger.present.sides
+        return 0 if sides is None else sides.nbytes
 
     def statistics(self) -> tuple[ArrangementStatistics, ...]:
         """Return exact statistics of each arrangement of the state.
@@ -1016,6 +1057,14 @@ class Program(Inspected):
         Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
     iterations
         Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
+    limit
+        Maximum rows of an answer, or of its change in a tick; by default there is no limit. Like the next two, it
+        raises an error before it is exceeded, and the state stays as before.
+    timeout
+        Maximum seconds of a tick or of an answer; by default there is no limit. It is tested between pieces of rows.
+    memory
+        Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
+        ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
     replan
         Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
         and if it pays; a number above 1, or None for never. Answers do not change.
@@ -1082,6 +1131,9 @@ class Program(Inspected):
         threads: int | None = None,
         chunk_rows: int | None = None,
         iterations: int | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+        memory: float | str | None = None,
         replan: float | None = 4.0,
         analyze: bool = False,
         strategy: Strategy = "auto",
@@ -1097,8 +1149,9 @@ class Program(Inspected):
             ProgramOptions(
                 bag=bag, keep=keep, outputs=outputs, backend=backend, gpu_memory=gpu_memory, route=route,
                 twin_memory=twin_memory, twin=twin, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-                replan=replan, analyze=analyze, strategy=strategy, order=order, schema=schema, inputs=inputs,
-                functions=functions, merge_policy=merge_policy, single_tick=single_tick,
+                limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze,
+                strategy=strategy, order=order, schema=schema, inputs=inputs, functions=functions,
+                merge_policy=merge_policy, single_tick=single_tick,
             ),
         )  # fmt: skip
 
@@ -1109,13 +1162,16 @@ class Program(Inspected):
         program._open(text, options)
         return program
 
-    def _open(self, text: str | Rules, options: ProgramOptions) -> None:
+    def _open(
+        self, text: str | Rules, options: ProgramOptions, dictionaries: tuple[Dictionary, Dictionary] | None = None
+    ) -> None:
         if not isinstance(text, (str, Rules)):
             raise UsageError.wrong_type(
                 "the program", text, "program text or Rules", "To run a file, pass its contents."
             )
         self.rules = parse(text, functions=options.functions) if isinstance(text, str) else text
         self.options = options.for_rules(self.rules)
+        self.stored_beside = {}
         schema = options.schema or {}
         required = tuple(name for name in unnamed_inputs(self.rules) if name not in schema)
         if options.inputs is not None:
@@ -1138,9 +1194,12 @@ class Program(Inspected):
         chosen_backend = select_backend(options.backend, options.gpu_memory)
         self.threads = options.threads or processors()
         self._share: tuple[int, int] | None = None
+        self._budget = self.options.budget()
         self._measures = options.analyze
-        is_mapped = not options.single_tick
-        self.dictionaries = Dictionary("string", is_mapped=is_mapped), Dictionary("binary", is_mapped=is_mapped)
+        if dictionaries is None:
+            is_mapped = not options.single_tick
+            dictionaries = Dictionary("string", is_mapped=is_mapped), Dictionary("binary", is_mapped=is_mapped)
+        self.dictionaries = dictionaries
         written_types = declared_columns(self.rules, core, self._arity, schema, self.bag)[0] if is_rewritten else None
         types, names, self.declared, narrow = declared_columns(self.rules, lowered, self._arity, schema, self.bag)
         calls = FunctionCalls(self.dictionaries)
@@ -1154,7 +1213,7 @@ class Program(Inspected):
         input_of = {name: f"{name}#in" if name in self.heads else name for name in self.inputs}
         self._ticking = TickRunner(
             input_of, self.heads, self._arity, self.declared, self._lowering, self._ledger, self._outgoing,
-            self.dictionaries, narrow, self.rules, required, options.single_tick,
+            self.dictionaries, narrow, self.rules, required, options.single_tick, self._budget,
         )  # fmt: skip
 
     def _push_down(self, core: Rules) -> Pushed | None:
@@ -1282,7 +1341,7 @@ class Program(Inspected):
         """
         return self._ledger.turns.run(
             "marking the state",
-            lambda: Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries]),
+            lambda: Mark(self._ledger.state, [len(dictionary) for dictionary in self.dictionaries], self._lowering),
         )
 
     def return_to(self, mark: Mark) -> None:
@@ -1300,17 +1359,84 @@ class Program(Inspected):
         """
 
         def undo() -> None:
+            if mark.lowering is not self._lowering:
+                raise UsageError.wrong_state(
+                    "return_to()", "the mark is of another program, or of other rules", "Mark this program."
+                )
             if self._ledger.state is not mark.state:
                 self._ledger.restore_state(mark.state)
                 self._ticking.forget(mark.sizes)
 
         self._ledger.turns.run("undoing ticks", undo)
 
-    def checkpoint(self, path: str | PathLike[str]) -> None:
+    def with_rules(self, rules: Rules, outputs: Sequence[str], functions: Sequence[Function] | None = None) -> Program:
+        """Return a program of other rules that starts with the rows of the inputs that both have.
+
+        Answers are computed from these rows; this program stays as it is. O(state).
+
+        Parameters
+        ----------
+        outputs
+            Heads whose changes `step` returns.
+        functions
+            Python functions that the rules call; by default those of this program.
+
+        Examples
+        --------
+        >>> program = Program("path(a, b, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> degrees = program.with_rules(parse("degree(a, count()) :- edge(a, _)."), ["degree"])
+        >>> degrees.step({"edge": [(1, 4)]})["degree"].rows()
+        [((1, 1), -1), ((1, 2), 1)]
+        """
+
+        def build() -> Program:
+            program = Program.__new__(Program)
+            options = self.options.for_other_rules(rules, outputs)
+            if functions is not None:
+                options = replace(options, functions=functions)
+            program._open(rules, options, self.dictionaries)
+            tick = self._ledger.state.report.tick
+            sizes = [len(dictionary) for dictionary in self.dictionaries]
+            try:
+                program.load(self._input_rows(program.inputs))
+            except BaseException:
+                self._ticking.forget(sizes)
+                raise
+            ledger = program._ledger
+            ledger.replace_state(replace(ledger.state, report=replace(ledger.state.report, tick=tick)))
+            return program
+
+        return self._ledger.turns.run("changing the rules", build)
+
+    def _input_rows(self, names: Sequence[str]) -> dict[str, ZSet]:
+        """Return the rows of inputs; inputs whose types no row has determined are left out."""
+        sides = self._ledger.settle()
+        if sides is None:
+            return {}
+        types, circuit = sides.ahead.lowered.types, sides.ahead.circuit
+        rows: dict[str, ZSet] = {}
+        for name in names:
+            relation = self._ticking.input_of.get(name)
+            if relation is None:
+                continue
+            columns, weights = circuit.sources[relation].rows()
+            if len(weights) or types.type_of(relation, 0) is not None:
+                rows[name] = self._outgoing.as_zset(relation, [PhaseRows(columns, weights)], circuit.backend)
+        return rows
+
+    def checkpoint(self, path: str | PathLike[str], *, extra: Mapping[str, Any] | None = None) -> None:
         """Store the state in a folder for `restore`; the folder gets all of it or nothing.
 
         The first call writes the whole state, later calls with the same folder write the changes since. Rows of later
         ticks are lost with the process; a driver of batches uses `gpu_wcoj.checkpoint.Checkpoint`.
+
+        Parameters
+        ----------
+        path
+            The folder; created if it is missing.
+        extra
+            Values to store beside the state, as JSON.
 
         Raises
         ------
@@ -1333,7 +1459,7 @@ class Program(Inspected):
         from gpu_wcoj.checkpoint import Checkpoint
 
         with Checkpoint.open(path, program=self) as checkpoint:
-            checkpoint.commit(0 if checkpoint.last is None else checkpoint.last.batch + 1)
+            checkpoint.commit(0 if checkpoint.last is None else checkpoint.last.batch + 1, extra=extra)
 
     @classmethod
     def restore(cls, path: str | PathLike[str], **options: Any) -> Program:
@@ -1354,9 +1480,11 @@ class Program(Inspected):
         CheckpointError
             If there is no checkpoint.
         """
-        from gpu_wcoj.checkpoint.checkpoint import restored
+        from gpu_wcoj.checkpoint.checkpoint import restored_with_extra
 
-        program = restored(path, cls.from_options, ProgramOptions.for_restore(options))
+        for_restore = ProgramOptions.for_restore(options)
+        program, extra = restored_with_extra(path, cls.from_options, for_restore)
+        program.stored_beside = extra
         if program.nbytes >= LOADED_BYTES:
             program.backend.return_freed()
         return program
@@ -1411,7 +1539,7 @@ class Program(Inspected):
         return Execution(
             self.backend, self.bag, self.options.chunk_rows, self.threads, ranks, share,
             dictionary=self.dictionaries[0], iterations=self.options.iterations or ITERATIONS,
-            recounts=self.options.strategy == "auto", measures=self._measures,
+            recounts=self.options.strategy == "auto", measures=self._measures, budget=self._budget,
             single_tick=self.options.single_tick and self.backend.device is None, tuning=self._tuning,
         )  # fmt: skip
 

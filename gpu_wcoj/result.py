@@ -30,6 +30,7 @@ from gpu_wcoj.zset.zset import (
     HasArrow,
     TextColumn,
     ZSet,
+    arrow_stream,
     drawn,
     drawn_html,
     laid_out,
@@ -468,7 +469,7 @@ class Result:
         return self._rows.to_zset()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return arrow_stream(self.to_arrow(), requested_schema)
 
     # display
 

@@ -79,3 +79,13 @@ def test_pip_finds_a_version_of_everything(index, tmp_path, wanted, found):
 def test_what_was_found_is_stored(index, request):
     assert not request.session.testsfailed
     FOUND.write_text(json.dumps(asked_for(), indent=2) + "\n")
+
+
+def test_the_lowest_versions_are_those_that_make_test_lowest_installs():
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lowest = dict(one.split(">=") for one in dependencies)
+    (line,) = (one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith("LOWEST :="))
+    installed = dict(one.split("==") for one in line.removeprefix("LOWEST :=").split())
+    assert installed.keys() == lowest.keys()
+    for name, version in lowest.items():  # a series of versions stands for its first patch with wheels
+        assert f"{installed[name]}.".startswith(f"{version}."), name

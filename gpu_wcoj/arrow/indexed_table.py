@@ -486,6 +486,11 @@ def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
             )
 
 
+def nulls(size: int) -> pa.Array:
+    """Return a column of nulls."""
+    return pa.nulls(size)
+
+
 def distinct_values(values: Any, what: str) -> pa.Table:
     """Return a table of one column with distinct values, without nulls.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gpu_wcoj.data.schema import FULL, INTERVAL, DataType
+from gpu_wcoj.data.schema import FULL, INTERVAL, DataType, casts_to_views
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError
 
 _PLAIN: dict[str, pa.DataType] = {
@@ -24,6 +24,8 @@ _PLAIN: dict[str, pa.DataType] = {
         *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
     )
 }
+if not casts_to_views(pa.__version__):
+    _PLAIN |= {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
 SUPPORTED = (
     "  Supported are integers, bool, float32, float64, dates, timestamps, times, durations, text, binary, UUIDs,\n"
     "  decimals of up to 38 digits, dictionaries of these, lists, structs and maps. Cast the column, or leave it out."

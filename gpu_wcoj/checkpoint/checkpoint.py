@@ -66,7 +66,16 @@ T = TypeVar("T")
 
 
 def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions) -> P:
-    """Return the program of a checkpoint in its state after the last batch.
+    """Return the program of a checkpoint; see `restored_with_extra`."""
+    return restored_with_extra(path, make, options)[0]
+
+
+def restored_with_extra(
+    path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions], P], options: ProgramOptions
+) -> tuple[P, dict[str, Any]]:
+    """Return the program of a checkpoint, and the values stored beside it.
+
+    Its state is that after the last batch.
 
     Parameters
     ----------
@@ -76,7 +85,7 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions
         The options that are not stored in the checkpoint; those that are have their defaults.
     """
 
-    def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> P:
+    def read(folder: WatchedFolder, manifest: Manifest, definition: Definition) -> tuple[P, dict[str, Any]]:
         if definition.parts["layout"] != "one":
             raise CheckpointError(
                 f"the checkpoint '{folder.shown('.')}' is of a program that is spread over cells.\n"
@@ -86,7 +95,7 @@ def restored(path: str | os.PathLike[str], make: Callable[[Rules, ProgramOptions
         program = make(rules, definition.complete_options(options, rules))
         if manifest.state is not None:
             load(program.subject, manifest.state, folder, manifest.version_name)
-        return program
+        return program, dict(manifest.extra)
 
     return read_again(path, read)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,9 +16,13 @@ from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
+from cpu_fallback.file_locks import lock_file
+from gpu_wcoj.destination import HAS_FOLDER_HANDLES, folder_handle, force, force_names
 from gpu_wcoj.errors import CheckpointError, CheckpointWriteError
 
-_CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows has none of the first three flags, and opens files as text without the last one.
+_SAFELY = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_CLOEXEC", "O_NOINHERIT", "O_BINARY"))
+_CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | _SAFELY
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _RENAME_NOREPLACE = 1
 """Flag of the system call renameat2."""
@@ -110,7 +113,7 @@ class _OsFile:
 
     def sync(self) -> None:
         """See `NewFile.sync`."""
-        _force(self._handle)
+        force(self._handle)
 
     def close(self) -> None:
         """See `NewFile.close`."""
@@ -126,7 +129,8 @@ def _let_go() -> None:
         folder.unlock()
 
 
-os.register_at_fork(after_in_child=_let_go)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class OsFolder:
@@ -145,17 +149,19 @@ class OsFolder:
         missing = [folder for folder in (self.path, *self.path.parents) if not folder.is_dir()]
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
-            with _opened(folder.parent) as handle:
-                _force(handle)
+            force_names(folder.parent)
 
     def create(self, name: str) -> NewFile:
         """See `Folder.create`."""
-        with _opened(self.path) as folder:
-            return _OsFile(os.open(name, _CREATE, 0o600, dir_fd=folder))
+        with self._placed(name) as (place, where):
+            return _OsFile(os.open(place, _CREATE, 0o600, **where))
 
     def publish(self, temporary: str, name: str) -> None:
         """See `Folder.publish`; without hard links it uses a rename that does not replace."""
-        with _opened(self.path) as folder:
+        if not HAS_FOLDER_HANDLES:
+            os.rename(self.path / temporary, self.path / name)  # does not replace on Windows
+            return
+        with folder_handle(self.path) as folder:
             try:
                 os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
                 return
@@ -166,13 +172,12 @@ class OsFolder:
 
     def remove(self, name: str) -> None:
         """See `Folder.remove`."""
-        with _opened(self.path) as folder, contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
+        with self._placed(name) as (place, where), contextlib.suppress(FileNotFoundError):
+            os.unlink(place, **where)
 
     def sync(self) -> None:
         """See `Folder.sync`."""
-        with _opened(self.path) as folder:
-            _force(folder)
+        force_names(self.path)
 
     def names(self) -> list[str]:
         """See `Folder.names`."""
@@ -185,22 +190,21 @@ class OsFolder:
 
     def read(self, name: str) -> bytes:
         """See `Folder.read`."""
-        with _opened(self.path) as folder:
-            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with self._placed(name) as (place, where):
+            handle = os.open(place, os.O_RDONLY | _SAFELY, **where)
         with os.fdopen(handle, "rb") as file:
             return file.read()
 
     def lock(self, name: str) -> bool:
         """See `Folder.lock`. The system releases the lock when the process ends."""
-        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        with _opened(self.path) as folder:
-            handle = os.open(name, flags, 0o600, dir_fd=folder)
+        with self._placed(name) as (place, where):
+            handle = os.open(place, os.O_CREAT | os.O_RDWR | _SAFELY, 0o600, **where)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not lock_file(handle):
+                os.close(handle)
+                return False
         except OSError as error:
             os.close(handle)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                return False
             if error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
                 return True  # a file system without locks: fencing alone keeps writers apart
             raise
@@ -211,7 +215,8 @@ class OsFolder:
     def note(self, data: bytes) -> None:
         """See `Folder.note`."""
         if self._locked is not None:
-            os.pwrite(self._locked, data, 0)
+            os.lseek(self._locked, 0, os.SEEK_SET)
+            os.write(self._locked, data)
             os.ftruncate(self._locked, len(data))
 
     def unlock(self) -> None:
@@ -224,22 +229,14 @@ class OsFolder:
         """See `Folder.shown`."""
         return str(self.path / name)  # of "." it is the folder itself
 
-
-@contextmanager
-def _opened(path: Path) -> Generator[int]:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _force(handle: int) -> None:
-    full = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves the data in the drive's cache
-    if full is None:
-        os.fsync(handle)
-    else:
-        fcntl.fcntl(handle, full)
+    @contextmanager
+    def _placed(self, name: str) -> Generator[tuple[str, dict[str, int]]]:
+        """Yield a file's name and the options of the functions of `os` that find it in the folder."""
+        if not HAS_FOLDER_HANDLES:
+            yield str(self.path / name), {}
+            return
+        with folder_handle(self.path) as folder:
+            yield name, {"dir_fd": folder}
 
 
 def _rename_without_replacing(folder: int, source: str, target: str) -> None:

@@ -16,7 +16,15 @@ import numpy as np
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
-from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PieceSink, PositiveHead, as_recomputation
+from gpu_wcoj.circuit.head import (
+    AuxiliaryHead,
+    ChangeCount,
+    Head,
+    PieceSink,
+    PositiveHead,
+    as_recomputation,
+    count_answer_rows,
+)
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.recursion.relation import count_rows
 from gpu_wcoj.circuit.source import bag_change, set_change, unsorted_change
@@ -301,6 +309,7 @@ class Circuit:
                 phases, ignored[name] = set_change(relation, columns, weights, change.is_ordered, change.is_distinct)
             relation.receive_delta(phases)
         counts, rows = {}, {}
+        budget = self.execution.budget
         for head in self.heads.values():
             head.begin()
         if self.common:
@@ -315,8 +324,12 @@ class Circuit:
             to = None if sink is None else (lambda piece, name=name: sink(name, piece))
             evaluate = self._with_timing(name, head) if self.execution.measures else head.evaluate
             counts[name], head_rows = evaluate(collect is not None and name in collect, to)
+            if budget is not None:
+                budget.check_time()
             if head_rows is not None and collect is not None and name in collect:
                 rows[name] = head_rows
+                if budget is not None and budget.rows is not None:
+                    budget.check_rows(name, count_answer_rows(head_rows))
         return counts, rows, ignored
 
     def _to_memory(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
@@ -429,7 +442,10 @@ class Circuit:
         Recomputed if they are not stored.
         """
         with within_memory(self.backend, f"reading relation '{name}'"):
-            return self._rows(name)
+            columns, weights = self._rows(name)
+            if self.execution.budget is not None and name in self.outputs:
+                self.execution.budget.check_rows(name, count_answer_rows([PhaseRows(columns, weights)]))
+            return columns, weights
 
     def _rows(self, name: str) -> tuple[list[Int64Array], Int64Array]:
         if name in self.sources:

@@ -190,6 +190,11 @@ def _joined(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
     return columns, backend.xp.concatenate([weights for _, weights in parts])
 
 
+def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
+    """Return the number of rows as an answer repeats them, deleted ones included."""
+    return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
+
+
 @dataclass(frozen=True)
 class ChangeCount:
     """Numbers of rows of an answer that a tick changes.
@@ -242,6 +247,8 @@ class Head:
     """The value of `total` after this tick."""
     _magnitude: int = 0
     """Upper bound of the sum of the weight magnitudes of this tick's pieces."""
+    _collects: bool = False
+    """Whether this tick returns the rows as an answer."""
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """Compute this tick's change from the pending changes of the relations that the rules read.
@@ -260,6 +267,7 @@ class Head:
         WeightOverflowError
             If the exact weight of a row leaves int64.
         """
+        self._collects = collect
         result = self._evaluate(collect, sink)
         if self.calculates:
             refuse_failures(self.joins)
@@ -322,6 +330,7 @@ class Head:
             for join in self.joins:
                 for piece in list_change(join, phase):
                     totals[phase] += len(piece)
+                    self._check_gathered(0, sum(totals))
                     sink(piece)
         return ChangeCount(totals[1], totals[0], totals[1] - totals[0])
 
@@ -365,7 +374,10 @@ class Head:
         backend = self.execution.backend
         gathered: list[list[Int64Array]] = []
         ordered = OrderedPieces(backend, weighted=False) if backend.device is None else None
+        n_rows = 0
         for columns in pieces:
+            n_rows += len(columns[0])
+            self._check_gathered(n_rows, n_rows if self._derives_once else 0)
             if ordered is not None:
                 if len(columns) > 1 and ordered.add(columns, columns[0]):
                     continue
@@ -474,9 +486,14 @@ class Head:
         backend = self.execution.backend
         gathered: list[_Weighted] = []
         ordered = OrderedPieces(backend, weighted=True) if backend.device is None else None
-        n_rows = n_consolidated = self._magnitude = 0
+        budget = self.execution.budget
+        n_rows = n_consolidated = self._magnitude = n_gathered = n_answer_rows = 0
         for piece in self._pieces():
             weights = piece.weights
+            n_gathered += len(piece)
+            if self.execution.may_repeat and budget is not None and budget.rows is not None:
+                n_answer_rows += count_answer_rows([PhaseRows(piece.columns, weights)])
+            self._check_gathered(n_gathered, n_answer_rows)
             if isinstance(weights, int):
                 self._magnitude += abs(weights) * len(piece)
                 weights = backend.xp.full(len(piece), weights, np.int64)
@@ -493,7 +510,7 @@ class Head:
             n_rows += len(piece)
             if n_rows > CONSOLIDATE_ROWS + 2 * n_consolidated:
                 gathered = [_consolidate(gathered, backend)]
-                n_rows = n_consolidated = len(gathered[0][1])
+                n_rows = n_consolidated = n_gathered = len(gathered[0][1])
         is_consolidated = ordered is not None
         gathered = gathered if ordered is None else ordered.close()
         if not gathered:
@@ -664,6 +681,22 @@ class Head:
             Recounted(phase, cost, instead, paths, lists=True) for phase in range(len(self.execution.phases))
         ]
         return change
+
+    @cached_property
+    def _derives_once(self) -> bool:
+        """True if no row is listed twice: there is one rule, and its variables are all in the head."""
+        if len(self.joins) != 1:
+            return False
+        query = self.joins[0].query
+        return all({*path.order, *path.seed.variables} <= {*query.head} for path in query.paths)
+
+    def _check_gathered(self, n_rows: int, n_answer_rows: int) -> None:
+        """Raise if the gathered rows, or those of the answer that are certain, exceed the budget."""
+        budget = self.execution.budget
+        if budget is not None:
+            budget.check_gathered(8 * (self.width + 1) * n_rows)
+            if self._collects:
+                budget.check_rows(self.name, n_answer_rows)
 
     def _pieces(self) -> Iterator[Piece]:
         for phase in range(len(self.execution.phases)):

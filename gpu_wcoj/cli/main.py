@@ -260,11 +260,13 @@ app = App(
 
 app.command("gpu_wcoj.cli.run:run", name="run")
 app.command("gpu_wcoj.cli.run:explain", name="explain")
+app.command("gpu_wcoj.cli.repl:repl", name="repl")
 app.command(calibrate)
 app.command(warm)
 app.command(bench)
 app.command("gpu_wcoj.spark.command:app", name="spark", help="Run programs on Apache Spark.")
 app.command(generate)
+app.register_install_completion_command(help="Install completion of commands and options for bash, zsh or fish.")
 
 
 def _complain(message: str) -> None:
@@ -282,6 +284,20 @@ def _ensure_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def _with_streams(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the paths of standard streams in place of ``-``."""
+    arguments = [part for argument in arguments for part in _split_output(argument)]
+    before = ["", *arguments]
+    return [
+        argument if argument != "-" else "/dev/stdout" if option == "--output" else "/dev/stdin"
+        for option, argument in zip(before, arguments, strict=False)
+    ]
+
+
+def _split_output(argument: str) -> list[str]:
+    return ["--output", "-"] if argument == "--output=-" else [argument]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
@@ -289,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _ensure_streams()
     try:
-        app(list(sys.argv[1:] if arguments is None else arguments), exit_on_error=False, print_error=False)
+        app(_with_streams(sys.argv[1:] if arguments is None else arguments), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         _complain(f"{error}\n  See gpu-wcoj --help.")

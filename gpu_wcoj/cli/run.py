@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self
 
-import numpy as np
 from cyclopts import Parameter
 
+from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.checkpoint.checkpoint import Checkpoint, Replay, restored
 from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.cli import FLAG
+from gpu_wcoj.cli.answers import (
+    STANDARD_OUTPUT,
+    TABLE_ROWS,
+    AnswerRows,
+    ChangeLines,
+    PrintOptions,
+    TableFormat,
+    check_format,
+    check_limit,
+    print_rows,
+    write_answer,
+)
 from gpu_wcoj.cli.source import (
     EngineOptions,
     FileOptions,
@@ -35,41 +46,48 @@ from gpu_wcoj.cli.source import (
     outputs_of,
     parse_files,
 )
-from gpu_wcoj.data.rows import Row
 from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.explain.render import Format
 from gpu_wcoj.files.output import ChangeWriter, OutputSpec, write_whole
-from gpu_wcoj.files.reader import Reader, as_declared, open_input, read_table, ticks
+from gpu_wcoj.files.reader import DEFAULT_TICK_ROWS, Reader, as_declared, open_input, read_table, ticks
 from gpu_wcoj.files.record_batch import memory_budget
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.result import Result
 from gpu_wcoj.units import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import RenderableType
+    from rich.live import Live
     from rich.progress import Progress, TaskID
 
 
 # The command ``gpu-wcoj run``: a program over files, tick by tick.
 
 
+_PROGRAM: Final = Parameter(help="A file with the text of the program; - is standard input.")
+
+
 def run(
-    program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
+    program: Annotated[Path | None, _PROGRAM] = None,
     /,
     *,
     text_options: TextOptions | None = None,
     file_options: FileOptions | None = None,
     engine_options: EngineOptions | None = None,
     match_options: MatchOptions | None = None,
+    print_options: PrintOptions | None = None,
     count: Annotated[bool, FLAG] = False,
     output: Path | None = None,
-    head: int = 0,
     checkpoint: Path | None = None,
     json: Annotated[bool, FLAG] = False,
 ) -> None:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
+
+    The answers are printed at the end.
 
     A file is given as RELATION=PATH?option=value&...: Parquet, Arrow IPC, CSV, TSV or whitespace text, gzipped or
     not. Options are columns=0,1 weight=2 tick=3 (columns by position from 0, or by name), sep=tab header=no skip=1
@@ -87,24 +105,24 @@ def run(
     count
         Count the answer without ever producing it.
     output
-        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column.
-    head
-        Print as many rows of each answer at the end, of those that this run has inserted.
+        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column; or -
+        for standard output, as lines of csv, tsv or json.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
     json
         Print a line of JSON for each tick and a line at the end.
     """
     source = _source_of(program, text_options, file_options, match_options)
-    files = file_options or FileOptions()
+    files, printing = file_options or FileOptions(), print_options or PrintOptions()
     loaded, fed = source.loaded, source.fed
     if not loaded and not fed and source.path is None and source.text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
     check_tick_rows(files.tick_rows, fed)
     if count and output is not None:
         raise UsageError("--count produces no rows, so there is nothing for --output.\n  Leave out one of the two.")
-    if head and (count or json):
-        raise UsageError.conflict("--head", "--count or --json", "Leave out one of the two.")
+    if (count or json) and printing != PrintOptions():
+        raise UsageError.conflict("--format or --limit", "--count or --json", "Leave out one of the two.")
+    check_limit(printing.limit)
     engine = source.program((engine_options or EngineOptions()).to_program_options())
 
     check_files(engine, loaded, fed)
@@ -119,10 +137,11 @@ def run(
             " or name files in the program, by lines .input."
         )
     results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
-    inputs = (*loaded, *named)
+    if output != STANDARD_OUTPUT:
+        check_format(printing.format, engine.outputs)
     job = Job(
-        inputs, fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
-        check_show(head),
+        (*loaded, *named), fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
+        printing.format, printing.limit,
     )  # fmt: skip
     run_job(engine, job)
 
@@ -135,11 +154,16 @@ def _source_of(
 ) -> ProgramSource:
     """Return the program that a command line names, with its files."""
     text, files = text_options or TextOptions(), file_options or FileOptions()
-    budget = memory_budget(files.memory)
     return ProgramSource(
-        program, text.text, text.language, text.dialect, parse_files(files.input), parse_files(files.changes), budget,
+        program,
+        None if text.text is None else "\n".join(text.text),
+        text.language,
+        text.dialect,
+        parse_files(files.input),
+        parse_files(files.changes),
+        memory_budget(files.memory),
         (match_options or MatchOptions()).to_motif_options(),
-    )  # fmt: skip
+    )
 
 
 # A progress bar for long work, shown on terminals only.
@@ -148,12 +172,18 @@ def _source_of(
 DELAY_SECONDS: Final = 0.5
 """Seconds of work before the bar appears."""
 
+NARROW_COLUMNS: Final = 100
+"""Terminal cells below which the bar leaves out the number of rows."""
+
+LIVE_ROWS: Final = 5
+"""Rows of answers above the bar."""
+
 
 class LateBar:
     """A bar on standard error that appears after half a second, and only on a terminal.
 
-    It shows the finished share and the remaining time if the total is known, the speed if `unit` has a name, and the
-    time since the start.
+    It shows what is done, the finished share and the remaining time if the total is known, the speed if `unit` has a
+    name, the time since the start, and the first rows of the answers.
 
     Parameters
     ----------
@@ -164,26 +194,40 @@ class LateBar:
     def __init__(self, unit: str = "") -> None:
         self._unit = unit
         self._bar: Progress | None = None
+        self._live: Live | None = None
         self._task: TaskID | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
         self._is_over = False
+        self._rows: list[str] = []
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
+            from rich.live import Live
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            text = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}")
-            columns = (*text, TimeElapsedColumn(), TextColumn("{task.fields[left]}"), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5)
+            console = Console(stderr=True)
+            text = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=max(8, min(40, console.width - 88))),
+                TextColumn("{task.fields[amount]}", markup=False),
+            )
+            columns = (*text, TimeElapsedColumn(), TextColumn("{task.fields[left]}"), TimeRemainingColumn(compact=True))
+            self._bar = Progress(*columns, console=console, auto_refresh=False)
             self._task = self._bar.add_task("loading", total=None, amount="", left="")
+            self._live = Live(
+                console=console, transient=True, refresh_per_second=5, get_renderable=self._render,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
             self._timer = threading.Timer(DELAY_SECONDS, self._show)
             self._timer.daemon = True
             self._timer.start()
         return self
 
-    def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
+    def update(
+        self, what: str, done: float | None, total: float | None = 1.0, answer_rows: AnswerRows | None = None
+    ) -> None:
         """Set the text and the progress; None for an unknown `done` or `total`."""
         if self._bar is None or self._task is None:
             return
@@ -192,22 +236,34 @@ class LateBar:
         speed = self._bar.tasks[0].speed
         amount = [f"{int(100 * done / total)}%"] if done is not None and total else []
         if self._unit and done is not None:
-            amount += [f"{done:,.0f} {self._unit}"] + ([f"{speed:,.0f} {self._unit}/s"] if speed else [])
+            is_narrow = self._bar.console.width < NARROW_COLUMNS and bool(amount)
+            amount += [] if is_narrow else [f"{done:,.0f} {self._unit}"]
+            amount += [f"{speed:,.0f} {self._unit}/s"] if speed else []
         self._bar.update(self._task, amount=", ".join(amount), left="left:" if total else "")
+        if answer_rows is not None:
+            self._rows = answer_rows.lines(LIVE_ROWS)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None and self._timer is not None:
+        if self._live is not None and self._timer is not None:
             self._timer.cancel()
             with self._lock:
                 self._is_over = True
-                self._bar.stop()
+                self._live.stop()
+
+    def _render(self) -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        assert self._bar is not None
+        lines = [Text(line, no_wrap=True, overflow="ellipsis") for line in self._rows]
+        return Group(*lines, self._bar.get_renderable())
 
     def _show(self) -> None:
         with self._lock:
-            if self._bar is not None and not self._is_over:
-                self._bar.start()
+            if self._live is not None and not self._is_over:
+                self._live.start()
 
 
 class Runnable(Protocol):
@@ -283,8 +339,10 @@ class Job:
         Types of the rows of `inputs`, by relation; other relations have the types of their files.
     results
         Output files for complete relations after the last tick.
-    n_shown
-        Rows of each answer that are printed at the end.
+    form
+        The form in which the answers are printed at the end.
+    limit
+        Maximum rows of each answer that are printed; None for the default of the form.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -297,66 +355,15 @@ class Job:
     checkpoint: Path | None = None
     declared: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     results: tuple[OutputSpec, ...] = ()
-    n_shown: int = 0
+    form: TableFormat = "table"
+    limit: int | None = None
 
-
-# Rows of the answers to look at, without the memory or the time for all of them.
-
-
-CANDIDATES: Final = 100
-"""Rows that are followed for each row to be shown: some of them are deleted later."""
-
-
-def check_show(n_rows: int) -> int:
-    """Return a number of rows to show.
-
-    Raises
-    ------
-    UsageError
-        If it is negative.
-    """
-    if n_rows < 0:
-        raise UsageError.invalid_value("--head", n_rows, "an integer from 0 on")
-    return n_rows
-
-
-class FirstRows:
-    """Some rows of each answer that a run has inserted and not deleted.
-
-    Parameters
-    ----------
-    n_shown
-        The number of rows to show of each answer, at most.
-    """
-
-    def __init__(self, n_shown: int) -> None:
-        self._n_shown = n_shown
-        self._weights: dict[str, dict[Row, int]] = {}
-
-    def follow(self, name: str, piece: Any) -> None:
-        """Take note of a piece of a change, a Z-set. O(deleted rows) if any row is followed."""
-        if self._n_shown == 0:
-            return
-        weights = self._weights.setdefault(name, {})
-        if weights and bool((piece.weights < 0).any()):
-            for row, weight in piece.filter(piece.weights < 0).rows():
-                if row in weights:
-                    weights[row] += weight
-                    if weights[row] <= 0:
-                        del weights[row]
-        room = CANDIDATES * self._n_shown - len(weights)
-        come = np.flatnonzero(piece.weights > 0)[:room]
-        if len(come):
-            mask = np.zeros(len(piece.weights), np.bool_)
-            mask[come] = True
-            for row, weight in piece.filter(mask).rows():
-                weights[row] = weights.get(row, 0) + weight
-
-    def write(self) -> None:
-        """Print the rows, a line each."""
-        for name, weights in self._weights.items():
-            for row in list(weights)[: self._n_shown]:
-                sys.stdout.write(f"{name}({', '.join(map(repr, row))})\n")
+    @property
+    def n_shown(self) -> int:
+        """Rows of each answer in tables."""
+        if self.counts_only or self.prints_json or self.form != "table" or self.output == STANDARD_OUTPUT:
+            return 0
+        return TABLE_ROWS if self.limit is None else self.limit
 
 
 @dataclass
@@ -399,14 +406,14 @@ def run_job(program: Runnable, job: Job) -> None:
     """
     start = time.perf_counter()
     totals = _Totals(net=dict.fromkeys(program.outputs, 0))
-    first_rows = FirstRows(job.n_shown)
+    answer_rows = AnswerRows(job.n_shown)
     with ExitStack() as stack:
         replay = None if job.checkpoint is None else _resumed(program, job.checkpoint, stack)
         resumes_at = None
         if replay is not None:
             resumes_at = replay.done if replay.is_resumed else None
             totals = _Totals.from_json(replay.extra["totals"]) if replay.done else totals
-        writer = None
+        writer: ChangeWriter | ChangeLines | None = None
         if job.output is not None:
             run = None if replay is None else replay.name
             if resumes_at and replay is not None and not replay.extra.get("written"):
@@ -415,8 +422,12 @@ def run_job(program: Runnable, job: Job) -> None:
                     f"{resumes_at:,} ticks of the checkpoint ran without it, so their changes are in no file",
                     "Leave it out again; or start over with an empty folder and an empty checkpoint.",
                 )
-            writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
+            if job.output == STANDARD_OUTPUT:
+                writer = ChangeLines(job.form, program.outputs)
+            else:
+                writer = ChangeWriter(job.output, program.outputs, resumes_at, run)
         bar = stack.enter_context(LateBar("rows"))
+        bar.update("reading", None)
         readers: dict[str, Reader] = {}
         for spec in job.changes:
             reader = open_input(spec, program.arity(spec.relation), True, job.budget)
@@ -430,9 +441,10 @@ def run_job(program: Runnable, job: Job) -> None:
                 n_applied += n_rows
                 bar.update("skipping ticks that are done", n_applied, n_total)
                 continue
-            bar.update(f"tick {totals.ticks + 1:,}", n_applied, n_total)
+            ticks_text = _tick_text(totals, job, n_applied, n_total, n_loaded)
+            bar.update(f"{ticks_text}: {_describe_joining()}", n_applied, n_total)
             tick_start = time.perf_counter()
-            counts = _step(program, job, changes, totals.ticks, writer, first_rows)
+            counts = _step(program, job, changes, totals.ticks, writer, answer_rows)
             tick = totals.ticks
             totals.add(counts, program.last_tick.ignored)
             if replay is not None:
@@ -440,7 +452,7 @@ def run_job(program: Runnable, job: Job) -> None:
             if job.prints_json:
                 _print_tick(tick, counts, time.perf_counter() - tick_start)
             n_applied += n_rows
-            bar.update(f"tick {totals.ticks:,}", n_applied, n_total)
+            bar.update(f"{ticks_text}: reading", n_applied, n_total, answer_rows)
         if replay is not None:
             replay.finish()
         for result in job.results:
@@ -451,8 +463,67 @@ def run_job(program: Runnable, job: Job) -> None:
         peak = peak_rss_bytes()
         _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
     else:
-        first_rows.write()
-        _print_table(totals, seconds)
+        _print_answers(program, job, totals, answer_rows)
+        if job.form == "table" and job.output != STANDARD_OUTPUT:
+            _print_table(totals, seconds)
+
+
+def _print_answers(program: Runnable, job: Job, totals: _Totals, answer_rows: AnswerRows) -> None:
+    """Print the rows of the answers that are not written to files."""
+    written = {result.relation for result in job.results}
+    for name in program.outputs:
+        if job.counts_only or name in written or job.output == STANDARD_OUTPUT or job.limit == 0:
+            continue
+        if job.form != "table":
+            answer = _answer_of(program, name)
+            answer = answer if job.limit is None else answer.limit(job.limit)
+            write_answer(name, answer, job.form, len(program.outputs) > 1)
+            continue
+        rows, n_rows = answer_rows.rows(name), totals.net.get(name, 0)
+        if len(rows) < min(job.n_shown, n_rows):
+            rows = _answer_of(program, name).limit(job.n_shown).rows()
+        columns, kinds = _columns_of(program, name)
+        print_rows(name, columns, kinds, rows, n_rows)
+
+
+def _answer_of(program: Runnable, name: str) -> Result:
+    """Return the complete answer of this name."""
+    if isinstance(program, MotifProgram):
+        return program.matcher.matches()
+    assert isinstance(program, Program)
+    return Result(program.relation(name))
+
+
+def _columns_of(program: Runnable, name: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names and the types of the columns of an answer."""
+    if isinstance(program, MotifProgram):
+        names = program.matcher.columns
+        return names, [""] * len(names)
+    assert isinstance(program, Program)
+    empty = program.empty(name)
+    return empty.names, [column.type.label for column in empty.columns]
+
+
+def _tick_text(totals: _Totals, job: Job, n_applied: int, n_total: int | None, n_loaded: int) -> str:
+    """Describe the place of the next tick among all ticks.
+
+    Their number is left out if it can be neither known nor estimated.
+    """
+    tick = totals.ticks + 1
+    if n_total is None or not job.changes:
+        return f"tick {tick:,}"
+    if len(job.changes) == 1 and job.changes[0].tick is None:
+        n_ticks = bool(job.inputs) + -(-(n_total - n_loaded) // (job.tick_rows or DEFAULT_TICK_ROWS))
+        return f"tick {tick:,} of {n_ticks:,}"
+    if n_applied <= n_loaded or tick < 3:
+        return f"tick {tick:,}"
+    n_fed = totals.ticks - bool(job.inputs)
+    n_ticks = bool(job.inputs) + round(n_fed * (n_total - n_loaded) / (n_applied - n_loaded))
+    return f"tick {tick:,} of about {max(n_ticks, tick):,}"
+
+
+def _describe_joining() -> str:
+    return "joining, kernels compile" if cpu_backend().is_interim else "joining"
 
 
 def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
@@ -482,7 +553,7 @@ def feed_job(program: Runnable, job: Job, analyze: bool) -> None:
             program.load(last_changes)
         elif last_changes is not None:
             program.analyze = True
-            _step(program, job, last_changes, 0, None, FirstRows(0))
+            _step(program, job, last_changes, 0, None, AnswerRows(0))
 
 
 def _resumed(program: Runnable, path: Path, stack: ExitStack) -> Replay:
@@ -516,17 +587,17 @@ def _step(
     job: Job,
     changes: dict[str, pa.Table],
     tick: int,
-    writer: ChangeWriter | None,
-    first_rows: FirstRows,
+    writer: ChangeWriter | ChangeLines | None,
+    answer_rows: AnswerRows,
 ) -> Mapping[str, ChangeCount]:
     if job.counts_only:
         return program.step_counts(changes)
     if writer is None:
-        return program.step_pieces(changes, first_rows.follow)
+        return program.step_pieces(changes, answer_rows.follow)
 
     def hand_out(name: str, piece: Any) -> None:
         writer.write(name, piece)
-        first_rows.follow(name, piece)
+        answer_rows.follow(name, piece)
 
     with writer.tick(tick):
         return program.step_pieces(changes, hand_out)
@@ -575,7 +646,8 @@ def _print_table(totals: _Totals, seconds: float) -> None:
     console = Console(highlight=False)
     console.print(table)
     ticks_text = "1 tick" if totals.ticks == 1 else f"{totals.ticks:,} ticks"
-    console.print(f"{ticks_text} in {seconds:.2f} s, peak memory {format_bytes(peak_rss_bytes())}")
+    peak = peak_rss_bytes()
+    console.print(f"{ticks_text} in {seconds:.2f} s" + (f", peak memory {format_bytes(peak)}" if peak else ""))
     for name, ignored in totals.ignored.items():
         if ignored:
             why = "present or absent already, or undone in their tick"
@@ -589,7 +661,8 @@ def _format_count(count: int | None) -> str:
 def peak_rss_bytes() -> int:
     """Return the peak memory of this process, without the processes that read files.
 
-    On Linux VmHWM is read first: ru_maxrss can be the size of the parent process that started this one.
+    It is 0 if unknown, as on Windows. On Linux VmHWM is read first: ru_maxrss can be the size of the parent process
+    that started this one.
     """
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -597,6 +670,10 @@ def peak_rss_bytes() -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
+    try:
+        import resource
+    except ImportError:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -632,7 +709,7 @@ class PlanOptions:
 
 
 def explain(
-    program: Annotated[Path | None, Parameter(help="A file with the text of the program.")] = None,
+    program: Annotated[Path | None, _PROGRAM] = None,
     /,
     *,
     text_options: TextOptions | None = None,

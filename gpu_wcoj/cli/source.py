@@ -5,7 +5,9 @@ The parameters are those of Soufflé.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
@@ -25,7 +27,7 @@ from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
-from gpu_wcoj.files.spec import InputSpec, parse_input
+from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec, parse_input
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.program import ChangeCount, Program, TickReport
 from gpu_wcoj.query.check import check_required, unnamed_inputs
@@ -39,6 +41,9 @@ from gpu_wcoj.views.matcher import Matcher, MotifOptions
 if TYPE_CHECKING:
     from gpu_wcoj.explain.render import Format
 
+
+STANDARD: Final = Path(STANDARD_INPUT)
+"""The program that is read from standard input."""
 
 _PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
@@ -440,8 +445,9 @@ class ProgramSource:
         """
         text, language = self._text(), self.language
         if language is None:
-            language = "datalog" if self.path is None else language_of_file(self.path)
-        source = "<text>" if self.path is None else str(self.path)
+            path = self.path
+            language = "datalog" if path is None or path == STANDARD else language_of_file(path)
+        source = "<text>" if self.path is None else "standard input" if self.path == STANDARD else str(self.path)
         if language == "motif":
             ends = ((self.motif.src, None), (self.motif.dst, None))
             graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
@@ -479,7 +485,13 @@ class ProgramSource:
             raise UsageError.with_parts(
                 "a program is either a file or a text after -e", remedy="Give exactly one of the two."
             )
-        with open_bytes(self.path) as file:
+        if self.path == STANDARD:
+            for spec in (*self.loaded, *self.fed):
+                if str(spec.path) == STANDARD_INPUT:
+                    raise UsageError.conflict(
+                        "a program from standard input", f"'{spec}'", "Put one of them into a file, or pass -e TEXT."
+                    )
+        with nullcontext(sys.stdin.buffer) if self.path == STANDARD else open_bytes(self.path) as file:
             try:
                 return file.read().decode()
             except UnicodeDecodeError:
@@ -528,14 +540,18 @@ def _option_help(name: str, more: str = "") -> Parameter:
     return Parameter(help=f"{describe_option(name)}{more}")
 
 
+_TEXT: Final = Parameter(
+    name="-e", help="The text of the program, instead of a file; several are one text.", allow_leading_hyphen=True,
+    negative="",
+)  # fmt: skip
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TextOptions:
     """The text of the program and its language."""
 
-    text: Annotated[
-        str | None, Parameter(name="-e", help="The text of the program, instead of a file.", allow_leading_hyphen=True)
-    ] = None
+    text: Annotated[list[str] | None, _TEXT] = None
     language: Language | None = None
     """datalog, sql, motif or edn; by default the suffix .dl .sql .motif .edn of the file."""
     dialect: str = "duckdb"

@@ -22,6 +22,21 @@ _DICTIONARY = re.compile(r"dictionary<values=(.+), indices=(\w+), ordered=0>")
 _ENUM = re.compile(r"dictionary<values=(\w+), indices=(\w+), ordered=1>(\[.*\])", re.DOTALL)
 _FIXED_BYTES = re.compile(r"fixed_size_binary\[(\d+)\]")
 _NESTED = re.compile(r"(?:list|large_list|list_view|large_list_view|fixed_size_list|struct|map)<.*", re.DOTALL)
+
+
+def casts_to_views(pyarrow_version: str) -> bool:
+    """Return True if Polars can read PyArrow's casts to views of text.
+
+    Those of earlier versions end the process.
+
+    Examples
+    --------
+    >>> casts_to_views("25.0.0"), casts_to_views("24.0.0")
+    (True, False)
+    """
+    return int(pyarrow_version.partition(".")[0]) >= 25
+
+
 _TEXT = {"string", "large_string", "string_view"}
 _BYTES = {"binary", "large_binary", "binary_view"}
 _PLAIN = {"bool", "float", "double", "date32[day]", "date64[ms]"}

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 import numpy as np
 
 from gpu_wcoj.backend import Backend, BackendName, validate_backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.data.schema import INT64, DataType, check_names, declared_type
 from gpu_wcoj.errors import (
     SchemaError,
@@ -28,7 +29,7 @@ from gpu_wcoj.query.ir import Aggregate, Rule, Rules, Variable, functions_by_nam
 from gpu_wcoj.query.safety import inner_aggregates
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.trace.spine import MergePolicy
-from gpu_wcoj.units import part_of
+from gpu_wcoj.units import machine_memory, part_of
 from gpu_wcoj.user_functions import Function
 
 # The record of options. Functions that users call spell them out again, because editors show signatures;
@@ -76,6 +77,15 @@ def validate_factor(option: str, value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 1 < value < 1e300:
         raise UsageError.invalid_value(option, value, "a number above 1 and below 1e300, or None for never")
+    return float(value)
+
+
+def validate_seconds(option: str, value: object) -> float | None:
+    """Return an option that must be a number of seconds above 0, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < 1e9:
+        raise UsageError.invalid_value(option, value, "seconds above 0 and below 1e9, or None for no limit")
     return float(value)
 
 
@@ -250,6 +260,14 @@ class ProgramOptions:
         Maximum rows of intermediate results in memory, per level; by default chosen on a GPU by its free memory.
     iterations
         Maximum iterations of a recursion in one tick; by default 100,000. A tick that needs more is undone.
+    limit
+        Maximum rows of an answer, or of its change in a tick; by default there is no limit. Like the next two, it
+        raises an error before it is exceeded, and the state stays as before.
+    timeout
+        Maximum seconds of a tick or of an answer; by default there is no limit. It is tested between pieces of rows.
+    memory
+        Maximum memory of the state and of the rows of an answer: bytes, ``"8GB"`` or a share of the machine's memory,
+        ``"50%"``; by default there is no limit. Intermediate results are limited by `chunk_rows`.
     replan
         Plan again before a tick if the ticks so far have looked at this factor more, or fewer, values than estimated,
         and if it pays; a number above 1, or None for never. Answers do not change.
@@ -303,6 +321,9 @@ class ProgramOptions:
     threads: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     chunk_rows: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
     iterations: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    limit: int | None = field(default=None, metadata=_rule(validate_integer, parse=_integer))
+    timeout: float | None = field(default=None, metadata=_rule(validate_seconds))
+    memory: float | str | None = field(default=None, metadata=_rule(partial(validate_memory, whose="machine")))
     replan: float | None = field(default=4.0, metadata=_rule(validate_factor))
     analyze: bool = field(default=False, metadata=_rule(validate_flag))
     strategy: Strategy = field(default="auto", metadata=_rule(validate_strategy))
@@ -353,9 +374,30 @@ class ProgramOptions:
                 )
         return cls.from_keywords(keywords)
 
+    def budget(self) -> Budget | None:
+        """Return the limits of the work; None if there are none."""
+        if self.limit is None and self.timeout is None and self.memory is None:
+            return None
+        nbytes = None if self.memory is None else part_of(machine_memory(), self.memory, "memory", "machine")
+        return Budget(self.timeout, nbytes, self.limit)
+
     def without_relations(self) -> ProgramOptions:
         """Return the options without those that name relations, for a program of other rules."""
         return replace(self, keep=(), outputs=None, order=None, schema=None, inputs=None)
+
+    def for_other_rules(self, rules: Rules, outputs: Sequence[str]) -> ProgramOptions:
+        """Return the options for other rules and outputs.
+
+        Names of relations that those lack are left out.
+        """
+        return replace(
+            self,
+            keep=[name for name in self.keep if name in rules.heads],
+            outputs=outputs,
+            order={name: order for name, order in (self.order or {}).items() if name in rules.heads} or None,
+            schema={name: kinds for name, kinds in (self.schema or {}).items() if name in rules.inputs} or None,
+            inputs=rules.inputs,
+        )
 
     def changed(self, names: Iterable[str]) -> list[str]:
         """Return those of the names whose options do not have their default."""

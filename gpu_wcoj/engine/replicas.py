@@ -468,6 +468,11 @@ class Replicas:
         return self.twin if self.twin is not None and self.primary.backlog else self.primary
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all sides, with their backlogs and search structures."""
+        return sum(side.nbytes + side.bytes_beside for side in self)
+
+    @property
     def backlog_rows(self) -> dict[str, int]:
         """Per backend, the changed rows that it has not applied yet; empty without a twin."""
         if self.twin is None:

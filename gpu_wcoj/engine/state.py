@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
+from gpu_wcoj.circuit.head import ChangeCount
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
@@ -30,6 +33,9 @@ from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.zset.arrays import memory_error, within_memory
+
+TRIE_ROW_BYTES = 16
+"""Bytes of one level of a row of a batch at most: a value and an offset, or a weight."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,10 @@ class TickReport:
     path_by_path
         The reason for which the tick ran path by path, for people; empty if it was walked row by row, before the first
         tick, and after a tick without changes.
+    rows
+        Per input relation, the number of passed rows.
+    changes
+        Per head that was evaluated, the numbers of its changed rows.
     """
 
     tick: int = -1
@@ -79,6 +89,8 @@ class TickReport:
     recounted: Mapping[str, tuple[Recounted, ...]] = field(default_factory=dict, compare=False)
     declined: Mapping[str, tuple[Declined, ...]] = field(default_factory=dict, compare=False)
     path_by_path: str = field(default="", compare=False)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, ChangeCount] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +129,13 @@ class Mark:
     ----------
     sizes
         The numbers of values in the dictionaries.
+    lowering
+        The compiler of the program that was marked.
     """
 
     state: State
     sizes: Sequence[int]
+    lowering: Compiler
 
 
 @dataclass(eq=False)
@@ -284,6 +299,19 @@ class StateStore:
         self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick, is_sum=True)
         circuit.install(circuit_state)
         self.replace_state(replace(present, sides=sides, journal=journal, recent=None))
+
+    def within_budget(self, budget: Budget | None) -> AbstractContextManager[None]:
+        """Limit the work inside the context, beside the present state."""
+        if budget is None:
+            return nullcontext()
+        sides, recent = self.present.sides, self.present.recent
+        if sides is None:
+            return budget.running()
+        memtable_bytes = 0
+        if recent is not None:
+            keys = [key for spines in sides.primary.circuit_state.spines for key in spines]
+            memtable_bytes = recent.n_rows * sum(TRIE_ROW_BYTES * (len(key.order) + 1) for key in keys)
+        return budget.running(sides.nbytes + memtable_bytes)
 
     def settle(self) -> Replicas | None:
         """Return the sides after making their circuits hold the state."""

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -220,8 +219,10 @@ def main(request: str) -> int:
 def _limit_memory(extra: int) -> None:
     """Limit the growth of the address space to `extra` bytes, if its present size is known."""
     try:
+        import resource
+
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except OSError:
+    except (ImportError, OSError):
         return
     limit = pages * resource.getpagesize() + extra
     _, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Final, cast
 
 from gpu_wcoj.errors import InputFileError, UsageError
-from gpu_wcoj.files.spec import InputSpec
+from gpu_wcoj.files.spec import STANDARD_INPUT, InputSpec
 
 BLOCK_BYTES: Final = 8 << 20
 """Bytes that are read at a time."""
@@ -41,7 +43,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     """
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(path.open("rb"))
+            is_unnamed = path == Path(STANDARD_INPUT) and not path.exists()  # Windows has no such name
+            file = cast("BufferedReader", sys.stdin.buffer) if is_unnamed else stack.enter_context(path.open("rb"))
             file.peek(1)  # complains now of what cannot be read
             stack.pop_all()  # all is well: the caller closes it
     except IsADirectoryError:

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from gpu_wcoj.data.column import Int64Array
-from gpu_wcoj.destination import identity, replacing
+from gpu_wcoj.destination import force_names, identity, replacing
 from gpu_wcoj.errors import OutputFileError, UsageError
 
 GROUP_ROWS: Final = 1 << 19
@@ -159,7 +159,7 @@ def _name_run(mark: Path, run: str) -> None:
             file.write(run.encode())
             file.flush()
             os.fsync(file.fileno())
-        _force_names(mark.parent)
+        force_names(mark.parent)
     except OSError as error:
         raise _unwritable(mark, error) from None
 
@@ -175,14 +175,6 @@ def _tidy(path: Path, resumes_at: int) -> None:
             )
         if match[1] or int(match[2]) == resumes_at:
             file.unlink()
-
-
-def _force_names(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class _TickFile:
@@ -232,7 +224,7 @@ class _TickFile:
             self._file.close()
             self._temporary.replace(self._path)
             if is_durable:
-                _force_names(self._path.parent)
+                force_names(self._path.parent)
         except OSError as error:
             raise _unwritable(self._path, error) from None
 
@@ -337,10 +329,11 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
         if spec.path.name.endswith(".parquet"):
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         else:
-            _write_text(file, spec, table)
+            write_text(file, spec, table)
 
 
-def _write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
+def write_text(file: IO[bytes], spec: OutputSpec, table: pa.Table) -> None:
+    """Write the rows of `table` as text to an empty file; quotes as in `write_whole`."""
     columns = [column.cast(pa.string()) if _is_odd(column.type) else column for column in table.columns]
     plain = pa.table(columns, table.column_names)
     if plain.num_columns == 1 and _has_empty_text(plain.column(0)):  # else an empty line, which readers pass over

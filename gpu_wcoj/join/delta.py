@@ -257,7 +257,7 @@ class PathRunner:
         join = GenericJoin(
             way.uses, batches, execution.weighted, self.query.head_variables | way.path.compared, execution.backend,
             execution.piece_rows, execution.ranks, bound, way.shapes, negated=negated, failed=self.failed,
-            dictionary=execution.dictionary,
+            dictionary=execution.dictionary, budget=execution.budget,
         )  # fmt: skip
         if self.max_cost is not None:
             left = self.max_cost - self.cost

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.functions import Calculation, evaluate_calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, Step, split_independent
@@ -411,6 +412,8 @@ class GenericJoin:
         The texts that are calculated with.
     meter
         Collects the join's measurements, if it is measured.
+    budget
+        The limits of the tick, if it has any.
     """
 
     uses: dict[int, AtomUse]
@@ -427,6 +430,7 @@ class GenericJoin:
     failed: list[Any] = field(default_factory=list)
     dictionary: Dictionary | None = None
     meter: Meter | None = None
+    budget: Budget | None = None
     _extensions: dict[tuple[Layout, str, str], Extension] = field(default_factory=dict)
 
     def extension(self, prefixes: Prefixes, step: Step) -> Extension:
@@ -497,6 +501,8 @@ class GenericJoin:
         resume = np.zeros(3, np.int64)
         capacity = min(self.chunk_rows, max(4096, 32 * n))
         while resume[0] < n:
+            if self.budget is not None:
+                self.budget.check_time()
             if self.backend.device is None:
                 parent, piece = self._piece(prefixes, step, bounds, resume, n, capacity)
             else:

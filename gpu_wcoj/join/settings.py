@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.budget import Budget
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.errors import UsageError
 from gpu_wcoj.join.generic import Ranks
@@ -226,6 +227,8 @@ class Execution:
     may_repeat
         In a single tick of a bag, whether rows that are not part of an answer need not be consolidated: no row has a
         negative weight.
+    budget
+        The limits of a tick; None if it has none.
     piece_rows
         Rows of one piece in this tick.
     """
@@ -242,6 +245,7 @@ class Execution:
     measures: bool = False
     tuning: Tuning = field(default_factory=get_tuning)
     single_tick: bool = False
+    budget: Budget | None = None
     may_repeat: bool = field(default=False, init=False)
     piece_rows: int = field(init=False)
     _moved: dict[str, tuple[Int64Array, Int64Array]] = field(default_factory=dict, init=False)

@@ -65,7 +65,7 @@ def check(rules: Rules, *, source: str = "<text>") -> None:
     """
 
     def point(what: str, span: Span) -> str:
-        return pointed(what, rules.text, span.line, span.column, span.width, source)
+        return pointed(what, rules.text, span.line, span.column, span.width, source) if rules.text else what
 
     _check_columns(rules, point)
     _check_like(rules, point)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import TypeVar
+from itertools import count
+from typing import Any, TypeVar
 
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
 from gpu_wcoj.user_functions import Function
@@ -839,6 +840,91 @@ class Rules:
         )
         return replace(self, rules=rules, declarations=declarations)
 
+    def renamed(self, names: Mapping[str, str]) -> Rules:
+        """Return the program with other names of relations.
+
+        Examples
+        --------
+        >>> a = Variable("a")
+        >>> print(Rules((Rule(Atom("h", (a,)), (Atom("r", (a,)),)),)).renamed({"h": "view", "r": "table"}))
+        view(a) :- table(a).
+        """
+        rules: Rules = _renamed(self, names)
+        return rules
+
+    def united(self, added: Rules, prefix: str) -> Rules:
+        """Return this program together with another one, whose outputs and inputs keep their names.
+
+        A head of `added` that is not an output is shared if this program defines the same; else it gets a free name.
+
+        Parameters
+        ----------
+        prefix
+            Part of the new names.
+
+        Examples
+        --------
+        >>> a, b = Variable("a"), Variable("b")
+        >>> helper = Rule(Atom("x#1", (a,)), (Atom("r", (a, b)),))
+        >>> view = Rules((helper, Rule(Atom("h", (a,)), (Atom("x#1", (a,)),))), outputs=("h",))
+        >>> print(view.united(Rules((helper, Rule(Atom("k", (a,)), (Atom("x#1", (a,)),))), outputs=("k",)), "k"))
+        x#1(a) :- r(a, b).
+        h(a) :- x#1(a).
+        k(a) :- x#1(a).
+        .output h
+        .output k
+        """
+        program = added.renamed(_Union(self, added, prefix).names)
+        declared = {declaration.relation for declaration in self.declarations}
+        directives = [one for one in program.directives if one.kind == "input" and one not in self.directives]
+        return Rules(
+            tuple(dict.fromkeys([*self.rules, *program.rules])),
+            (*self.declarations, *(one for one in program.declarations if one.relation not in declared)),
+            (*self.outputs, *program.outputs),
+            directives=(*self.directives, *directives),
+            first_rows=tuple(dict.fromkeys([*self.first_rows, *program.first_rows])),
+        )
+
+    def reduced(self, outputs: Sequence[str]) -> Rules:
+        """Return the program with the rules that these outputs need.
+
+        Examples
+        --------
+        >>> a = Variable("a")
+        >>> both = Rules((Rule(Atom("h", (a,)), (Atom("r", (a,)),)), Rule(Atom("k", (a,)), (Atom("s", (a,)),))))
+        >>> print(both.reduced(["k"]))
+        k(a) :- s(a).
+        .output k
+        """
+        reads = self.read_by_head
+        needed: set[str] = set()
+        waiting = list(outputs)
+        while waiting:
+            name = waiting.pop()
+            if name not in needed:
+                needed.add(name)
+                waiting += reads.get(name, ())
+        dropped = {*self.heads} - needed
+        return replace(
+            self,
+            rules=tuple(rule for rule in self.rules if rule.head.relation in needed),
+            declarations=tuple(one for one in self.declarations if one.relation not in dropped),
+            outputs=tuple(outputs),
+            text="",
+            directives=tuple(one for one in self.directives if one.kind == "input" and one.relation not in dropped),
+            first_rows=tuple(first for first in self.first_rows if first.relation in needed),
+        )
+
+    @property
+    def read_by_head(self) -> dict[str, set[str]]:
+        """Per head, the relations that its rules read."""
+        reads: dict[str, set[str]] = {}
+        for rule in self.rules:
+            reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
+        for helper in self.helpers:
+            reads.setdefault(helper.relation, set()).add(helper.source)
+        return reads
+
     @cached_property
     def functions(self) -> dict[str, Function]:
         """The Python functions that the program calls, by name."""
@@ -877,6 +963,82 @@ class Rules:
         for first in self.first_rows:  # each after its source
             arity[first.relation] = arity[first.source]
         return arity
+
+
+class _Union:
+    """Names for the heads of a program that is added to another one.
+
+    Attributes
+    ----------
+    names
+        The new name of each head that gets one.
+    """
+
+    def __init__(self, present: Rules, added: Rules, prefix: str) -> None:
+        self.names: dict[str, str] = {}
+        self._added, self._prefix = added, prefix
+        declared = (declaration.relation for declaration in (*present.declarations, *added.declarations))
+        self._taken = {*present.heads, *present.inputs, *added.heads, *added.inputs, *declared}
+        self._present = {*present.heads, *present.inputs}
+        self._defined = {_definition(present, name, {}): name for name in present.heads}
+        self._is_settled: dict[str, bool] = {}
+        self._reads = added.read_by_head
+        for name in added.heads:
+            self._settle(name)
+
+    def _settle(self, name: str) -> bool:
+        """Choose the name of a head after those that it reads.
+
+        Return whether its definition is complete: nothing in it reads the head by way of others.
+        """
+        if name in self._is_settled:
+            return self._is_settled[name]
+        self._is_settled[name] = False
+        heads = [read for read in self._reads[name] if read != name and read in self._reads]
+        settled = [self._settle(read) for read in heads]
+        is_settled = all(settled)
+        if name not in self._added.outputs:
+            shared = self._defined.get(_definition(self._added, name, self.names)) if is_settled else None
+            if shared is not None:
+                self.names[name] = shared
+            elif name in self._present:
+                self.names[name] = self._free_name(name)
+        self._is_settled[name] = is_settled
+        return is_settled
+
+    def _free_name(self, name: str) -> str:
+        stem = name.rstrip("0123456789") if "#" in name else f"{self._prefix}.{name}#"
+        free = next(candidate for number in count(1) if (candidate := f"{stem}{number}") not in self._taken)
+        self._taken.add(free)
+        return free
+
+
+def _definition(rules: Rules, name: str, names: Mapping[str, str]) -> Hashable:
+    """Return the rules of a head without its name, over relations with their new names."""
+    parts = (
+        tuple(rule for rule in rules.rules if rule.head.relation == name),
+        tuple(helper for helper in rules.helpers if helper.relation == name),
+    )
+    definition: Hashable = _renamed(parts, {**names, name: ""})
+    return definition
+
+
+def _renamed(piece: Any, names: Mapping[str, str]) -> Any:
+    """Return a part of a program with other names of relations."""
+    if isinstance(piece, tuple):
+        return tuple(_renamed(item, names) for item in piece)
+    if not is_dataclass(piece) or isinstance(piece, (Variable, Constant, Span, Function)):
+        return piece
+    changed: dict[str, Any] = {}
+    for declared in fields(piece):
+        value = getattr(piece, declared.name)
+        if declared.name in ("relation", "source"):
+            changed[declared.name] = names.get(value, value)
+        elif declared.name == "outputs":
+            changed[declared.name] = tuple(names.get(name, name) for name in value)
+        elif isinstance(value, tuple) or is_dataclass(value):
+            changed[declared.name] = _renamed(value, names)
+    return replace(piece, **changed)  # type: ignore[type-var]
 
 
 def _is_left(term: Expression, rule: Rule) -> bool:

@@ -80,6 +80,8 @@ class Matcher(NotCopied):
     ----------
     motif
         The parsed motif.
+    motif_options
+        The options for its matches.
     compiled
         The compiled motif.
     program
@@ -148,6 +150,7 @@ class Matcher(NotCopied):
         id, src, dst = motif_options.id, motif_options.src, motif_options.dst  # noqa: A001  # the column is called so
         vertices, edges = tables
         self.motif = motif if isinstance(motif, Motif) else parse(motif)
+        self.motif_options = motif_options
         edges = with_keys(as_table(edges, "the edges"), (src, dst))
         vertices = None if vertices is None else as_table(vertices, "the vertices")
         names = kinds_of(edges)
@@ -196,6 +199,19 @@ class Matcher(NotCopied):
         """The rules of the motif."""
         return self.compiled.rules
 
+    def stored_rows(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """Return the names of all columns of each table, and its present rows.
+
+        Rows have the columns that the motif needs.
+        """
+        tables = (self._vertices, self._edges)
+        return {table.name: (table.names, table.contents.present()[0]) for table in tables if table is not None}
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of the matches."""
+        return [column.label for column in self._columns]
+
     def _needed(self) -> dict[str, list[str]]:
         """Return the requested or compared columns per table, in the order of the table."""
         graph = self._graph
@@ -220,10 +236,16 @@ class Matcher(NotCopied):
 
     def matches(self) -> Result:
         """Return all present matches."""
+        return Result(self._present(), self._session)
 
-        def read() -> Result:
+    def matches_as_change(self) -> MatchChange:
+        """Return all present matches as the change from no matches."""
+        return MatchChange(self._present(), self._session)
+
+    def _present(self) -> MatchRows:
+        def read() -> MatchRows:
             results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
-            return Result(MatchRows(self._columns, results, self._lookup()), self._session)
+            return MatchRows(self._columns, results, self._lookup())
 
         return self._turns.run("reading the matches", read)
 

@@ -33,7 +33,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
 from gpu_wcoj.result import Result, display
-from gpu_wcoj.zset.zset import TextColumn, ZSet, clean, drawn, drawn_html, text_columns
+from gpu_wcoj.zset.zset import TextColumn, ZSet, arrow_stream, clean, drawn, drawn_html, text_columns
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
@@ -283,7 +283,7 @@ class MatchChange:
         return iter(self.rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return arrow_stream(self.to_arrow(), requested_schema)
 
     def rows(self) -> list[tuple[Row, int]]:
         """Return the rows as pairs ``(tuple, weight)``; structs are dictionaries."""

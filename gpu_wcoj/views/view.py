@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
+from gpu_wcoj.arrow.indexed_table import distinct_values, nulls
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.engine.options import ProgramOptions, validate_functions
-from gpu_wcoj.errors import UsageError, entry_point
-from gpu_wcoj.locks import NotCopied
+from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
+from gpu_wcoj.engine.replicas import proposed_by
+from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
+from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
 from gpu_wcoj.prepared_query import LeftOut, QuerySource, prepare_query
-from gpu_wcoj.program import Program, TickReport
-from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.program import Program
+from gpu_wcoj.query.check import check
+from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
 from gpu_wcoj.query.languages import Language, check_language, language_of
+from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import Function
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
@@ -55,6 +60,9 @@ def view(
     threads: int | None = None,
     chunk_rows: int | None = None,
     iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     replan: float | None = 4.0,
     analyze: bool = False,
     strategy: Strategy = "auto",
@@ -84,6 +92,9 @@ def view(
     threads: int | None = None,
     chunk_rows: int | None = None,
     iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
     replan: float | None = 4.0,
     analyze: bool = False,
     strategy: Strategy = "auto",
@@ -120,7 +131,7 @@ def view(
         whose methods return a dict by output.
     functions, keep, backend, gpu_memory, route
         As for `Program`.
-    threads, chunk_rows, iterations, replan, analyze, strategy, order
+    threads, chunk_rows, iterations, limit, timeout, memory, replan, analyze, strategy, order
         As for `Program`.
     more
         Relations; and for a motif the options ``where``, ``semantics``, ``columns``, ``ids``, ``id``, ``src`` and
@@ -163,18 +174,18 @@ def view(
         bag=prepared is not None and prepared.bag, inputs=None if prepared is None else prepared.rules.inputs,
         functions=functions, schema=schema, outputs=listed_outputs(outputs), keep=keep, backend=backend,
         gpu_memory=gpu_memory, route=route, threads=threads, chunk_rows=chunk_rows, iterations=iterations,
-        replan=replan, analyze=analyze, strategy=strategy, order=order,
+        limit=limit, timeout=timeout, memory=memory, replan=replan, analyze=analyze, strategy=strategy, order=order,
     )  # fmt: skip
     if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
         return MotifView(_matcher(str(text), relations, more, options))
     program, rows = prepared.start(options)
-    kind = MultiView if isinstance(outputs, (list, tuple)) else View
-    if kind is View:
+    if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
     program.load(rows)
-    return kind(program, ignores_case=resolved_language == "sql", left_out=prepared.left_out)
+    connection = Connection.from_program(program, prepared.left_out)
+    return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
 def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
@@ -188,27 +199,89 @@ def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOpt
     return Matcher.from_options(text, tables, motif_options, options)
 
 
-@entry_point
-class _MaintainedProgram(NotCopied):
-    """A program that is kept up to date, and the spelling of its names."""
+# Subscribers of views.
 
-    def __init__(
-        self, program: Program, *, ignores_case: bool = False, left_out: Mapping[str, LeftOut] | None = None
-    ) -> None:
-        self.program = program
-        self._ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
-        self._left_out = left_out or {}
+
+class Listener:
+    """A subscriber of a view; made by `View.subscribe`.
+
+    Examples
+    --------
+    >>> hops = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+    >>> changes = []
+    >>> with hops.subscribe(changes.append):
+    ...     _ = hops.apply(edge=[(2, 3)])
+    >>> _ = hops.apply(edge=[(2, 4)])
+    >>> [change.rows() for change in changes]
+    [[((1, 3), 1)]]
+    """
+
+    def __init__(self, listeners: list[Listener], subscriber: Any) -> None:
+        self.listeners = listeners
+        self._deliver: Callable[[Any], Any] = subscriber if callable(subscriber) else subscriber.put
+        listeners.append(self)
+
+    def deliver(self, change: Any) -> None:
+        """Pass a change on to the subscriber."""
+        self._deliver(change)
+
+    def close(self) -> None:
+        """End the subscription; it may be ended twice."""
+        if self in self.listeners:
+            self.listeners.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@entry_point
+class _Maintained(NotCopied):
+    """An answer that is kept up to date: its subscribers, its program, its end."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the answer."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
+        if self.is_closed:
+            return f"{type(self).__name__}, closed"
         return f"{type(self).__name__} of {self.program!r}, after {self.program.last_tick.tick + 1} ticks"
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @property
-    def progress(self) -> TickReport:
-        """The report of the last tick."""
-        return self.program.last_tick
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Drop the answer and its subscriptions, and free their memory; it may be closed twice."""
+        raise NotImplementedError
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The last tick in plain numbers, which `json` can write.
+
+        Keys are ``tick`` (from 0; -1 before the first), ``seconds``, ``rows`` (passed rows by relation), ``ignored``
+        (those that changed nothing), ``changes`` (by output ``inserted``, ``deleted`` and ``net``; in bags ``net``
+        alone), ``values`` (looked at by joins), ``merged_rows``, ``state_bytes``, ``backend`` and ``kernels``.
+        `Program.last_tick` has more.
+        """
+        return progress_of(self.program)
 
     def explain(
         self,
@@ -218,53 +291,716 @@ class _MaintainedProgram(NotCopied):
         statistics: str | PathLike[str] | None = None,
         format: Format = "text",  # noqa: A002  # as in Program.explain
     ) -> str:
-        """Return the plan of the view; see `Program.explain`."""
+        """Return the plan of the view, and of those that share its state; see `Program.explain`."""
         return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
 
-    def _step(self, changes: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, ZSet]:
-        """Take one tick; return the changes of the outputs."""
-        merged = merge_relations(changes, more)
-        return self.program.step(dict(self._change(self._relation_name(name), rows) for name, rows in merged.items()))
+    def subscribe(self, subscriber: Callable[[Any], Any] | Any, *, snapshot: bool = False) -> Listener:
+        """Pass on every change of the answer, in the order of the ticks.
 
-    def _relation_name(self, name: str) -> str:
+        It gets what `apply` returns, whoever calls that, after the tick; ticks that leave the answer as it was are left
+        out. If a subscriber raises, the tick stands, all others get the change, and `apply` raises that error at the
+        end.
+
+        Parameters
+        ----------
+        subscriber
+            A function of one argument, or an object with a method ``put``, such as `queue.Queue` or
+            `queue.SimpleQueue`.
+        snapshot
+            True to pass on the present answer first, as a change, even if it has no rows.
+
+        Returns
+        -------
+        An object with the method ``close``, which ends the subscription; also as a context.
+
+        Raises
+        ------
+        UsageError
+            If it is neither, or the view is closed.
+
+        Examples
+        --------
+        >>> from queue import SimpleQueue
+        >>> hops, changes = view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)]), SimpleQueue()
+        >>> subscription = hops.subscribe(changes)
+        >>> _ = hops.apply(edge=[(2, 3)])
+        >>> changes.get().rows()
+        [((1, 3), 1)]
+        """
+        if not callable(subscriber) and not callable(getattr(subscriber, "put", None)):
+            raise UsageError.wrong_type(
+                "the subscriber", subscriber, "a function, or an object with a method 'put'",
+                "Pass a function of one argument, or a queue.Queue.",
+            )  # fmt: skip
+        return self.turns.run("subscribing", lambda: self._subscribe(subscriber, snapshot))
+
+    def _subscribe(self, subscriber: Any, snapshot: bool) -> Listener:
+        first = self._present() if snapshot else None
+        listener = Listener(self.listeners, subscriber)
+        if first is not None:
+            listener.deliver(first)
+        return listener
+
+    @property
+    def turns(self) -> StateLock:
+        """The lock of the ticks and of what they pass on."""
+        raise NotImplementedError
+
+    def _present(self) -> Any:
+        """Return the present answer as a change."""
+        raise NotImplementedError
+
+
+def deliver(changes: Iterable[tuple[Sequence[Listener], Any]]) -> None:
+    """Pass changes on to their listeners; raise the first error at the end."""
+    errors: list[Exception] = []
+    for listeners, change in changes:
+        for listener in list(listeners):
+            try:
+                listener.deliver(change)
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        errors[0].add_note("A subscriber of the view raised this; the tick was applied.")
+        raise errors[0]
+
+
+def progress_of(program: Program) -> dict[str, Any]:
+    """Return the last tick of a program in plain numbers; see `View.progress`."""
+    report = program.last_tick
+    changes = {}
+    for name in program.outputs:
+        if name in report.changes:
+            counted = vars(report.changes[name])
+            changes[name] = {key: int(value) for key, value in counted.items() if value is not None}
+    return {
+        "tick": report.tick,
+        "seconds": report.seconds,
+        "rows": dict(report.rows),
+        "ignored": {name: int(n_rows) for name, n_rows in report.ignored.items()},
+        "changes": changes,
+        "values": int(proposed_by(report.work)),
+        "merged_rows": int(report.merged_rows),
+        "state_bytes": int(program.nbytes),
+        "backend": report.backend,
+        "kernels": report.kernels,
+    }
+
+
+# Views of one state.
+
+
+@entry_point
+class Connection(NotCopied):
+    """Relations, and views of them that share their state; made by `connect`.
+
+    One call of `apply` is one tick of all views: all of them take the change, or none does. Views may be added and
+    dropped between ticks. Relations that several views read, and helpers that they define alike, are stored once.
+
+    Examples
+    --------
+    >>> connection = connect(edge=[(1, 2), (2, 3)])
+    >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+    >>> far = connection.view("far(a, d) :- hop(a, c), edge(c, d).")
+    >>> changes = connection.apply(edge=[(3, 4)])
+    >>> changes["hop"].rows(), changes["far"].rows()
+    ([((2, 4), 1)], [((1, 4), 1)])
+    >>> far.close()
+    >>> list(connection.views)
+    ['hop']
+    """
+
+    def __init__(self, tables: Mapping[str, Any], bag: bool | None, options: ProgramOptions) -> None:
+        self._tables = dict(tables)
+        self._bag = bag
+        self._options = options
+        self._program: Program | None = None
+        self._views: dict[str, View | MultiView] = {}
+        self._is_closed = False
+        self._left_out: Mapping[str, LeftOut] = {}
+        self.turns = StateLock("the connection")
+
+    @classmethod
+    def from_program(cls, program: Program, left_out: Mapping[str, LeftOut] | None = None) -> Self:
+        """Return the connection of a program that has its views' rules.
+
+        Parameters
+        ----------
+        left_out
+            Columns of tables that the program does without.
+        """
+        connection = cls({}, program.bag, program.options)
+        connection._program, connection._left_out = program, left_out or {}
+        return connection
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "Connection, closed"
+        views = ", ".join(self._views) or "none"
+        return f"Connection; views: {views}; relations: {', '.join(self.relations) or 'none'}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def program(self) -> Program:
+        """The program of all views; another one after a view was added or dropped.
+
+        Ticks of the program itself do not reach subscribers.
+
+        Raises
+        ------
+        UsageError
+            If the connection is closed, or has had no view yet.
+        """
+        if self._is_closed:
+            raise UsageError.wrong_state("this call", "the connection is closed", "Call gpu_wcoj.connect again.")
+        if self._program is None:
+            raise UsageError.wrong_state("this call", "the connection has no view yet", "Call its method view first.")
+        return self._program
+
+    @property
+    def views(self) -> dict[str, View | MultiView]:
+        """The views by name."""
+        return dict(self._views)
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that take rows."""
+        return [*self._tables, *(() if self._program is None else self._program.inputs)]
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The last tick in plain numbers; see `View.progress`."""
+        return progress_of(self.program)
+
+    @overload
+    def view(
+        self, text: str | Rules, relations: Mapping[str, Any] | None = None, /, *,
+        outputs: list[str] | tuple[str, ...], **more: Any,
+    ) -> MultiView: ...  # fmt: skip
+
+    @overload
+    def view(
+        self,
+        text: str | Rules,
+        relations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        language: Language | None = None,
+        dialect: str = "duckdb",
+        arguments: Sequence[Any] = (),
+        functions: Sequence[Function] = (),
+        outputs: str | None = None,
+        **more: Any,
+    ) -> View: ...
+
+    def view(
+        self,
+        text: str | Rules,
+        relations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        language: Language | None = None,
+        dialect: str = "duckdb",
+        arguments: Sequence[Any] = (),
+        functions: Sequence[Function] = (),
+        outputs: str | list[str] | tuple[str, ...] | None = None,
+        **more: Any,
+    ) -> View | MultiView:
+        """Add a view of the relations, and of other views, by their names. O(state).
+
+        Parameters
+        ----------
+        text
+            A query in Datalog, SQL or EDN, or rules.
+        relations
+            Initial rows of relations that the connection does not have yet; they may also be keywords.
+        name
+            The name of the answer, instead of the one in the text. SQL without ``CREATE VIEW`` calls it ``answer``.
+        language, dialect, arguments, outputs
+            As for `gpu_wcoj.view`.
+        functions
+            Python functions that the text may call.
+
+        Returns
+        -------
+        A `View`, or a `MultiView` for a list of outputs.
+
+        Raises
+        ------
+        UsageError
+            If an output has the name of a relation or of another view, or if the query counts rows, as SQL does, and
+            the connection keeps sets.
+        GpuWcojError
+            Also every error of `gpu_wcoj.view`; the other views are as before.
+        """
+        merged = merge_relations(relations, more)
+        source = QuerySource(text, language, dialect, arguments, None, validate_functions("functions", functions))
+
+        def add() -> View | MultiView:
+            program, names, is_sql = self._program_with(source, merged, name, listed_outputs(outputs))
+            if not isinstance(outputs, (list, tuple)):
+                single_output(names)
+            self._program, self._tables = program, {}
+            self._bag = program.bag
+            return self.register(names, isinstance(outputs, (list, tuple)), is_sql)
+
+        return self.turns.run("adding a view", add)
+
+    def _program_with(
+        self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
+    ) -> tuple[Program, tuple[str, ...], bool]:
+        """Return the program with one more view, the view's outputs, and True if it is in SQL."""
+        if self._is_closed:
+            raise UsageError.wrong_state("adding a view", "the connection is closed", "Call gpu_wcoj.connect again.")
+        present = self._program
+        relations = {*self._tables} if present is None else {*present.inputs, *present.heads}
+        for table in new_tables:
+            if table in relations:
+                raise UsageError.duplicate("the relation", table, remedy="Pass its changes to apply().")
+        tables = {**self._tables, **new_tables}
+        visible = {} if present is None else {table: present.empty(table) for table in present.inputs}
+        if present is not None:
+            heads = [head for head in present.heads if "#" not in head and (head != ANSWER or name is None)]
+            visible |= {head: present.empty(head) for head in heads}
+        prepared = prepare_query(
+            source, {**tables, **visible}, Connection.view, schema=self._options.schema, scan=False, is_shared=True
+        )
+        if prepared.bag and self._bag is False:
+            raise UsageError.conflict(
+                "this query", "a connection that keeps sets", "Make it with gpu_wcoj.connect(bag=True).",
+                "the query counts rows, as SQL does",
+            )  # fmt: skip
+        rules = prepared.rules
+        chosen = tuple(outputs or rules.outputs or unread(rules))
+        for output in chosen:
+            if output not in rules.heads:
+                raise UnknownRelationError(output, rules.heads, "heads")
+        rules = replace(rules, outputs=chosen, sorting=None)
+        if name is not None:
+            rules = rules.renamed({single_output(chosen): name})
+        for output in rules.outputs:
+            if output in relations or output in tables:
+                raise UsageError.with_parts(
+                    f"'{output}' is the name of another relation or view of the connection", got=output,
+                    remedy="Pass name='...', or drop the other view.",
+                )  # fmt: skip
+        rows = {table: data for table, data in prepared.relations.items() if table in tables}
+        initial = replace(prepared, relations=rows)
+        if present is None:
+            rules = replace(rules, declarations=(*rules.declarations, *_declared_tables(rules, rows)))
+            directives = (Directive("input", table) for table in tables)
+            rules = replace(rules, text="", directives=tuple(dict.fromkeys([*rules.directives, *directives])))
+            options = replace(
+                self._options, bag=prepared.bag if self._bag is None else self._bag, inputs=rules.inputs,
+                outputs=rules.outputs,
+            )  # fmt: skip
+            program = Program.from_options(rules, replace(options, functions=source.functions))
+        else:
+            extended = present.rules.united(rules, rules.outputs[0])
+            check(extended)
+            functions = tuple({one.name: one for one in (*present.options.functions, *source.functions)}.values())
+            program = present.with_rules(extended, (*present.outputs, *rules.outputs), functions)
+        changes = initial.initial_changes(program)
+        if changes:
+            program.load(changes)
+        return program, rules.outputs, self._is_sql(source)
+
+    @staticmethod
+    def _is_sql(source: QuerySource) -> bool:
+        if not isinstance(source.text, str):
+            return False
+        return (language_of(source.text) if source.language is None else source.language) == "sql"
+
+    def register(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
+        """Register a view of outputs that the program has."""
+        kind = MultiView if is_multiple else View
+        made = kind(self, tuple(outputs), ignores_case=ignores_case)
+        self._views[made.name] = made
+        return made
+
+    def drop(self, name: str) -> None:
+        """Drop a view. Its subscribers get nothing more, and what only it needs is freed. O(state).
+
+        Raises
+        ------
+        UsageError
+            If there is no such view, or another one reads it.
+        """
+
+        def drop() -> None:
+            if name not in self._views:
+                raise UsageError.unknown_name("view", name, self._views)
+            dropped, remaining = self._views[name], {**self._views}
+            del remaining[name]
+            if remaining:
+                outputs = [output for view in remaining.values() for output in view.outputs]
+                rules = self.program.rules.reduced(outputs)
+                for output in dropped.outputs:
+                    if output in rules.heads:
+                        raise UsageError.wrong_state(
+                            f"dropping '{name}'", "another view reads it", "Drop that view first."
+                        )
+                self._program = self.program.with_rules(rules, outputs)
+            self._views = remaining
+            dropped.detach()
+
+        self.turns.run("dropping a view", drop)
+
+    def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
+        """Apply one tick's changes of relations to all views; return the change of each output.
+
+        Parameters
+        ----------
+        changes
+            By relation; see `View.apply`.
+
+        Raises
+        ------
+        GpuWcojError
+            As `Program.step`; all views are as before.
+        """
+        ignores_case = any(view.ignores_case for view in self._views.values())
+        return self.run_tick(merge_relations(changes, more), ignores_case)
+
+    def run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+        """Apply changes of relations, whose names may differ in case from the program's."""
+        return self.turns.run("taking a tick", lambda: self._run_tick(changes, ignores_case))
+
+    def _run_tick(self, changes: Mapping[str, Any], ignores_case: bool) -> dict[str, ZSet]:
+        if ignores_case:
+            changes = {self.relation_name(name, True): rows for name, rows in changes.items()}
+        if self._left_out:
+            changes = {name: self._without_left_out(name, rows) for name, rows in changes.items()}
+        if ignores_case:
+            changes = {name: self._spell(name, rows) for name, rows in changes.items()}
+        program = self._program
+        answers = (self.program if program is None else program).step(changes)
+        following = [view for view in self._views.values() if view.listeners]
+        if following:
+            deliver(
+                (view.listeners, view.change_among(answers))
+                for view in following
+                if any(len(answers[output]) for output in view.outputs)
+            )
+        return answers
+
+    def relation_name(self, name: str, ignores_case: bool) -> str:
         """Return a relation's name in the program's spelling.
 
         Names of SQL may differ in case if one relation matches.
         """
-        return _spelled(name, (*self.program.inputs, *self.program.heads)) if self._ignores_case else name
+        return _spelled(name, (*self.program.inputs, *self.program.heads)) if ignores_case else name
 
-    def _change(self, name: str, rows: Any) -> tuple[str, Any]:
-        """Return a change of the columns that the program has, with names in their spelling."""
-        if name in self._left_out:
-            rows = self._left_out[name].without(rows, f"relation '{name}'")
+    def _without_left_out(self, name: str, rows: Any) -> Any:
+        """Return rows without the columns that the program does without."""
+        return self._left_out[name].without(rows, f"relation '{name}'") if name in self._left_out else rows
+
+    def _spell(self, name: str, rows: Any) -> Any:
+        """Return rows with the names of their columns in the program's spelling."""
         declared = self.program.declared.get(name)
         column_names = names_in(rows)
-        if not self._ignores_case or declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
-            return name, rows
+        if declared is None or not column_names or set(column_names) <= {*declared, "weight"}:
+            return rows
         spelled = {column_name: _spelled(column_name, declared) for column_name in column_names}
         if len(set(spelled.values())) < len(column_names) or spelled == {
             column_name: column_name for column_name in column_names
         }:
-            return name, rows
+            return rows
         if isinstance(rows, ZSet):
             names = tuple(spelled[column_name] for column_name in column_names)
-            return name, ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
+            return ZSet(names, rows.columns, rows.stored_weights, rows.weight_name, rows.backend)
         columns = columns_by_name(rows, f"relation '{name}'")
-        return name, {spelled[column_name]: values for column_name, values in columns.items()}
+        return {spelled[column_name]: values for column_name, values in columns.items()}
+
+    def snapshot(self, name: str) -> Result:
+        """Return a relation, or the answer of a view, as a table."""
+        return Result(self.program.relation(name))
+
+    def count(self, name: str) -> int:
+        """Return the number of rows of `snapshot`, without enumerating them if that can be avoided."""
+        return self.program.count(name)
+
+    def explain(
+        self,
+        *,
+        analyze: bool = False,
+        bounds: bool = False,
+        statistics: str | PathLike[str] | None = None,
+        format: Format = "text",  # noqa: A002  # as in Program.explain
+    ) -> str:
+        """Return the plan of all views; see `Program.explain`."""
+        return self.program.explain(analyze=analyze, bounds=bounds, statistics=statistics, format=format)
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the relations and all views in a folder for `restore`; see `Program.checkpoint`.
+
+        After a view was added or dropped, name an empty folder.
+        """
+
+        def store() -> None:
+            views = [
+                {"outputs": list(view.outputs), "is_multiple": isinstance(view, MultiView),
+                 "ignores_case": view.ignores_case}
+                for view in self._views.values()
+            ]  # fmt: skip
+            left_out = {name: [list(one.columns), sorted(one.positions)] for name, one in self._left_out.items()}
+            self.program.checkpoint(path, extra={_VIEWS: views, _LEFT_OUT: left_out})
+
+        self.turns.run("storing the state", store)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Connection:
+        """Return the connection of a checkpoint, with its views in `views`.
+
+        Parameters
+        ----------
+        path
+            The folder that `checkpoint` was given.
+        options
+            Options of `Program` that do not change answers: `backend`, `threads`, `limit` and the like; and
+            `functions`, which a checkpoint does not store.
+
+        Raises
+        ------
+        CheckpointError
+            If there is no checkpoint, or it was not stored by a view or a connection.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> connection = connect(edge=[(1, 2), (2, 3)])
+        >>> hops = connection.view("hop(a, c) :- edge(a, b), edge(b, c).")
+        >>> with TemporaryDirectory() as folder:
+        ...     connection.checkpoint(folder)
+        ...     again = Connection.restore(folder)
+        >>> again.apply(edge=[(3, 4)])["hop"].rows(), again.views["hop"].count()
+        ([((2, 4), 1)], 2)
+        """
+        program = Program.restore(path, **options)
+        if _VIEWS not in program.stored_beside:
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' was not stored by a view", subject=str(path),
+                remedy="Restore it as what it is: Program.restore, or the same gpu-wcoj command again.",
+            )  # fmt: skip
+        left_out = {
+            name: LeftOut(tuple(columns), frozenset(positions))
+            for name, (columns, positions) in program.stored_beside[_LEFT_OUT].items()
+        }
+        connection = cls.from_program(program, left_out)
+        for stored in program.stored_beside[_VIEWS]:
+            connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
+        return connection
+
+    def close(self) -> None:
+        """Close all views and free their memory; it may be closed twice."""
+
+        def close() -> None:
+            for view in self._views.values():
+                view.detach()
+            self._views, self._tables, self._program, self._is_closed = {}, {}, None, True
+
+        self.turns.run("closing", close)
+
+
+ANSWER = "answer"
+"""The name of the answer of SQL without ``CREATE VIEW``, and of EDN."""
+
+
+def _archive_rules(tables: Mapping[str, ZSet]) -> Rules:
+    """Return rules over tables that are only stored."""
+    first, *_ = tables
+    terms = tuple(Variable(f"_#{position}" if position else "key") for position in range(len(tables[first].names)))
+    declarations = (Declaration(name, table.names, (None,) * len(table.names)) for name, table in tables.items())
+    return Rules(
+        (Rule(Atom("keys", terms[:1]), (Atom(first, terms),)),), tuple(declarations),
+        directives=tuple(Directive("input", name) for name in tables),
+    )  # fmt: skip
+
+
+_MOTIF = "motif"
+"""The key of the description of a motif in a checkpoint."""
+
+_LEFT_OUT = "left out"
+"""The key of the columns that the program of a checkpoint does without."""
+
+_VIEWS = "views"
+"""The key of the descriptions of views in a checkpoint."""
+
+
+def _declared_tables(rules: Rules, tables: Mapping[str, Any]) -> list[Declaration]:
+    """Return declarations of the columns of tables that the rules do not declare."""
+    declared = {declaration.relation for declaration in rules.declarations}
+    made = []
+    for name, data in tables.items():
+        if name not in declared:
+            columns = data.names if isinstance(data, ZSet) else tuple(columns_by_name(data, f"relation '{name}'"))
+            made.append(Declaration(name, tuple(columns), (None,) * len(columns), is_binding=False))
+    return made
 
 
 @entry_point
-class View(_MaintainedProgram):
+def connect(
+    relations: Mapping[str, Any] | None = None,
+    /,
+    *,
+    bag: bool | None = None,
+    schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    backend: BackendName = "auto",
+    threads: int | None = None,
+    iterations: int | None = None,
+    limit: int | None = None,
+    timeout: float | None = None,
+    memory: float | str | None = None,
+    strategy: Strategy = "auto",
+    **more: Any,
+) -> Connection:
+    """Return a connection to relations, for several views that share their state.
+
+    Parameters
+    ----------
+    relations
+        The initial rows of relations, by name, as for `view`. They may also be keywords.
+    bag
+        Exact weights instead of sets, for all views; by default as the language of the first view. In a connection
+        with weights, answers of Datalog have weights too.
+    schema
+        As for `view`.
+    backend, threads, iterations, limit, timeout, memory, strategy
+        As for `Program`. The limits hold for all views together.
+
+    Examples
+    --------
+    >>> with connect(orders={"cust": ["a", "b", "a"], "amount": [5, 7, 9]}) as connection:
+    ...     totals = connection.view("select cust, sum(amount) total from orders group by cust", name="totals")
+    ...     large = connection.view("select cust from totals where total > 10", name="large")
+    ...     large.snapshot().rows(), connection.apply(orders={"cust": ["b"], "amount": [4]})["large"].rows()
+    ([('a',)], [(('b',), 1)])
+    """
+    options = ProgramOptions(
+        schema=schema, backend=backend, threads=threads, iterations=iterations, limit=limit, timeout=timeout,
+        memory=memory, strategy=strategy,
+    )  # fmt: skip
+    return Connection(merge_relations(relations, more), None if bag is None else validate_flag("bag", bag), options)
+
+
+@entry_point
+class _ProgramView(_Maintained):
+    """Outputs of the program of a connection."""
+
+    def __init__(self, connection: Connection, outputs: tuple[str, ...], *, ignores_case: bool = False) -> None:
+        super().__init__()
+        self._connection: Connection | None = connection
+        self.outputs = outputs
+        self.ignores_case = ignores_case  # for names in calls of methods, which no dialect folds
+
+    @property
+    def name(self) -> str:
+        """The name of the view: its first output."""
+        return self.outputs[0]
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the view, to which other views can be added.
+
+        Raises
+        ------
+        UsageError
+            If the view is closed.
+        """
+        if self._connection is None:
+            raise UsageError.wrong_state("this call", f"the view '{self.name}' is closed", "Make another view.")
+        return self._connection
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the view and those beside it; see `Connection.program`."""
+        return self.connection.program
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._connection is None
+
+    def close(self) -> None:
+        """Drop the view and its subscriptions, and free their memory; it may be closed twice.
+
+        Raises
+        ------
+        UsageError
+            If another view of the connection reads it.
+        """
+        if self._connection is not None:
+            self._connection.drop(self.name)
+
+    def detach(self) -> None:
+        """Mark the view as closed, after its connection has dropped it."""
+        self._connection = None
+        self.listeners.clear()
+
+    @property
+    def turns(self) -> StateLock:
+        """The lock of the ticks of all views of the connection."""
+        return self.connection.turns
+
+    def change_among(self, answers: Mapping[str, ZSet]) -> Any:
+        """Return the change of this view."""
+        raise NotImplementedError
+
+    def _present(self) -> Any:
+        return self.change_among({name: self.program.relation(name) for name in self.outputs})
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the view in a folder for `restore`, with all that shares its state.
+
+        The first call writes the whole state, later calls with the same folder write what has changed since.
+
+        Raises
+        ------
+        CheckpointError, CheckpointWriteError
+            As `Program.checkpoint`.
+        """
+        self.connection.checkpoint(path)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
+        """Return the view of a checkpoint; see `Connection.restore`.
+
+        Raises
+        ------
+        CheckpointError
+            If there is no checkpoint, or it holds several views, or another kind of view.
+        """
+        connection = Connection.restore(path, **options)
+        views = [*connection.views.values()]
+        if len(views) != 1 or not isinstance(views[0], cls):
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' holds {listed(f'{type(one).__name__} {one.name}' for one in views)}",
+                subject=str(path), expected=f"one {cls.__name__}", remedy="Call gpu_wcoj.Connection.restore.",
+            )  # fmt: skip
+        return views[0]
+
+
+@entry_point
+class View(_ProgramView):
     """The answer of a query that is kept up to date; made by `view`.
 
     Attributes
     ----------
-    program
-        The program that computes it.
+    outputs
+        The name of the answer.
     """
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> ZSet | MatchChange:
         """Apply one tick's changes of relations and return the change of the answer, with weights.
+
+        Views that share the state take the change, too.
 
         Parameters
         ----------
@@ -284,8 +1020,7 @@ class View(_MaintainedProgram):
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        (change,) = self._step(changes, more).values()
-        return change
+        return self.connection.run_tick(merge_relations(changes, more), self.ignores_case)[self.name]
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the answer, or the relation `name`, as a table.
@@ -295,7 +1030,7 @@ class View(_MaintainedProgram):
         UnknownRelationError
             If there is no such relation.
         """
-        name = self.program.outputs[0] if name is None else self._relation_name(name)
+        name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return Result(self.program.relation(name))
 
     def count(self, name: str | None = None) -> int:
@@ -303,17 +1038,22 @@ class View(_MaintainedProgram):
 
         Rows are not enumerated if the count can be computed otherwise.
         """
-        return self.program.count(self.program.outputs[0] if name is None else self._relation_name(name))
+        name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
+        return self.program.count(name)
+
+    def change_among(self, answers: Mapping[str, ZSet]) -> ZSet:
+        """Return the change of this view."""
+        return answers[self.name]
 
 
 @entry_point
-class MultiView(_MaintainedProgram):
+class MultiView(_ProgramView):
     """The answers of a program that are kept up to date; made by `view` with a list of outputs.
 
     Attributes
     ----------
-    program
-        The program that computes them.
+    outputs
+        The names of the answers.
 
     Examples
     --------
@@ -326,15 +1066,19 @@ class MultiView(_MaintainedProgram):
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, ZSet]:
         """Apply one tick's changes; return the change of each output. See `View.apply`."""
-        return self._step(changes, more)
+        return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
 
     def snapshot(self) -> dict[str, Result]:
         """Return each output as a table."""
-        return {name: Result(self.program.relation(name)) for name in self.program.outputs}
+        return {name: Result(self.program.relation(name)) for name in self.outputs}
 
     def count(self) -> dict[str, int]:
         """Return the number of rows of each output."""
-        return {name: self.program.count(name) for name in self.program.outputs}
+        return {name: self.program.count(name) for name in self.outputs}
+
+    def change_among(self, answers: Mapping[str, ZSet]) -> dict[str, ZSet]:
+        """Return the changes of this view."""
+        return {name: answers[name] for name in self.outputs}
 
 
 def _spelled(name: str, names: Sequence[str]) -> str:
@@ -383,17 +1127,133 @@ class MotifView(View):
     """
 
     def __init__(self, matcher: Matcher) -> None:
-        super().__init__(matcher.program)
-        self.matcher = matcher
+        _Maintained.__init__(self)
+        self.outputs = ("matches",)
+        self._matcher: Matcher | None = matcher
+        self._ticks = StateLock("the view")
+        self._archive: Program | None = None  # the tables as they were stored last
+
+    @property
+    def connection(self) -> Connection:
+        """Not supported: a motif has tables of its own."""
+        raise UsageError.unsupported(
+            "a second view on the state of a motif", remedy="Make it a query in SQL or Datalog, of gpu_wcoj.connect."
+        )
+
+    def checkpoint(self, path: str | PathLike[str]) -> None:
+        """Store the motif and the tables of the graph; see `View.checkpoint`.
+
+        Tables have the columns that the motif needs. It takes as long as reading the tables.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a stored column is nested.
+        UsageError
+            If ids are of a type that JSON does not have.
+        """
+
+        def store() -> None:
+            options = {name: getattr(self.matcher.motif_options, name) for name in MOTIF_OPTIONS}
+            ids = options["ids"] or {}
+            options["ids"] = {name: distinct_values(values, name).column(0).to_pylist() for name, values in ids.items()}
+            tables = self.matcher.stored_rows()
+            names = {name: list(columns) for name, (columns, _) in tables.items()}
+            rows = {name: ZSet.from_arrow(table) for name, (_, table) in tables.items()}
+            archive = self._archive or Program(_archive_rules(rows), bag=True)
+            is_new = archive.last_tick.tick < 0
+            archive.load({name: now if is_new else now.minus(archive.relation(name)) for name, now in rows.items()})
+            motif = {"text": str(self.matcher.motif), "options": options, "names": names}
+            archive.checkpoint(path, extra={_MOTIF: motif})
+            self._archive = archive
+
+        self.turns.run("storing the state", store)
+
+    @classmethod
+    def restore(cls, path: str | PathLike[str], **options: Any) -> Self:
+        """Return the view of a checkpoint that `checkpoint` has written.
+
+        The matches are computed again.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> pairs = view("(a)-[e]->(b)", edges={"src": [1], "dst": [2], "n": [5]}, where="e.n > 4")
+        >>> with TemporaryDirectory() as folder:
+        ...     pairs.checkpoint(folder)
+        ...     again = MotifView.restore(folder)
+        >>> again.count()
+        1
+        """
+        archive = Program.restore(path)
+        if _MOTIF not in archive.stored_beside:
+            raise CheckpointError.with_parts(
+                f"the checkpoint '{path}' was not stored by a view of a motif", subject=str(path),
+                remedy="Restore it as what it is: gpu_wcoj.Connection.restore, or Program.restore.",
+            )  # fmt: skip
+        stored = archive.stored_beside[_MOTIF]
+        tables = {}
+        for name, columns in stored["names"].items():
+            rows = Result(archive.relation(name)).to_arrow()
+            for column in columns:
+                if column not in rows.column_names:
+                    rows = rows.append_column(column, nulls(len(rows)))
+            tables[name] = rows.select(columns)
+        motif_options = MotifOptions(**stored["options"])
+        program_options = ProgramOptions.for_restore(options)
+        made = cls(
+            Matcher.from_options(
+                stored["text"], (tables.get("vertices"), tables["edges"]), motif_options, program_options
+            )
+        )
+        made._archive = archive
+        return made
+
+    @property
+    def matcher(self) -> Matcher:
+        """The matcher of the motif."""
+        if self._matcher is None:
+            raise UsageError.wrong_state("this call", "the view is closed", "Make another view.")
+        return self._matcher
+
+    @property
+    def program(self) -> Program:
+        """The program that computes the matches."""
+        return self.matcher.program
+
+    @property
+    def is_closed(self) -> bool:
+        """True after `close`."""
+        return self._matcher is None
+
+    def close(self) -> None:
+        """Drop the matches and the subscriptions, and free their memory; it may be closed twice."""
+        self._matcher = None
+        self.listeners.clear()
 
     def apply(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> MatchChange:
         """Apply one tick's changes of ``vertices`` and ``edges``; see `Matcher.apply`."""
-        return self.matcher.step(merge_relations(changes, more))
+
+        def step() -> MatchChange:
+            change = self.matcher.step(merge_relations(changes, more))
+            if self.listeners and len(change):
+                deliver([(self.listeners, change)])
+            return change
+
+        return self.turns.run("taking a tick", step)
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the matches, or the relation `name`, as a table."""
-        return self.matcher.matches() if name is None else super().snapshot(name)
+        return self.matcher.matches() if name is None else Result(self.program.relation(name))
 
     def count(self, name: str | None = None) -> int:
         """Return the number of matches, without listing them."""
-        return self.matcher.count() if name is None else super().count(name)
+        return self.matcher.count() if name is None else self.program.count(name)
+
+    @property
+    def turns(self) -> StateLock:
+        """The lock of the ticks of the view."""
+        return self._ticks
+
+    def _present(self) -> MatchChange:
+        return self.matcher.matches_as_change()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.data.column import BoolArray, Column, Dictionary, Int64Array, float_codes, floats_of, on_host, read_only
 from gpu_wcoj.data.rows import Row, as_weights, columns_of, is_masked_array, split_weights
-from gpu_wcoj.data.schema import INT64, DataType, check_names
+from gpu_wcoj.data.schema import INT64, DataType, casts_to_views, check_names
 from gpu_wcoj.errors import (
     ArityError,
     ColumnError,
@@ -328,6 +328,16 @@ def to_numpy(zset: ZSet) -> dict[str, npt.NDArray[Any]]:
 MAX_ROWS, _MAX_COLUMNS, _MAX_WIDTH = 10, 10, 32
 CUT = "…"
 _NUMBERS = ("integer", "float32", "float64", "decimal", "wide")
+
+
+def arrow_stream(table: Any, requested_schema: object | None) -> object:
+    """Return the stream of an Arrow table, in the requested types if they are safe to cast to.
+
+    A producer may ignore the request; the consumer then converts the types itself.
+    """
+    import pyarrow as pa
+
+    return table.__arrow_c_stream__(requested_schema if casts_to_views(pa.__version__) else None)
 
 
 class TextColumn(NamedTuple):
@@ -989,7 +999,7 @@ class ZSet:
     # out
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return arrow_stream(self.to_arrow(), requested_schema)
 
     to_arrow = to_arrow
     to_pandas = to_pandas

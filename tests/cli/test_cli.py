@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gpu_wcoj import datasets
+from gpu_wcoj.cli import answers
 from gpu_wcoj.cli.main import main
 from tests.helpers.command_line import TRIANGLE, complaint, run_json, write_stream
 
@@ -49,36 +50,54 @@ def test_changes_by_rows_after_an_input(capfd: pytest.CaptureFixture[str], tmp_p
     assert total["total"] == {"triangle": 4}
 
 
+def boxed(text: str) -> list[tuple[int, ...]]:
+    """The rows of integers in a box."""
+    lines = (re.findall(r"-?\d+", line) for line in text.splitlines() if line.startswith("│"))
+    return [tuple(map(int, cells)) for cells in lines if cells and "triangle" not in cells]
+
+
 def test_rows_that_were_inserted_and_stayed_are_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     path = write_stream(tmp_path / "s.parquet", [*STREAM, (1, 2, 1, 10), (2, 3, 1, 10), (1, 4, 1, 10)])
-    run = [
-        "run",
-        "-e",
-        TRIANGLE,
-        "--changes",
-        f"edge={path}?weight=weight&tick=tick",
-        "--output",
-        str(tmp_path / "out"),
-    ]
-    assert main([*run[:5], "--head", "5"]) == 0
-    lines = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("triangle("))
-    assert lines == ["triangle(1, 2, 3)", "triangle(1, 2, 4)", "triangle(1, 3, 4)", "triangle(2, 3, 4)"]
-    assert main([*run, "--head", "1"]) == 0
-    shown = [line for line in capfd.readouterr().out.splitlines() if line.startswith("triangle(")]
-    assert len(shown) == 1
-    assert shown[0] in lines
+    run = ["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]
+    assert main([*run, "--limit", "5"]) == 0
+    printed = capfd.readouterr().out
+    assert "triangle: 4 rows" in printed
+    rows = [row for row in boxed(printed) if len(row) == 3][:4]
+    assert sorted(rows) == [(1, 2, 3), (1, 2, 4), (1, 3, 4), (2, 3, 4)]
+    assert main([*run, "--output", str(tmp_path / "out"), "--limit", "1"]) == 0
+    printed = capfd.readouterr().out
+    assert "triangle: 1 of 4 rows" in printed
+    assert [row for row in boxed(printed) if row in rows] == [rows[0]]
+    assert main([*run, "--limit", "0"]) == 0
+    assert "triangle:" not in capfd.readouterr().out
 
 
 def test_rows_that_were_deleted_again_are_not_shown(capfd: pytest.CaptureFixture[str], tmp_path: Path):
     path = write_stream(tmp_path / "s.parquet", STREAM)
-    assert main(["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick", "--head", "5"]) == 0
-    assert "triangle(" not in capfd.readouterr().out
+    assert main(["run", "-e", TRIANGLE, "--changes", f"edge={path}?weight=weight&tick=tick"]) == 0
+    assert "triangle: 0 rows\n" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("others", [["--head", "-1"], ["--head", "2", "--count"], ["--head", "2", "--json"]])
+def test_rows_are_read_again_if_too_few_of_those_that_were_followed_stay(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+):
+    n = 2 * answers.CANDIDATES
+    rows = [(i, i, 1, 0) for i in range(2 * n)] + [(i, i, -1, 1) for i in range(n)]
+    path = write_stream(tmp_path / "s.parquet", rows)
+    stream = f"edge={path}?weight=weight&tick=tick"
+    assert main(["run", "-e", "h(a) :- edge(a, _).", "--changes", stream, "--limit", "2"]) == 0
+    printed = capfd.readouterr().out
+    assert f"h: 2 of {n} rows" in printed
+    assert boxed(printed)[:2] == [(n,), (n + 1,)]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [["--limit", "-1"], ["--limit", "2", "--count"], ["--limit", "2", "--json"], ["--format", "csv", "--json"]],
+)
 def test_a_number_of_rows_that_cannot_be_shown_is_refused(capsys: pytest.CaptureFixture[str], graph: Path, others):
     assert main(["run", "-e", TRIANGLE, "--input", f"edge={graph}", *others]) == 2
-    assert "--head" in capsys.readouterr().err
+    assert "--limit" in capsys.readouterr().err
 
 
 def test_files_without_rows(capfd: pytest.CaptureFixture[str], tmp_path: Path, graph: Path):

@@ -102,9 +102,9 @@ class Recorded(LateBar):
 
     told: ClassVar[list[tuple]] = []
 
-    def update(self, what: str, done: float | None, total: float | None = 1.0) -> None:
+    def update(self, what: str, done: float | None, total: float | None = 1.0, answer_rows=None) -> None:
         self.told.append((what, done, total))
-        super().update(what, done, total)
+        super().update(what, done, total, answer_rows)
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "blocks"])
@@ -124,12 +124,15 @@ def test_the_bar_counts_rows_that_ticks_have_taken(
     options = ["--input", f"b={tmp_path}/b.csv", "--changes", f"e={path}", "--tick-rows", 10, "--json"]
     assert main(["run", "-e", "h(x) :- e(x, _), b(_).", *map(str, options)]) == 0
     capfd.readouterr()
-    assert [(what, done) for what, done, _ in Recorded.told] == [
-        ("tick 1", 0), ("tick 1", 2), ("tick 2", 2), ("tick 2", 12), ("tick 3", 12), ("tick 3", 22), ("tick 4", 22),
-        ("tick 4", 27),
+    doing, *told = Recorded.told
+    assert doing == ("reading", None, 1.0)
+    assert [(what[:6], what.partition(": ")[2], done) for what, done, _ in told] == [
+        ("tick 1", "joining", 0), ("tick 1", "reading", 2), ("tick 2", "joining", 2), ("tick 2", "reading", 12),
+        ("tick 3", "joining", 12), ("tick 3", "reading", 22), ("tick 4", "joining", 22), ("tick 4", "reading", 27),
     ]  # fmt: skip
     unknown = {"parquet": 0, "csv": 2, "blocks": 6}[form]  # the last block is read with the last tick
-    assert [total for *_, total in Recorded.told] == [None] * unknown + [27] * (8 - unknown)
+    assert [" of 4:" in what for what, *_ in told] == [False] * unknown + [True] * (8 - unknown)
+    assert [total for *_, total in told] == [None] * unknown + [27] * (8 - unknown)
 
 
 def test_the_bar_shows_no_share_of_an_unknown_total(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):

@@ -28,14 +28,16 @@ def half(n: int) -> float:
 DEFAULTS = {declared.name: declared.default for declared in dataclasses.fields(ProgramOptions)}
 OTHERS: dict[str, Any] = {
     "bag": True, "keep": ("h",), "outputs": ("h",), "backend": "cpu", "gpu_memory": "50%", "route": 7,
-    "twin_memory": "25%", "twin": "cpu", "threads": 3, "chunk_rows": 5, "iterations": 9, "replan": None,
+    "twin_memory": "25%", "twin": "cpu", "threads": 3, "chunk_rows": 5, "iterations": 9, "limit": 8,
+    "timeout": 7.5, "memory": "60%", "replan": None,
     "analyze": True, "strategy": "binary", "order": {"h": ("b",)}, "schema": {"e": ["int64", "int64"]},
     "inputs": ("e",), "functions": (half,), "merge_policy": MergePolicy(ratio=0.5), "single_tick": True,
 }  # fmt: skip
 """For each option, a value that is not its default."""
 WRONG: dict[str, Any] = {
     "bag": "yes", "keep": "h", "outputs": "h", "backend": "gpu", "gpu_memory": "much", "route": "fast",
-    "twin_memory": 0, "twin": "gpu", "threads": 0, "chunk_rows": 1.5, "iterations": True, "replan": 1,
+    "twin_memory": 0, "twin": "gpu", "threads": 0, "chunk_rows": 1.5, "iterations": True, "limit": 0,
+    "timeout": 0, "memory": "much", "replan": 1,
     "analyze": None, "strategy": "hash", "order": ["b"], "schema": ["int64"], "inputs": "e",
     "functions": [len], "merge_policy": "lazy", "single_tick": "once",
 }  # fmt: skip
@@ -106,7 +108,7 @@ def test_functions_that_spell_out_options_have_the_defaults_of_the_record(functi
 
 def test_view_passes_on_every_option_that_it_has():
     spelled = [name for name in keywords(gw.view) if name in OPTIONS]
-    assert len(spelled) == 15
+    assert len(spelled) == 18
     options = {name: OTHERS[name] for name in spelled}
     passed = gw.view("h(a, c) :- e(a, b), e(b, c).", e=[(1, 2)], **options).program.options
     assert {name: getattr(passed, name) for name in spelled} == options

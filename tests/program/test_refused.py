@@ -65,7 +65,7 @@ class TestPrograms:
         program = gw.Program("h(a) :- r(a, b).", schema={"r": ["symbol", "date32"]})
         assert program.step({"r": {"a": ["x"], "b": pa.array([1], pa.date32())}})["h"].rows() == [(("x",), 1)]
 
-    @pytest.mark.parametrize(("option", "value"), [("strategy", "binary"), ("iterations", 5), ("replan", None)])
+    @pytest.mark.parametrize(("option", "value"), [("strategy", "binary"), ("chunk_rows", 5), ("replan", None)])
     def test_options_that_query_does_not_have(self, option, value):
         with pytest.raises(UsageError, match=f"query has no option '{option}'(?s:.*)to gpu_wcoj.Program"):
             gw.query("h(a) :- r(a, b).", r=[(1, 2)], **{option: value})

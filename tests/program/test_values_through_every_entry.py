@@ -324,11 +324,6 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "days of NumPy": (lambda: {"x": np.array(["2020-01-01", "NaT"], "M8[D]")}, [DAY, None]),
     "seconds of NumPy": (lambda: {"x": np.array([5], "M8[s]")}, [dt.datetime(1970, 1, 1, 0, 0, 5)]),
     "texts of NumPy": (lambda: {"x": np.array(["a\0b", ""], object).astype("U3")}, ["a\0b", ""]),
-    "texts of NumPy's own type": (lambda: {"x": np.array(["a", "b"], np.dtypes.StringDType())}, ["a", "b"]),
-    "texts of NumPy with None": (
-        lambda: {"x": np.array(["a", None], np.dtypes.StringDType(na_object=None))},
-        ["a", None],
-    ),
     "a field of a structured array": (lambda: np.array([(5,), (6,)], [("x", "i2")]), [5, 6]),
     "half surrogates in NumPy": (lambda: {"x": np.array(["\ud800"])}, UNSUPPORTED),
     "days beyond 32 bits in NumPy": (lambda: {"x": np.array([2**62], "M8[D]")}, UNSUPPORTED),
@@ -473,6 +468,14 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "dictionaries": (lambda: [{"x": 1}, {"x": None}], [1, None]),
     "dictionaries with other keys": (lambda: [{"x": 1}, {"y": None}], SchemaError),
 }
+if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on
+    TYPED |= {
+        "texts of NumPy's own type": (lambda: {"x": np.array(["a", "b"], np.dtypes.StringDType())}, ["a", "b"]),
+        "texts of NumPy with None": (
+            lambda: {"x": np.array(["a", None], np.dtypes.StringDType(na_object=None))},
+            ["a", None],
+        ),
+    }
 
 
 def sparse() -> Any:

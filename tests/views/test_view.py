@@ -65,7 +65,7 @@ class TestDatalog:
         assert view.snapshot("tri").rows(weights=True) == []
         assert view.snapshot("edges").rows(weights=True) == [((2, 3), 1), ((3, 1), 1)]
         assert view.count("edges") == 2
-        assert view.progress.tick == 1
+        assert view.progress["tick"] == 1
         assert repr(view) == "View of Program(tri from edges; set, cpu), after 2 ticks"
         assert view._repr_html_() == f"<code>{view!r}</code>"
         assert "delta path" in view.explain()
@@ -273,7 +273,7 @@ class TestMotif:
         change = view.apply(edges={"src": [1], "dst": [2], "weight": [-1]})
         assert sorted(change.rows()) == [((1, 2, 3), -1), ((2, 3, 1), -1), ((3, 1, 2), -1)]
         assert view.count() == 0
-        assert view.progress.tick == 1
+        assert view.progress["tick"] == 1
         assert "motif(" in view.explain(format="datalog")
 
     def test_options_and_tables_in_one_mapping(self):

@@ -427,7 +427,10 @@ class Loop:
 
     def _run(self, run: SemiNaiveRun | IncrementalRun) -> Entries:
         self.joins = [*self.joins, *run.joins]
+        budget = self.execution.budget
         for n_iterations in run.iterations():
+            if budget is not None:
+                budget.check_time()
             if n_iterations > self.execution.iterations:
                 raise IterationLimitError(f"the recursion {self.cycle}", self.execution.iterations)
         if isinstance(run, SemiNaiveRun):
