@@ -12,11 +12,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions
 from pyspark.sql.types import StructType
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
+from gpu_wcoj.engine.options import validate_flag
 from gpu_wcoj.errors import UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.prepared_query import QuerySource
 from gpu_wcoj.program import Program
@@ -60,6 +62,7 @@ def join(
     layout: Layout | None = None,
     cells: int | None = None,
     bag: bool | None = None,
+    weights: bool = False,
     language: Language | None = None,
     dialect: str = "duckdb",
     backend: BackendName | None = None,
@@ -89,7 +92,10 @@ def join(
         only, if the tables are small or if the program needs it, otherwise a grid of cells or, if these would hold
         nearly all rows, cells that hold all rows. `explain` returns the choice and the reason.
     bag
-        Keep exact weights instead of sets; the answer then has a column ``weight``. By default for SQL only.
+        Rows repeat as often as they occur, instead of once. By default for SQL only.
+    weights
+        In bags, return each row once, with the number of its occurrences in a last column ``weight``; the files in
+        `path` have this column in any case.
     language, dialect
         Language of the query; by default its first words decide, see `gpu_wcoj.view`. The dialect is a name of
         sqlglot's for SQL.
@@ -103,8 +109,11 @@ def join(
     UnsupportedError
         If a layout on cells is requested and the program cannot be distributed.
     """
+    validate_flag("weights", weights)
     options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
     engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
+    if weights and not engine.bag:
+        raise UsageError.conflict("weights=True", "a set, in which every row occurs once", "Pass bag=True too.")
     if output is None:
         if len(engine.outputs) != 1:
             raise UsageError.with_parts(
@@ -129,9 +138,18 @@ def join(
         folder = _folder(spark, path)
         names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
         schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
-    if not names:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
+    if names:
+        answer = spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
+    else:
+        answer = spark.createDataFrame([], schema)
+    return _repeat_rows(answer) if engine.bag and not weights else answer
+
+
+def _repeat_rows(answer: DataFrame) -> DataFrame:
+    """Return each row as often as the last column says, without this column."""
+    *columns, weight = (functions.col(f"`{name.replace('`', '``')}`") for name in answer.columns)
+    occurrence = functions.explode(functions.sequence(functions.lit(1), weight)).alias("#occurrence")
+    return answer.select(*columns, occurrence).drop("#occurrence")
 
 
 @entry_point

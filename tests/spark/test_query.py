@@ -30,8 +30,14 @@ def test_once_counts_and_joins_what_spark_joins(spark, tmp_path):
         assert gws.count(spark, TRIANGLE, {"edge": frame}) == {"triangle": joined.num_rows}
         assert_same(gws.join(spark, TRIANGLE, {"edge": frame}).toArrow(), joined)
     weights = spark.createDataFrame([("x", 1), ("x", 1), ("y", 2)], "name string, weight int")
-    answer = gws.join(spark, "n(a, w) :- r(a, w).", {"r": weights}, bag=True, path=tmp_path / "answer")
+    program = "n(a, w) :- r(a, w)."
+    answer = gws.join(spark, program, {"r": weights}, bag=True, weights=True, path=tmp_path / "answer")
     assert sorted(map(tuple, answer.collect())) == [("x", 1, 2), ("y", 2, 1)]
+    answer = gws.join(spark, program, {"r": weights}, bag=True)
+    assert answer.columns == ["a", "w"]
+    assert sorted(map(tuple, answer.collect())) == [("x", 1), ("x", 1), ("y", 2)]
+    with pytest.raises(UsageError, match="weights=True and a set"):
+        gws.join(spark, program, {"r": weights}, weights=True)
     nothing = gws.join(spark, "n(a, w) :- r(a, w).", {"r": weights.where("weight > 5")})
     assert (nothing.columns, nothing.dtypes[0][1], nothing.count()) == (["a", "w"], "string", 0)
 

@@ -68,5 +68,5 @@ def test_a_file_that_is_named_twice_has_its_rows_twice(spark, tmp_path):
     one = str(next((tmp_path / "c").glob("*.parquet")))
     for paths in ([tmp_path / "c", tmp_path / "c"], [tmp_path / "c", one], [one], [tmp_path / "c"]):
         rows = spark.read.parquet(*map(str, paths))
-        found = gws.join(spark, "h(x) :- r(x, _).", {"r": rows}, bag=True).toArrow()
-        assert sum(found["weight"].to_pylist()) == rows.count()
+        found = gws.join(spark, "h(x) :- r(x, _).", {"r": rows}, bag=True)
+        assert found.count() == rows.count()

@@ -55,7 +55,11 @@ def test_bags_names_and_nothing(spark: Any, layout: Any) -> None:
     rows = [("x", 1), ("x", 1), ("y", 2), (None, 3)]
     frame = spark.createDataFrame(rows, "name string, weight int")
     text = ".decl r(name, weight)\nn(name, weight) :- r(name, weight)."
-    answer = gws.join(spark, text, {"r": frame.select("weight", "name")}, bag=True, layout=layout, cells=2)
+    frames = {"r": frame.select("weight", "name")}
+    repeated = gws.join(spark, text, frames, bag=True, layout=layout, cells=2)
+    assert repeated.columns == ["name", "weight"]
+    assert Counter(map(tuple, repeated.collect())) == Counter(rows)
+    answer = gws.join(spark, text, frames, bag=True, weights=True, layout=layout, cells=2)
     assert answer.columns == ["name", "weight", "_weight"]
     assert Counter(map(tuple, answer.collect())) == {("x", 1, 2): 1, ("y", 2, 1): 1, (None, 3, 1): 1}
     assert gws.count(spark, text, {"r": frame}, bag=True, layout=layout, cells=2) == {"n": 4}
