@@ -288,7 +288,7 @@ def columns_by_name(data: Any, what: str = "the data") -> dict[str, Any]:
     --------
     >>> columns = columns_by_name([(1, "a"), (2, "b")])
     >>> {name: as_read(column) for name, column in columns.items()}
-    {'c0': array([1, 2]), 'c1': ['a', 'b']}
+    {'c0': [1, 2], 'c1': ['a', 'b']}
     """
     names, arrays = _named_columns(data, 0, what)
     for name in names:
