@@ -6,12 +6,14 @@ import code
 import contextlib
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from gpu_wcoj.errors import FULL_TRACEBACK
 from tests.helpers.command_line import ENVIRONMENT, ROOT
 
 BEFORE = """\
@@ -118,6 +120,38 @@ def test_every_result_is_a_table_in_a_notebook():
             html = value._repr_html_()
             assert html.startswith(f"<p>{shown.splitlines()[0]}</p><table>")
             assert "<th>payer<br><small>str</small></th>" in html
+
+
+NOTEBOOK = """
+import contextlib, io, json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell, shown = InteractiveShell.instance(colors="nocolor"), []
+for cell in json.load(sys.stdin):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        shell.run_cell(cell)
+    shown.append(printed.getvalue())
+print(json.dumps(shown))
+"""
+
+
+def test_every_line_and_an_error_show_in_a_notebook_what_its_user_expects():
+    """Cells of IPython, which runs the cells of notebooks."""
+    wrong = "gw.query('select payr from transfers', transfers=transfers)"
+    run = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], input=json.dumps([BEFORE, *ALL, wrong]), capture_output=True, text=True,
+        env={name: value for name, value in ENVIRONMENT.items() if name != FULL_TRACEBACK}, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    first, *cells, error = json.loads(run.stdout)
+    assert first == ""
+    for (line, shown), cell in zip(ALL.items(), cells, strict=True):
+        assert re.sub(r"^Out\[\d+\]: \n?", "", cell).rstrip("\n") == shown, line
+    lines = error.splitlines()
+    assert "----> 1 " + wrong in lines
+    assert any(line.startswith("ColumnError: relation 'transfers' has no column 'payr'") for line in lines)
+    assert len(lines) <= 12
 
 
 @pytest.mark.long
