@@ -55,7 +55,7 @@ def test_a_filter_of_a_vertex_at_the_size_of_epinions(epinions: np.ndarray):
     chosen = chance.choice(np.unique(first), 50)
     few, least = cost(ids={"a": chosen})
     assert len(few) == np.isin(first, chosen).sum() > 0
-    assert least < whole / 100
+    assert least < whole / 50  # the NumPy kernels propose more: a bound for both
     (one, lone) = cost(where=f"a.id = {np.unique(first)[-1]}")
     assert len(one) == (first == first.max()).sum() > 0
     assert lone < whole / 1000
