@@ -1,21 +1,25 @@
-"""The extras can be installed, alone and beside each other: pip finds a version of everything, and installs nothing.
+"""The extras can be installed, alone and beside each other, and the package runs on its lowest versions.
 
-That takes pip a minute, and depends on nothing here but pyproject.toml. Ordinary runs see whether it says what it said
-when all combinations were found.
+Pip looks for a version of everything, and installs nothing. That takes a minute, and depends on nothing here but
+pyproject.toml. Ordinary runs see whether it says what it said when all combinations were found. The lowest versions are
+installed into a venv of their own.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
+import venv
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers.command_line import ENVIRONMENT, ROOT
+
 ALL = os.environ.get("CHECK_EXTRAS") == "1"
 """Whether all combinations are tried, as ``make check-extras`` does."""
 FOUND = Path(__file__).with_name("extras_found.json")
@@ -81,11 +85,43 @@ def test_what_was_found_is_stored(index, request):
     FOUND.write_text(json.dumps(asked_for(), indent=2) + "\n")
 
 
+def lowest_versions():
+    """The requirements of `make test-lowest`."""
+    (line,) = (one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith("LOWEST :="))
+    return line.removeprefix("LOWEST :=").split()
+
+
+SHOWN_OTHERWISE = (
+    "arrow/write.py::gpu_wcoj.arrow.write.to_pandas",
+    "data/rows.py::gpu_wcoj.data.rows.as_python",
+    "engine/calibrate.py::gpu_wcoj.engine.calibrate.fit_costs",
+    "program.py::gpu_wcoj.program.Inspected.explain",
+)
+"""Examples that show scalars, which NumPy 1 shows without their types, and the kind of kernels."""
+
+
+@pytest.mark.usefixtures("index")
+def test_examples_hold_on_the_lowest_versions(tmp_path):
+    """All examples of docstrings but those of devices and Spark; `make test-lowest` runs tests, too."""
+    venv.create(tmp_path, with_pip=True)
+    python = str(tmp_path / "bin" / "python")
+    needed = [*lowest_versions(), "pandas==2.2.0", "polars", "scipy", "sqlglot>=30,<31", "pytest", "hypothesis"]
+    environment = ENVIRONMENT | {"PYTHONPATH": str(ROOT), "GPU_WCOJ_COMPILE": "never"}
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *needed], check=True, env=ENVIRONMENT)
+    left_out = [f"--deselect=gpu_wcoj/{name}" for name in SHOWN_OTHERWISE]
+    left_out += ["--ignore=gpu_wcoj/spark", "--ignore=gpu_wcoj/kernels/cuda"]
+    run = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", *left_out, "gpu_wcoj"],
+        cwd=ROOT, capture_output=True, text=True, env=environment, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert int(re.search(r"(\d+) passed", run.stdout)[1]) > 350
+
+
 def test_the_lowest_versions_are_those_that_make_test_lowest_installs():
     dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     lowest = dict(one.split(">=") for one in dependencies)
-    (line,) = (one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith("LOWEST :="))
-    installed = dict(one.split("==") for one in line.removeprefix("LOWEST :=").split())
+    installed = dict(one.split("==") for one in lowest_versions())
     assert installed.keys() == lowest.keys()
     for name, version in lowest.items():  # a series of versions stands for its first patch with wheels
         assert f"{installed[name]}.".startswith(f"{version}."), name
