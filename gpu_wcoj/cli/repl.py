@@ -102,7 +102,7 @@ class Repl:
         elif text.endswith(";") or language_of(text) == "sql":
             words = {word.casefold() for word in re.findall(r"\w+", text)}
             tables = self._tables([name for name in self.relations if name.casefold() in words])
-            self._print_once(query(text.rstrip("; "), tables, language="sql"))
+            self._print_once(query(text.rstrip("; "), tables, language="sql", scan=False))
         else:
             self._read(text, 1)
 
@@ -198,7 +198,7 @@ class Repl:
         tables = self._tables(list(dict.fromkeys(atom.relation for atom in rule.read)))
         variables = dict.fromkeys(variable for atom in rule.atoms for variable in atom.variables)
         names = list(dict.fromkeys(variable.name for variable in variables if not variable.is_wildcard))
-        answer = query(f"ask({', '.join(names) or 0}) :- {body}", tables)
+        answer = query(f"ask({', '.join(names) or 0}) :- {body}", tables, scan=False)
         if names:
             self._print_once(answer)
         else:
