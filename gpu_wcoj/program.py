@@ -1409,6 +1409,18 @@ class Program(Inspected):
 
         return self._ledger.turns.run("changing the rules", build)
 
+    def input_rows(self) -> dict[str, ZSet]:
+        """Return the rows of inputs; inputs whose types no row has determined are left out.
+
+        Examples
+        --------
+        >>> program = Program("path(a, c) :- edge(a, b), edge(b, c).")
+        >>> program.load({"edge": [(1, 2), (2, 3)]})
+        >>> program.input_rows()["edge"].rows()
+        [((1, 2), 1), ((2, 3), 1)]
+        """
+        return self._ledger.turns.run("reading the inputs", lambda: self._input_rows(self.inputs))
+
     def _input_rows(self, names: Sequence[str]) -> dict[str, ZSet]:
         """Return the rows of inputs; inputs whose types no row has determined are left out."""
         sides = self._ledger.settle()

@@ -454,12 +454,12 @@ class Connection(NotCopied):
         Raises
         ------
         UsageError
-            If the connection is closed, or has had no view yet.
+            If the connection is closed, or has no view.
         """
         if self._is_closed:
             raise UsageError.wrong_state("this call", "the connection is closed", "Call gpu_wcoj.connect again.")
         if self._program is None:
-            raise UsageError.wrong_state("this call", "the connection has no view yet", "Call its method view first.")
+            raise UsageError.wrong_state("this call", "the connection has no view", "Call its method view first.")
         return self._program
 
     @property
@@ -628,6 +628,8 @@ class Connection(NotCopied):
     def drop(self, name: str) -> None:
         """Drop a view. Its subscribers get nothing more, and what only it needs is freed. O(state).
 
+        After the last one, the connection has the rows of the relations, for the next view.
+
         Raises
         ------
         UsageError
@@ -648,6 +650,8 @@ class Connection(NotCopied):
                             f"dropping '{name}'", "another view reads it", "Drop that view first."
                         )
                 self._program = self.program.with_rules(rules, outputs)
+            else:
+                self._tables, self._program = self.program.input_rows(), None
             self._views = remaining
             dropped.detach()
 

@@ -433,7 +433,7 @@ class TestRefused:
 
     def test_a_connection_without_views_and_a_closed_one(self):
         connection = gw.connect(edge=[(1, 2)])
-        with pytest.raises(UsageError, match="the connection has no view yet"):
+        with pytest.raises(UsageError, match="the connection has no view"):
             connection.apply(edge=[(2, 3)])
         with connection:
             view = connection.view("h(a) :- edge(a, _).")
@@ -468,3 +468,20 @@ def test_relations_may_come_with_a_later_view():
     assert named.snapshot().rows() == [("b",)]
     assert connection.apply(orders={"cust": [3]})["named"].rows() == [((None,), 1)]
     assert connection.relations == ["orders", "people"]
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_views_may_come_back_after_the_last_one_was_dropped(bag):
+    connection = gw.connect(edge={"src": [1, 2, 2], "dst": [2, 3, 3]}, bag=bag)
+    text = "hop(a, c) :- edge(a, b), edge(b, c)."
+    for number, deleted in enumerate([(1, 2), (2, 3), (2, 3)]):
+        with connection.view(text) as hops:
+            hops.apply(edge=[(deleted, -1)])
+            hops.apply(edge={"src": [7 + number], "dst": [1]})
+            expected = gw.view(text, edge=connection.program.relation("edge"), bag=bag)
+            assert hops.snapshot().rows() == expected.snapshot().rows()
+        assert connection.relations == ["edge"]
+        assert not connection.views
+        with pytest.raises(UsageError, match="the connection has no view"):
+            connection.apply(edge=[(5, 6)])
+    assert connection.view("in(b) :- edge(_, b).", name="in").count() == (3 if bag else 1)
