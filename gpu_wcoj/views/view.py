@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -238,16 +239,16 @@ class Listener:
 
 
 @entry_point
-class _Maintained(NotCopied):
+class _Maintained(NotCopied, ABC):
     """An answer that is kept up to date: its subscribers, its program, its end."""
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
 
     @property
+    @abstractmethod
     def program(self) -> Program:
         """The program that computes the answer."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         if self.is_closed:
@@ -264,13 +265,13 @@ class _Maintained(NotCopied):
         self.close()
 
     @property
+    @abstractmethod
     def is_closed(self) -> bool:
         """True after `close`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
         """Drop the answer and its subscriptions, and free their memory; it may be closed twice."""
-        raise NotImplementedError
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -342,13 +343,13 @@ class _Maintained(NotCopied):
         return listener
 
     @property
+    @abstractmethod
     def turns(self) -> StateLock:
         """The lock of the ticks and of what they pass on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _present(self) -> Any:
         """Return the present answer as a change."""
-        raise NotImplementedError
 
 
 def deliver(changes: Iterable[tuple[Sequence[Listener], Any]]) -> None:
@@ -953,9 +954,9 @@ class _ProgramView(_Maintained):
         """The lock of the ticks of all views of the connection."""
         return self.connection.turns
 
+    @abstractmethod
     def change_among(self, answers: Mapping[str, ZSet]) -> Any:
         """Return the change of this view."""
-        raise NotImplementedError
 
     def _present(self) -> Any:
         return self.change_among({name: self.program.relation(name) for name in self.outputs})
