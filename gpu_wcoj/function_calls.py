@@ -1,4 +1,4 @@
-"""Calls of Python functions: codes to values and back, once a tick for equal arguments.
+"""Calls of Python functions and SQL expressions: codes to values and back, once a tick for equal arguments.
 
 A function is evaluated on codes, as every calculation is: codes become the values that `ZSet.rows` returns, and results
 become codes of the declared type. Each program keeps the results of its functions; see `BoundFunction`.
@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_wcoj.arrow import decode, duckdb, encode
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.data.column import Column, Dictionary, float_codes, floats_of
 from gpu_wcoj.data.rows import as_python, is_masked_array
 from gpu_wcoj.data.schema import TIME_UNITS, DataType
-from gpu_wcoj.errors import FunctionError, UnsupportedTypeError
+from gpu_wcoj.errors import CalculationError, FunctionError, TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.functions import to_doubles
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.user_functions import Function
+from gpu_wcoj.user_functions import Function, SqlFunction, TypedFunction
 from gpu_wcoj.zset.arrays import BoolArray
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import python_values
@@ -32,7 +33,7 @@ from gpu_wcoj.zset.zset import python_values
 def _converted(codes: Int64Array, kind: DataType, to: DataType) -> tuple[Int64Array, BoolArray | None]:
     """Return codes in a parameter's type, and a mask of values that it does not have."""
     family = to.family
-    if kind == to or family in ("bool", "string", "binary"):
+    if kind == to or family in ("bool", "string", "binary", *_AS_THEY_ARE):
         return codes, None
     if family in ("float32", "float64"):
         if kind.family == family:
@@ -52,6 +53,10 @@ def _converted(codes: Int64Array, kind: DataType, to: DataType) -> tuple[Int64Ar
     failed = (codes < -(-low * down // up)) | (codes > high * down // up) | (codes % down != 0)
     codes = np.where(failed, 0, codes)
     return (codes if up == down else codes // down * up), failed
+
+
+_AS_THEY_ARE = ("uuid", "nested", "enum")
+"""Families of which a type takes only the codes of the same type."""
 
 
 def _decoded(
@@ -315,7 +320,7 @@ class BoundFunction:
         The program's dictionaries of text and of bytes.
     """
 
-    function: Function
+    function: TypedFunction
     dictionaries: tuple[Dictionary, Dictionary]
     _recent: dict[_Key, int | None] = field(default_factory=dict)
     _tables: list[_Table] = field(default_factory=list)
@@ -326,7 +331,7 @@ class BoundFunction:
     @property
     def takes_nulls(self) -> bool:
         """Return whether the function is called for null."""
-        return self.function.nulls
+        return self.function.takes_nulls
 
     def begin(self) -> None:
         """Begin a tick."""
@@ -376,7 +381,7 @@ class BoundFunction:
             return codes, null, failed
         return self._results(keys)
 
-    def error_of(self, where: str, kinds: Sequence[DataType], arguments: Sequence[int | None]) -> FunctionError:
+    def error_of(self, where: str, kinds: Sequence[DataType], arguments: Sequence[int | None]) -> CalculationError:
         """Return the error of a call that failed in this tick, with its cause; see `FunctionError`."""
         columns = [np.array([0 if code is None else code], np.int64) for code in arguments]
         nulls = [None if code is not None else np.ones(1, np.bool_) for code in arguments]
@@ -398,6 +403,12 @@ class BoundFunction:
         if failure is None:
             flags = [int(code is None) for code in arguments] if self.takes_nulls else []
             failure = self._failures[(*key, *flags)]
+            if isinstance(self.function, SqlFunction) and failure.cause is None:
+                arrays = [decode(column) for column in self._arguments(columns, nulls)]
+                failure = _failed_in_sql(duckdb.failure_of(self.function.expression, arrays)) or failure
+        if isinstance(self.function, SqlFunction):
+            shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
+            return CalculationError(f"{where}{shown_call}", failure.why)
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)
         error.__cause__ = failure.cause
         return error
@@ -502,6 +513,9 @@ class BoundFunction:
         n_arguments = len(function.parameters)
         columns = keys[:n_arguments]
         masks = [flag != 0 if bool(flag.any()) else None for flag in keys[n_arguments:]] or [None] * n_arguments
+        if isinstance(function, SqlFunction):
+            return self._call_sql(function, keys, columns, masks)
+        assert isinstance(function, Function)
         parts = list(zip(function.parameters, columns, masks, strict=True))
         returns, dictionary = function.returns, self._dictionary(function.returns)
         try:
@@ -532,9 +546,35 @@ class BoundFunction:
         found.null[list(failures)] = False
         return found._replace(failures=failures)
 
+    def _arguments(self, columns: Sequence[Int64Array], masks: Sequence[BoolArray | None]) -> list[Column]:
+        """Return arguments as columns."""
+        return [
+            Column(kind, codes, None if mask is None else ~mask, self._dictionary(kind))
+            for kind, codes, mask in zip(self.function.parameters, columns, masks, strict=True)
+        ]
+
+    def _call_sql(
+        self, function: SqlFunction, keys: Sequence[Int64Array], columns: Sequence[Int64Array],
+        masks: Sequence[BoolArray | None],
+    ) -> Outcomes:  # fmt: skip
+        """Return the outcomes of an SQL expression."""
+        n, returns = len(keys[0]), function.returns
+        arrays = [decode(column) for column in self._arguments(columns, masks)]
+        values, failed = duckdb.evaluate(function.expression, arrays, returns)
+        try:
+            column = encode(values, returns, string=self.dictionaries[0], binary=self.dictionaries[1])
+        except (UnsupportedTypeError, TypeMismatchError) as error:  # of a value that no column can hold
+            if n == 1:
+                return _failed(Failure(f"has no value: {str(error).splitlines()[0].rstrip('.')}", None, error))
+            return _joined([self._call([key[row : row + 1] for key in keys]) for row in range(n)])
+        null = np.zeros(n, np.bool_) if column.valid is None else ~column.valid
+        null[failed] = False
+        failures = dict.fromkeys(np.flatnonzero(failed).tolist(), Failure("has no value"))
+        return Outcomes(np.array(column.codes), null, failures)
+
 
 class FunctionCalls:
-    """The Python functions of a program, each with its results.
+    """The functions of a program, each with its results.
 
     Attributes
     ----------
@@ -544,9 +584,9 @@ class FunctionCalls:
 
     def __init__(self, dictionaries: tuple[Dictionary, Dictionary]) -> None:
         self.dictionaries = dictionaries
-        self._bound: dict[Function, BoundFunction] = {}
+        self._bound: dict[TypedFunction, BoundFunction] = {}
 
-    def bind(self, function: Function) -> BoundFunction:
+    def bind(self, function: TypedFunction) -> BoundFunction:
         """Return a function within the program, always the same one."""
         return self._bound.setdefault(function, BoundFunction(function, self.dictionaries))
 
@@ -566,6 +606,11 @@ def _joined(outcomes: Sequence[Outcomes]) -> Outcomes:
     failures = {row: failure for row, one in enumerate(outcomes) for failure in one.failures.values()}
     codes = np.concatenate([one.codes for one in outcomes])
     return Outcomes(codes, np.concatenate([one.null for one in outcomes]), failures)
+
+
+def _failed_in_sql(error: Exception | None) -> Failure | None:
+    """Return the failure with DuckDB's reason."""
+    return None if error is None else Failure(f"has no value: {str(error)[:1].lower()}{str(error)[1:]}")
 
 
 def _raised(error: Exception) -> Failure:

@@ -1,9 +1,10 @@
-"""Declarations of Python functions with types, which rules call by name."""
+"""Functions with types that rules call: Python functions by name, and SQL expressions that DuckDB evaluates."""
 
 from __future__ import annotations
 
 import datetime as dt
 import inspect
+import re
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ _SHORT = {"int": "int64", "str": "string", "bytes": "binary", "date": "date32[da
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
-    """A Python function with declared types, made by `function`; it can be called as before.
+class TypedFunction:
+    """A function with types that rules call.
 
     Attributes
     ----------
@@ -39,6 +40,60 @@ class Function:
         The name in rules.
     parameters, returns
         The types of the arguments and of the result.
+    """
+
+    name: str
+    parameters: tuple[DataType, ...]
+    returns: DataType
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Return whether it is called for null; otherwise null in any argument gives null."""
+        return True
+
+    @property
+    def signature(self) -> str:
+        """The name and the types, as text for people."""
+        return f"{self.name}({', '.join(kind.name for kind in self.parameters)}) -> {self.returns.name}"
+
+    def describe_call(self, arguments: Sequence[str]) -> str:
+        """Return the text of a call with these arguments."""
+        return f"{self.name}({', '.join(arguments)})"
+
+
+SQL_CALL = "sql"
+"""Name of all SQL expressions in calls."""
+
+
+@dataclass(frozen=True)
+class SqlFunction(TypedFunction):
+    """An SQL expression that DuckDB evaluates.
+
+    Attributes
+    ----------
+    expression
+        The text in DuckDB's dialect, over the columns ``"$0"``, ``"$1"``, ... for the arguments.
+
+    Examples
+    --------
+    >>> made = SqlFunction(SQL_CALL, (DataType("double"),), DataType("double"), 'round("$0", 1)')
+    >>> made.describe_call(["x + y"])
+    'round(x + y, 1)'
+    """
+
+    expression: str = ""
+
+    def describe_call(self, arguments: Sequence[str]) -> str:
+        """Return the expression with the texts of the arguments in it."""
+        return re.sub(r'"\$(\d+)"', lambda match: arguments[int(match[1])], self.expression)
+
+
+@dataclass(frozen=True, eq=False)
+class Function(TypedFunction):
+    """A Python function with declared types, made by `function`; it can be called as before.
+
+    Attributes
+    ----------
     call
         The Python function.
     nulls
@@ -47,12 +102,14 @@ class Function:
         Whether it takes and returns NumPy arrays.
     """
 
-    name: str
-    parameters: tuple[DataType, ...]
-    returns: DataType
     call: Callable[..., Any]
     nulls: bool = False
     arrays: bool = False
+
+    @property
+    def takes_nulls(self) -> bool:
+        """Return whether it is called for null."""
+        return self.nulls
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call the Python function."""
@@ -66,9 +123,9 @@ class Function:
 
     @cached_property
     def signature(self) -> str:
-        """The name and the types, as text for people, and for checkpoints to compare."""
+        """The name, the types and the options, as text for people, and for checkpoints to compare."""
         options = "".join(f", {option}=True" for option in ("nulls", "arrays") if getattr(self, option))
-        return f"{self.name}({', '.join(kind.name for kind in self.parameters)}) -> {self.returns.name}{options}"
+        return f"{super().signature}{options}"
 
 
 @overload

@@ -46,7 +46,7 @@ from gpu_wcoj.query.ir import (
     plain,
 )
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
-from gpu_wcoj.user_functions import Function
+from gpu_wcoj.user_functions import TypedFunction
 
 # Substitutions of variables by the equalities of a rule.
 
@@ -381,7 +381,7 @@ class Kinds:
     encode: EncodeValue
     column: Callable[[str, int], DataType | None]
     signed: Callable[[Rule], Collection[str]] = lambda _: ()
-    bind: Callable[[Function], PythonFunction] | None = None
+    bind: Callable[[TypedFunction], PythonFunction] | None = None
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called
@@ -569,8 +569,8 @@ class _Translation:
         made = calculation_of(Computed(Variable("#"), call), terms, types, self.kinds, (), ("#",))
         return Formula("call", tuple(parts), calculation=made)
 
-    def _called(self, call: Call, function: Function) -> Formula:
-        """Return the formula of a call of a Python function."""
+    def _called(self, call: Call, function: TypedFunction) -> Formula:
+        """Return the formula of a call of a function."""
         kinds = [
             parameter if isinstance(self.term(argument), Constant) else self.kind(argument) or parameter
             for argument, parameter in zip(call.arguments, function.parameters, strict=True)

@@ -26,7 +26,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import describe_column, describe_place
 from gpu_wcoj.query.stratify import loops_of
-from gpu_wcoj.user_functions import Function, takes
+from gpu_wcoj.user_functions import TypedFunction, takes
 
 # Types of calculations and aggregates, from the types of their arguments.
 
@@ -125,8 +125,8 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
     return INT64 if types else None
 
 
-def _check_parameters(call: Call, function: Function, kinds: Sequence[DataType | None], rule: object) -> None:
-    """Raise for an argument of a Python function that is not of the declared type."""
+def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataType | None], rule: object) -> None:
+    """Raise for an argument of a function that is not of the declared type."""
     for argument, kind, parameter in zip(call.arguments, kinds, function.parameters, strict=True):
         if isinstance(argument, Constant):
             is_wrong = argument != NULL and not fits(argument.value, parameter)

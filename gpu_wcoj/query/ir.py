@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
-from gpu_wcoj.user_functions import Function
+from gpu_wcoj.user_functions import Function, TypedFunction
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def functions_by_name(functions: Iterable[Function]) -> dict[str, Function]:
 
 @dataclass(frozen=True)
 class Call:
-    """``op(arguments)``: arithmetic, one of `FUNCTIONS`, or a Python function of that name.
+    """``op(arguments)``: arithmetic, one of `FUNCTIONS`, a Python function of that name, or an SQL expression.
 
     Arithmetic is ``+ - * / %``, and ``-`` of one argument.
 
@@ -260,9 +260,11 @@ class Call:
     op: str
     arguments: tuple[Expression, ...]
     span: Span = field(default=Span(), compare=False)
-    function: Function | None = None
+    function: TypedFunction | None = None
 
     def __str__(self) -> str:
+        if self.function is not None:
+            return self.function.describe_call(list(map(str, self.arguments)))
         if self.op.isidentifier():
             return f"{self.op}({', '.join(map(str, self.arguments))})"
         if len(self.arguments) == 1:
@@ -283,11 +285,11 @@ class Call:
     def takes_nulls(self) -> bool:
         """Return whether the function, or one in its arguments, is called for null.
 
-        Those are the functions in `NULL_AWARE`, and Python functions that are declared with `nulls`.
+        Those are the functions in `NULL_AWARE`, SQL expressions, and Python functions that are declared with `nulls`.
 
         Core form keeps such a call together with all calculations in its arguments.
         """
-        if self.op in NULL_AWARE or (self.function is not None and self.function.nulls):
+        if self.op in NULL_AWARE or (self.function is not None and self.function.takes_nulls):
             return True
         return any(isinstance(argument, Call) and argument.takes_nulls for argument in self.arguments)
 
@@ -933,7 +935,7 @@ class Rules:
         while waiting:
             piece = waiting.pop()
             if isinstance(piece, Call):
-                if piece.function is not None:
+                if isinstance(piece.function, Function):
                     functions[piece.op] = piece.function
                 waiting += piece.arguments
             elif isinstance(piece, (Rule, Aggregate)):
@@ -1027,7 +1029,7 @@ def _renamed(piece: Any, names: Mapping[str, str]) -> Any:
     """Return a part of a program with other names of relations."""
     if isinstance(piece, tuple):
         return tuple(_renamed(item, names) for item in piece)
-    if not is_dataclass(piece) or isinstance(piece, (Variable, Constant, Span, Function)):
+    if not is_dataclass(piece) or isinstance(piece, (Variable, Constant, Span, TypedFunction)):
         return piece
     changed: dict[str, Any] = {}
     for declared in fields(piece):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED, parse
 from gpu_wcoj.query.ir import (
     AGGREGATES,
@@ -33,7 +34,7 @@ from gpu_wcoj.query.ir import (
     functions_by_name,
 )
 from gpu_wcoj.query.safety import expressions
-from gpu_wcoj.user_functions import Function
+from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
@@ -225,7 +226,8 @@ _CLASSES: Final[dict[str, type[Any]]] = {
 }  # fmt: skip
 _LEFT_OUT = ("span", "text", "sorting")
 _FUNCTION = "function"
-"""Field of a call that holds a Python function, of which the name is stored."""
+"""Field of a call that holds a function: of a Python function the name is stored, of an SQL expression all."""
+_SQL = SqlFunction.__name__
 _ADDED = ("first_rows", _FUNCTION)
 """Fields that texts of earlier versions lack, written only if they have something."""
 _OWN_KIND = "own_kind"
@@ -266,6 +268,9 @@ def deserialize(text: str, functions: Iterable[Function] = ()) -> Rules:
 def _plain(piece: Any) -> Any:
     if isinstance(piece, Function):
         return piece.name
+    if isinstance(piece, SqlFunction):
+        types = [kind.name for kind in (*piece.parameters, piece.returns)]
+        return {_KIND: _SQL, "types": types, "expression": piece.expression}
     if is_dataclass(piece):
         record = {_KIND: type(piece).__name__}
         return record | {
@@ -286,8 +291,11 @@ def _read(piece: Any, functions: Mapping[str, Function]) -> Any:
     kind = piece[_KIND]
     if kind == "Decimal":
         return Decimal(piece["value"])
+    if kind == _SQL:
+        *parameters, returns = map(DataType, piece["types"])
+        return SqlFunction(SQL_CALL, tuple(parameters), returns, piece["expression"])
     arguments = {name: _read(value, functions) for name, value in piece.items() if name != _KIND}
-    if _FUNCTION in arguments:
+    if isinstance(arguments.get(_FUNCTION), str):
         arguments[_FUNCTION] = functions[arguments[_FUNCTION]]
     if _OWN_KIND in arguments:
         arguments[_KIND] = arguments.pop(_OWN_KIND)

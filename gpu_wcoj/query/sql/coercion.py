@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.data.schema import INTERVAL, UUID, DataType
+from gpu_wcoj.data.schema import INT64, INTERVAL, UUID, DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression
-from gpu_wcoj.query.sql.scope import Branch, RuleWriter, Values, as_text, is_date, literal
+from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
-from gpu_wcoj.user_functions import Function
+from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -56,21 +56,17 @@ FUNCTION_NAMES = (
     "SUM", "MIN", "MAX", "AVG",
 )  # fmt: skip
 """Names of the supported functions."""
-_CLOCK = "A view does not follow the clock; compare with a date, as DATE '2026-01-31', or with a column."
+CLOCK = "A view does not follow the clock; compare with a date, as DATE '2026-01-31', or with a column."
 INSTEAD = {
-    "ILike": "Write LOWER(x) LIKE 'pattern'.",
     "Any": "Write x IN (SELECT ...), or EXISTS.",
     "All": "Write NOT EXISTS with the opposite condition.",
     "Rand": "A view of something random cannot be kept.",
-    "CurrentDate": _CLOCK,
-    "CurrentTimestamp": _CLOCK,
-    "Now": _CLOCK,
-    "Interval": "Intervals are added to dates of the text only: d < DATE '2026-01-31' + INTERVAL '3' MONTH.",
+    "CurrentDate": CLOCK,
+    "CurrentTimestamp": CLOCK,
+    "Now": CLOCK,
     "Placeholder": "Write the value into the text.",
     "Parameter": "Write the value into the text.",
     "Tuple": "Name its columns one by one.",
-    "Greatest": "Write CASE WHEN a > b THEN a ELSE b END.",
-    "Least": "Write CASE WHEN a < b THEN a ELSE b END.",
 }
 """Advice for unsupported syntax, by class of node."""
 Make = Callable[[Sequence[Expression]], Expression]
@@ -78,6 +74,31 @@ Make = Callable[[Sequence[Expression]], Expression]
 
 def _call(op: str) -> Make:
     return lambda values: Call(op, tuple(values))
+
+
+def sql_call(expression: str, arguments: tuple[Expression, ...], kinds: tuple[DataType, ...], to: DataType) -> Call:
+    """Return the call of an SQL expression; one without arguments gets one that it does not read."""
+    if not arguments:
+        arguments, kinds = (Constant(0),), (INT64,)
+    return Call(SQL_CALL, arguments, function=SqlFunction(SQL_CALL, kinds, to, expression))
+
+
+def is_zoned(value: Expression) -> bool:
+    """Return whether a value is a literal of a time with a zone, which is written in UTC."""
+    text = as_text(value) if isinstance(value, Call) and value.op == DATE else value
+    return text is not value and str(text).endswith('+00:00"')
+
+
+def date_call(value: Expression) -> Expression:
+    """Return a date literal as a value that a column can have; other values unchanged."""
+    if not isinstance(value, Call) or value.op != DATE:
+        return value
+    (constant,) = value.arguments
+    assert isinstance(constant, Constant)
+    text = str(constant.value)
+    word, kind = ("TIMESTAMP", "timestamp[us]") if " " in text else ("DATE", "date32[day]")
+    word, kind = ("TIMESTAMPTZ", "timestamp[us, tz=UTC]") if is_zoned(value) else (word, kind)
+    return sql_call(f"{word} '{text}'", (), (), DataType(kind))
 
 
 class Coercion(RuleWriter):
@@ -94,6 +115,8 @@ class Coercion(RuleWriter):
             kind = self.kind(opposite)
             if is_date(side) and kind is not None and not kind.startswith(("date", "timestamp")):
                 raise self.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
+            if is_zoned(side) and kind is not None and "tz=" not in kind:
+                raise self.place.mistyped(f"a time with a zone is compared with a value of type '{kind}'", node)
         left, right = as_text(left), as_text(right)
         self._check_groups(left, right, node)
         target = _common({self._family(value) for value in (left, right)})
@@ -131,8 +154,8 @@ class Coercion(RuleWriter):
     ) -> list[tuple[Branch, Values]]:
         """Convert the columns of rows: integers to decimals, numbers to doubles, as needed.
 
-        A date literal is a date if other rows have dates in its column. A column of date literals only is refused if
-        `nodes`, the expressions of the columns of a relation, are given.
+        A date literal is a date if other rows have dates in its column. Columns of date literals only are dates if
+        `nodes`, the expressions of the columns of a relation, are given; otherwise the literals stay as they are.
         """
         result = list(rows)
         for column in range(len(rows[0][1]) if rows else 0):
@@ -158,8 +181,10 @@ class Coercion(RuleWriter):
                         for branch, values in result
                     ]
                 elif nodes:
-                    what = "a date literal can only be compared; it cannot be the value of a column"
-                    raise self.place.refused(what, nodes[column], "Compare a column with it.")
+                    result = [
+                        (branch, (*values[:column], date_call(values[column]), *values[column + 1 :]))
+                        for branch, values in result
+                    ]
         return result
 
     def unify_values(self, values: Sequence[Expression], node: Node) -> list[Expression]:
@@ -282,7 +307,7 @@ class Coercion(RuleWriter):
 
         def made(values: Sequence[Expression]) -> Expression:
             call = Call(function.name, tuple(map(as_text, values)), function=function)
-            return call if function.nulls else Call("case", (TRUE, call))
+            return call if function.takes_nulls else Call("case", (TRUE, call))
 
         return list(node.expressions), made
 
@@ -327,12 +352,13 @@ class Coercion(RuleWriter):
                 return self._divided("/", tuple(self._double(value) for value in values))
             if (are_integers and is_typed) or all(kind == "double" for kind in kinds):
                 return self._divided("/", tuple(values))
-            raise place.refused(
+            place.of_dialect = place.refused(
                 f"'/' in the dialect '{self.dialect}' is not supported for operands of these types"
                 f" ({', '.join(kind or 'not known' for kind in kinds)})",
                 node,
                 "Declare the types of columns, or cast both sides to DOUBLE.",
             )
+            raise place.of_dialect
 
         return [node.this, node.expression], made
 
@@ -358,10 +384,11 @@ class Coercion(RuleWriter):
         ]
         start, length = (number.value if isinstance(number, Constant) else None for number in numbers)
         if type(start) is not int or start < 1 or type(length) is not int or length < 0:
-            raise place.refused(
+            place.of_dialect = place.refused(
                 "SUBSTRING is supported with a constant start, from 1 on, and a constant length", node,
                 "Write SUBSTRING(text, 1, 2).",
             )  # fmt: skip
+            raise place.of_dialect
         first, many = start, length
         return [node.this], lambda values: Call("substr", (values[0], Constant(first - 1), Constant(many)))
 

@@ -24,9 +24,10 @@ from gpu_wcoj.query.ir import (
     valued_variables,
     variables_of,
 )
-from gpu_wcoj.query.sql.coercion import Coercion
+from gpu_wcoj.query.sql.duckdb_calls import NOT_NATIVE, DuckDBCalls
 from gpu_wcoj.query.sql.scope import MAX_CASES, Branch, Case, Conjunction, Scope, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, has_query
+from gpu_wcoj.user_functions import SqlFunction
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -83,6 +84,19 @@ class _Formulas:
         self.branch = branch
 
     def value(self, node: Node) -> Expression:
+        """Return the value of an expression."""
+        compiler = self.compiler
+        if compiler.is_operand:
+            return self.native(node)
+        branch = self.branch
+        try:
+            return self.native(node)
+        except NOT_NATIVE as error:
+            self.branch, value = compiler.by_duckdb(node, self.scope, branch, error)
+            return value
+
+    def native(self, node: Node) -> Expression:
+        """Return the value of an expression that the engine calculates."""
         from sqlglot import expressions as exp
 
         compiler, place = self.compiler, self.compiler.place
@@ -128,7 +142,9 @@ class _Formulas:
             return self.case(node)
         if isinstance(node, exp.Coalesce):
             check_parts(node, place, "this", "expressions")
-            values = compiler.unify_values([self.value(operand) for operand in (node.this, *node.expressions)], node)
+            with compiler.operands():
+                operands = [self.value(operand) for operand in (node.this, *node.expressions)]
+            values = compiler.unify_values(operands, node)
             pairs = [
                 part
                 for value in values[:-1]
@@ -141,9 +157,15 @@ class _Formulas:
             return simplified_call("case", equal, NULL, self.value(node.this))
         return self.calculated(node)
 
+    def operand(self, node: Node) -> Expression:
+        """Return the value of a part of an expression, which becomes a call as a whole or not at all."""
+        with self.compiler.operands():
+            return self.value(node)
+
     def condition(self, node: Node) -> Expression:
         """Return an expression that is true, false or unknown."""
-        value = self.value(node)
+        with self.compiler.operands(is_operand=False):
+            value = self.value(node)
         kind = self.compiler.kind(value)
         if value != NULL and kind not in (None, "bool"):
             raise self.compiler.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)
@@ -153,16 +175,18 @@ class _Formulas:
         from sqlglot import expressions as exp
 
         if not isinstance(left, exp.Tuple) and not isinstance(right, exp.Tuple):
-            return self.pair(op, self.value(left), self.value(right), node)
+            with self.compiler.operands(is_operand=False):
+                sides = [self.value(left), self.value(right)]
+            return self.pair(op, *sides, node)
         if op not in ("=", "!="):
             raise self.compiler.place.refused("rows are only compared by = and <>", node)
-        sides = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
-        if len(sides[0]) != len(sides[1]):
-            what = f"a row of {len(sides[0])} is compared with one of {len(sides[1])}"
+        rows = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]
+        if len(rows[0]) != len(rows[1]):
+            what = f"a row of {len(rows[0])} is compared with one of {len(rows[1])}"
             raise self.compiler.place.wrong(what, node)
         equal = self.same if self.compiler.dialect == "duckdb" else self.equal
         result = simplified_call(
-            "all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*sides, strict=True))
+            "all", *(equal(self.value(a), self.value(b), node) for a, b in zip(*rows, strict=True))
         )
         return result if op == "=" else negated(result)
 
@@ -228,7 +252,7 @@ class _Formulas:
         values: list[Expression] = []
         if isinstance(node, exp.If):
             conditions.append(self.condition(node.this))
-            values.append(self.value(node.args["true"]))
+            values.append(self.operand(node.args["true"]))
         subject = node.this if isinstance(node, exp.Case) else None
         for arm in node.args.get("ifs") or ():
             check_parts(arm, self.compiler.place, "this", "true")
@@ -236,9 +260,9 @@ class _Formulas:
                 conditions.append(self.condition(arm.this))
             else:
                 conditions.append(self.compared("=", subject, arm.this, arm))
-            values.append(self.value(arm.args["true"]))
+            values.append(self.operand(arm.args["true"]))
         default = node.args.get("default") or node.args.get("false")
-        values.append(NULL if default is None else self.value(default))
+        values.append(NULL if default is None else self.operand(default))
         values = self.compiler.unify_values(values, node)
         pairs = [part for pair in zip(conditions, values[:-1], strict=True) for part in pair]
         return simplified_call("case", *pairs, values[-1])
@@ -246,9 +270,10 @@ class _Formulas:
     def calculated(self, node: Node) -> Expression:
         """Return arithmetic or a function call, which is null if an argument is null."""
         arguments, make = self.compiler.function(node)
-        values = [self.value(argument) for argument in arguments]
         function = self.compiler.python_function(node)
-        if NULL in values and (function is None or not function.nulls):
+        with self.compiler.operands(is_operand=function is None):
+            values = [self.value(argument) for argument in arguments]
+        if NULL in values and (function is None or not function.takes_nulls):
             return NULL
         for value in values:
             if is_date(value) and function is None:
@@ -295,7 +320,7 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
 
 def _needed(value: Call) -> frozenset[Variable]:
     """Return the variables that make a value null if they are null."""
-    is_called_for_null = value.function is not None and value.function.nulls
+    is_called_for_null = value.function is not None and value.function.takes_nulls
     if is_called_for_null or value.op in ("case", "istrue", "isnull", "all", "any"):
         return frozenset()
     return frozenset(argument for argument in value.arguments if isinstance(argument, Variable)).union(
@@ -310,6 +335,14 @@ def _strict(value: Expression) -> Expression:
         if isinstance(call, Call) and call.function is not None and not call.takes_nulls:
             return call
     return value
+
+
+def _is_compared(side: Expression) -> bool:
+    """Return whether a side of a comparison is calculated by itself, so that the comparison can join."""
+    if not isinstance(side, Call) or not side.takes_nulls:
+        return True
+    is_sql = isinstance(side.function, SqlFunction)
+    return is_sql and not any(isinstance(argument, Call) and argument.takes_nulls for argument in side.arguments)
 
 
 def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
@@ -477,7 +510,7 @@ def _chain_to(unbound: set[Variable], bound: Collection[Expression], waiting: Se
     return [max(waiting, key=lambda atom: len(unbound.intersection(atom.terms)))]
 
 
-class Conditions(Coercion):
+class Conditions(DuckDBCalls):
     """Conditions, as branches or as one null-aware call."""
 
     # Semijoins and antijoins: rows with or without a match.
@@ -624,7 +657,7 @@ class Conditions(Coercion):
         if op == "any":
             return self._any(branch, condition)
         sides = tuple(map(_strict, arguments))
-        if op in COMPARING and not any(isinstance(side, Call) and side.takes_nulls for side in sides):
+        if op in COMPARING and all(map(_is_compared, sides)):
             return _as_list(branch.compared(COMPARING[op], *sides))
         if op == "among" and isinstance(arguments[0], Variable):
             is_double = self.kind(arguments[0]) == "double"
@@ -728,6 +761,19 @@ class Conditions(Coercion):
 
     def _truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         """Return the branches of `branch` in which a condition has a truth value."""
+        from sqlglot import expressions as exp
+
+        try:
+            with self.operands(is_operand=False):
+                return self._native_truth(node, truth_value, scope, branch)
+        except NOT_NATIVE as error:
+            if isinstance(node, (exp.Connector, exp.Not, exp.Paren)) or has_query(node):
+                raise
+            there, value = self.by_duckdb(node, scope, branch, error)
+            return self._of_values([(there, value)], node, truth_value)
+
+    def _native_truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
+        """Return the branches of a condition that the engine evaluates, apart from its operands."""
         from sqlglot import expressions as exp
 
         operators: dict[type, str] = {
@@ -1132,8 +1178,11 @@ class Conditions(Coercion):
 
     def _of_value(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
         """Return the branches for a column or other expression as a condition, a boolean."""
+        return self._of_values(self.cases(node, scope, branch), node, truth_value)
+
+    def _of_values(self, cases: Sequence[Case], node: Node, truth_value: str) -> list[Branch]:
         branches: list[Branch] = []
-        for there, value in self.cases(node, scope, branch):
+        for there, value in cases:
             kind = self.kind(value)
             if value != NULL and kind not in (None, "bool"):
                 raise self.place.mistyped(f"a condition must be a boolean: got type '{kind}'", node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.query.constant_folding import fold_constants
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression
 from gpu_wcoj.query.sql.conditions import FALSE_VALUE, TRUE_VALUE, UNKNOWN, Conditions, conditions, is_simple
+from gpu_wcoj.query.sql.duckdb_calls import NOT_NATIVE
 from gpu_wcoj.query.sql.scope import Branch, Case, GroupedScope, Scope, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, has_query, is_grouped
 
@@ -35,6 +36,15 @@ class Expressions(Conditions):
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """Return disjoint branches with the values of an expression, null included."""
+        if self.is_operand:
+            return self._native_cases(node, scope, branch)
+        try:
+            return self._native_cases(node, scope, branch)
+        except NOT_NATIVE as error:
+            return [self.by_duckdb(node, scope, branch, error)]
+
+    def _native_cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
+        """Return the values of an expression that the engine calculates."""
         from sqlglot import expressions as exp
 
         leaf = self.leaf(node, scope, branch)
@@ -201,6 +211,11 @@ class Expressions(Conditions):
 
     # CASE, COALESCE and calculations.
 
+    def operand_cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
+        """Return the values of a part of an expression, which DuckDB evaluates as a whole or not at all."""
+        with self.operands():
+            return self.cases(node, scope, branch)
+
     def _case(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         from sqlglot import expressions as exp
 
@@ -221,7 +236,7 @@ class Expressions(Conditions):
         for condition, value in arms:
             result += [
                 case for where in remaining for after in self.truth(condition, TRUE_VALUE, scope, where)
-                for case in self.cases(value, scope, after)
+                for case in self.operand_cases(value, scope, after)
             ]  # fmt: skip
             remaining = [
                 after for where in remaining for truth_value in (FALSE_VALUE, UNKNOWN)
@@ -229,7 +244,7 @@ class Expressions(Conditions):
             ]  # fmt: skip
             self.limited([*remaining, *(after for after, _ in result)], node)
         for where in remaining:
-            result += [(where, NULL)] if default is None else self.cases(default, scope, where)
+            result += [(where, NULL)] if default is None else self.operand_cases(default, scope, where)
         return [(after, value) for after, (value,) in self.unify_rows([(after, (value,)) for after, value in result])]
 
     def _coalesce(self, nodes: Sequence[Node], scope: Scope, branch: Branch) -> list[Case]:
@@ -238,7 +253,7 @@ class Expressions(Conditions):
         for node in nodes:
             empty: list[Branch] = []
             for where in remaining:
-                for there, value in self.cases(node, scope, where):
+                for there, value in self.operand_cases(node, scope, where):
                     if not there.may_be_null(value):
                         result.append((there, value))
                         continue
@@ -252,13 +267,13 @@ class Expressions(Conditions):
     def _calculated(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         arguments, make = self.function(node)
         function = self.python_function(node)
+        with self.operands(is_operand=function is None):
+            rows = self.each(arguments, scope, branch)
         if function is not None:
-            return [
-                (where, make(values) if function.nulls or NULL not in values else NULL)
-                for where, values in self.each(arguments, scope, branch)
-            ]
+            takes_null = function.takes_nulls
+            return [(where, make(values) if takes_null or NULL not in values else NULL) for where, values in rows]
         result: list[Case] = []
-        for where, values in self.each(arguments, scope, branch):
+        for where, values in rows:
             nullable = [value for value in values if not isinstance(value, Call) and where.may_be_null(value)]
             if NULL in nullable[:1]:
                 result.append((where, NULL))

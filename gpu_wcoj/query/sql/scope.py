@@ -588,6 +588,10 @@ class RuleWriter(ABC):
         """Return the value of an expression that has no operands."""
 
     @abstractmethod
+    def formula(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return the value of an expression without subqueries for every row of a branch."""
+
+    @abstractmethod
     def query(self, node: Node, scope: Scope | None) -> Derived:
         """Compile a query."""
 

@@ -224,6 +224,7 @@ class Queries(FromClause):
             check_parts(node, self.place, "this")
             return self.query(node.this, scope)
         self.named_here.append({})
+        around, self.is_operand = self.is_operand, False
         try:
             if node.args.get("with_") is not None:
                 self.with_clause(node.args["with_"])
@@ -236,6 +237,7 @@ class Queries(FromClause):
             if isinstance(node, exp.Values):
                 return self._values(node, scope)
         finally:
+            self.is_operand = around
             _ = self.named_here.pop()
         raise self.place.refused(
             f"{describe_node(node)} is not supported", node, "Write SELECT or CREATE VIEW name AS SELECT."

@@ -168,6 +168,11 @@ _Error = TypeVar("_Error", bound=GpuWcojError)
 class Place:
     r"""An SQL text with its name in messages.
 
+    Attributes
+    ----------
+    of_dialect
+        The last error about a part of an expression that has its meaning by the dialect.
+
     Examples
     --------
     >>> from sqlglot import parse_one
@@ -181,6 +186,7 @@ class Place:
         self.text = text
         self.source = source
         self.names = Names(dialect)
+        self.of_dialect: UnsupportedError | None = None
 
     def span_of(self, node: Node | None) -> tuple[int, int, int]:
         """Return line, column and width of a node, or of the nearest ancestor with a token."""
@@ -212,6 +218,11 @@ class Place:
             position = self.text.rfind("(", 0, start)
             start = start if position < 0 else position
         return start, end
+
+    def text_of(self, node: Node) -> str:
+        """Return the text of a node, up to the end of its line."""
+        line, column, width = self.span_of(node)
+        return self.text.split("\n")[line - 1][column - 1 : column - 1 + width]
 
     def span_at(self, start: int, width: int) -> tuple[int, int, int]:
         """Return line, column and width of a piece of the text, cut at the end of its line."""
@@ -498,7 +509,8 @@ def check_parts(node: Node, place: Place, *allowed: str) -> None:
         word, instead = _WORDS.get(name, (f"'{name}' of {describe_node(node)}", ""))
         pieces = value if isinstance(value, list) else [value]
         where = next((piece for piece in pieces if hasattr(piece, "walk")), node)
-        raise place.refused(f"{word} is not supported", where, instead)
+        place.of_dialect = place.refused(f"{word} is not supported", where, instead)
+        raise place.of_dialect
 
 
 def describe_node(node: Node) -> str:

@@ -1,0 +1,266 @@
+"""DuckDB for SQL expressions over Arrow tables: their types, their values, and the rows for which they fail.
+
+Each thread has a connection of its own, without access to files and without options that a text could change. Times
+with a zone are calculated in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from gpu_wcoj.arrow.types import to_pyarrow, type_of
+from gpu_wcoj.data.schema import FULL, MAX_DIGITS, UUID, DataType
+from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
+
+PARAMETER = "$"
+"""First character of the names of the columns that an expression reads: ``"$0"``, ``"$1"`` and so on."""
+_UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GEOMETRY", "BIGNUM")
+"""DuckDB's types that Arrow tables hold as values of other types."""
+_FIXED = ("error",)
+"""Functions that DuckDB calls volatile, but that give the same for the same arguments."""
+_BY_CLOCK = ("ago", "pg_conf_load_time", "pg_postmaster_start_time")
+"""Macros whose results depend on the time of the query."""
+_state = threading.local()
+
+
+class Binding(NamedTuple):
+    """What DuckDB says of an expression.
+
+    Attributes
+    ----------
+    kind
+        The type of its values; None for the type of NULL.
+    problem
+        Why it cannot be used, in words; empty if it can.
+    is_unknown
+        Whether DuckDB does not know a function in it, or cannot read it.
+    """
+
+    kind: DataType | None
+    problem: str = ""
+    is_unknown: bool = False
+
+
+def _connection(feature: str) -> Any:
+    """Return the connection of this thread and process."""
+    if getattr(_state, "owner", None) != os.getpid():
+        try:
+            import duckdb
+        except ImportError:
+            raise BackendUnavailableError.missing_package(feature, "duckdb", "sql") from None
+        options: dict[str, Any] = {
+            "threads": 1, "enable_external_access": "false", "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+        }  # fmt: skip
+        connection = duckdb.connect(":memory:", config=options)
+        for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
+            _ = connection.execute(statement)
+        _state.connection, _state.owner, _state.changing = connection, os.getpid(), None
+    return _state.connection
+
+
+def column_name(position: int) -> str:
+    """Return the name, in the text of an expression, of the column at a position."""
+    return f"{PARAMETER}{position}"
+
+
+def _table(arrays: Sequence[pa.Array]) -> pa.Table:
+    return pa.table({column_name(position): array for position, array in enumerate(arrays)})
+
+
+def bind(expression: str, kinds: Sequence[DataType], shown: str = "this expression") -> Binding:
+    """Return what DuckDB says of an expression over columns of these types.
+
+    Parameters
+    ----------
+    expression
+        The text in DuckDB's dialect.
+    shown
+        The text of the user, for messages.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If DuckDB is not installed.
+
+    Examples
+    --------
+    >>> bind('round("$0" / 3, 1)', [DataType("int32")]).kind
+    DataType(name='double')
+    >>> bind("random()", []).problem
+    'random gives other results for the same arguments'
+    """
+    connection = _connection(f"'{shown}'")
+    import duckdb
+
+    if changing := _find_changing(connection, expression):
+        return Binding(None, f"{changing} gives other results for the same arguments")
+    table = _table([pa.array([], to_pyarrow(kind)) for kind in kinds]) if kinds else pa.table({"": [0]})
+    try:
+        with _registered(connection, table):
+            relation = connection.sql(f"SELECT {expression} AS result FROM args LIMIT 0")
+            (name,) = map(str, relation.types)
+            field = relation.to_arrow_table().schema.field(0)
+    except duckdb.Error as error:
+        return Binding(None, _reason(error), isinstance(error, (duckdb.CatalogException, duckdb.ParserException)))
+    if name == '"NULL"':
+        return Binding(None)
+    if name.startswith(_UNSUPPORTED):
+        return Binding(None, f"its type {name} is not supported")
+    if name == "UUID":
+        return Binding(DataType(UUID))
+    try:
+        kind = type_of(field.type)
+    except UnsupportedTypeError:
+        return Binding(None, f"its type {name} is not supported")
+    if kind.family == "decimal" and kind.digits[0] > MAX_DIGITS:
+        kind = DataType(kind.name + FULL)
+    return Binding(kind)
+
+
+def _find_changing(connection: Any, expression: str) -> str:
+    """Return the name of a function in an expression that is not a function of its arguments; empty if none."""
+    query = "SELECT json_serialize_sql(?)"
+    ((text,),) = connection.execute(query, [f"SELECT {expression} AS result"]).fetchall()
+    tree = json.loads(text)
+    if tree.get("error"):
+        return ""  # binding it says what is wrong
+    if _state.changing is None:
+        rows = connection.execute(
+            "SELECT function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate') "
+            "GROUP BY 1 HAVING NOT list_contains(list(stability), 'CONSISTENT')"
+        ).fetchall()
+        _state.changing = {name for (name,) in rows if name not in _FIXED}.union(_BY_CLOCK)
+    for node in _nodes(tree):
+        name, arguments = node.get("function_name"), node.get("arguments", ())
+        if name is None and len(node.get("column_names", ())) == 1:
+            (name,) = node["column_names"]  # as current_date is
+        name = str(name).lower()
+        if name in _state.changing or (name == "age" and len(arguments) == 1) or name == "current_timestamp":
+            return name
+    return ""
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        piece = waiting.pop()
+        if isinstance(piece, dict):
+            yield piece
+            waiting += piece.values()
+        elif isinstance(piece, list):
+            waiting += piece
+
+
+def _reason(error: Exception) -> str:
+    """Return DuckDB's message without its kind and its picture of the text."""
+    first = str(error).split("\n")[0].strip().rstrip(".")
+    kind, _, message = first.partition(": ")
+    return message if kind.endswith("Error") and message else first
+
+
+class _registered:  # noqa: N801  # used as a function is
+    """Context in which a connection knows a table by the name ``args``."""
+
+    def __init__(self, connection: Any, table: pa.Table) -> None:
+        self._connection, self._table = connection, table
+
+    def __enter__(self) -> None:
+        self._connection.register("args", self._table)
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.unregister("args")
+
+
+def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+    """Return the values of an expression for rows, and a mask of the rows for which it fails.
+
+    Parameters
+    ----------
+    arrays
+        The columns, at least one.
+    kind
+        The type of the values.
+
+    Examples
+    --------
+    >>> values, failed = evaluate('CAST("$0" AS INT)', [pa.array(["1", "x", None])], DataType("int32"))
+    >>> values.to_pylist(), failed.tolist()
+    ([1, None, None], [False, True, False])
+    """
+    connection = _connection(f"'{expression}'")
+    import duckdb
+
+    table = _table(arrays)
+    with _registered(connection, table):
+        try:
+            return _selected(connection, expression, kind), np.zeros(len(table), np.bool_)
+        except duckdb.Error:
+            if len(table) == 1:
+                return pa.nulls(1, _storage(kind)), np.ones(1, np.bool_)
+            fails = connection.sql(f"SELECT TRY(({expression}) IS NULL) IS NULL FROM args").to_arrow_table()
+            failed = fails.column(0).combine_chunks().to_numpy(zero_copy_only=False)
+            return _selected(connection, f"TRY({expression})", kind), failed
+
+
+def failure_of(expression: str, arrays: Sequence[pa.Array]) -> Exception | None:
+    """Return the error of an expression for a single row, with DuckDB's message; None if it has a value."""
+    connection = _connection(f"'{expression}'")
+    import duckdb
+
+    with _registered(connection, _table(arrays)):
+        try:
+            _ = connection.sql(f"SELECT {expression} FROM args").fetchall()
+        except duckdb.Error as error:
+            return ValueError(_reason(error))
+    return None
+
+
+def _storage(kind: DataType) -> pa.DataType:
+    return pa.string() if kind.name == UUID else to_pyarrow(kind)
+
+
+def _selected(connection: Any, expression: str, kind: DataType) -> pa.Array:
+    column = connection.sql(f"SELECT {expression} AS result FROM args").to_arrow_table().column(0)
+    return as_stored(column, kind)
+
+
+def as_stored(column: pa.ChunkedArray, kind: DataType) -> pa.Array:
+    """Return a column of DuckDB's as an array of a type of the engine."""
+    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if kind.name != UUID:
+        return array
+    import uuid
+
+    stored = [None if text is None else uuid.UUID(text).bytes for text in array.to_pylist()]
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(stored, pa.binary(16)))
+
+
+def constant(expression: str) -> Any:
+    """Return the value of an expression without columns, as a Python value.
+
+    Raises
+    ------
+    ValueError
+        If it has none, with DuckDB's message.
+
+    Examples
+    --------
+    >>> constant("date_trunc('month', DATE '2026-01-31')")
+    datetime.date(2026, 1, 1)
+    """
+    connection = _connection(f"'{expression}'")
+    import duckdb
+
+    try:
+        ((value,),) = connection.sql(f"SELECT {expression}").fetchall()
+    except duckdb.Error as error:
+        raise ValueError(_reason(error)) from None
+    return value

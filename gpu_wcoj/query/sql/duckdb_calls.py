@@ -1,0 +1,174 @@
+"""Expressions that the engine does not calculate itself, as calls that DuckDB evaluates.
+
+The largest such expression becomes one call. Its arguments are the columns, keys, aggregates and one-row queries in it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
+from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
+from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
+from gpu_wcoj.query.sql.scope import DATE, Branch, Case, Scope, as_text
+from gpu_wcoj.query.sql.source import describe_node
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Node
+
+
+NOT_NATIVE = (UnsupportedError, TypeMismatchError)
+"""Errors of an expression that the engine does not calculate itself."""
+
+
+@lru_cache(maxsize=4096)
+def _bound(expression: str, kinds: tuple[DataType, ...], shown: str) -> duckdb.Binding:
+    return duckdb.bind(expression, kinds, shown)
+
+
+def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:
+    """Return whether the variables of values are in one atom."""
+    variables = set(variables_of(values))
+    return not variables or any(variables.issubset(atom.terms) for atom in branch.atoms)
+
+
+class DuckDBCalls(Coercion):
+    """Calls of expressions that DuckDB evaluates.
+
+    Attributes
+    ----------
+    is_operand
+        Whether the expression that is compiled is part of a larger one, which then becomes the call.
+    """
+
+    is_operand: bool = False
+
+    @contextmanager
+    def operands(self, is_operand: bool = True) -> Generator[None]:
+        """Context in which expressions are parts of a larger one, or are not."""
+        around, self.is_operand = self.is_operand, is_operand
+        try:
+            yield
+        finally:
+            self.is_operand = around
+
+    def by_duckdb(self, node: Node, scope: Scope, branch: Branch, error: GpuWcojError) -> Case:
+        """Return the value of an expression as a call that DuckDB evaluates.
+
+        Raises
+        ------
+        GpuWcojError
+            `error`, which says what the engine does not do, if DuckDB does not do it either; or DuckDB's reason.
+        """
+        from sqlglot import expressions as exp
+        from sqlglot.errors import ErrorLevel
+        from sqlglot.errors import UnsupportedError as UntranslatedError
+
+        if isinstance(node, exp.Tuple):
+            raise error
+        if error is self.place.of_dialect and self.dialect != "duckdb":
+            raise error  # what a dialect means by the part may be lost in the translation
+        refused = (exp.Query, exp.Exists, exp.Window, exp.Placeholder, exp.Parameter)
+        of_dialect = () if self.dialect == "duckdb" else (exp.Div, exp.IntDiv, exp.Mod)
+        arguments: dict[Expression, str] = {}
+        kinds: list[DataType] = []
+
+        def translated(piece: Node) -> Node:
+            nonlocal branch
+            if isinstance(piece, refused) or piece.args.get("query") is not None:
+                raise error
+            if isinstance(piece, exp.Alias):
+                return translated(piece.this)
+            if isinstance(piece, (exp.Lambda, exp.Star)):
+                return piece
+            if self.python_function(piece) is not None or isinstance(piece, of_dialect):
+                branch, value = self.formula(piece, scope, branch)
+            else:
+                case = self.leaf(piece, scope, branch)
+                if case is None:
+                    if isinstance(piece, (exp.AggFunc, exp.Filter)):
+                        raise error
+                    return piece
+                branch, value = case
+            if value == NULL:
+                return exp.Null()
+            if value not in arguments:
+                kinds.append(self._type_of(value, piece, node))
+                arguments[value] = duckdb.column_name(len(arguments))
+            return exp.column(arguments[value], quoted=True)
+
+        with self.operands(is_operand=False):
+            tree = node.transform(translated)
+        try:
+            expression = tree.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
+        except UntranslatedError:
+            raise error from None
+        if isinstance(error, TypeMismatchError) and not _is_of_one_atom(branch, arguments):
+            raise error  # all pairs of rows would have to be compared
+        shown = self.place.text_of(node)
+        binding = _bound(expression, tuple(kinds), shown)
+        if binding.problem:
+            raise self._refused(node, binding, error)
+        if binding.kind is None:
+            return branch, NULL
+        if not arguments:
+            constant = self._constant(expression, binding.kind, node)
+            if constant is not None:
+                return branch, constant
+        return branch, sql_call(expression, tuple(map(as_text, arguments)), tuple(kinds), binding.kind)
+
+    def _refused(self, node: Node, binding: duckdb.Binding, error: GpuWcojError) -> GpuWcojError:
+        """Return the error for an expression that DuckDB does not evaluate."""
+        if binding.is_unknown or isinstance(error, TypeMismatchError) or type(node).__name__ in INSTEAD:
+            return error
+        instead = CLOCK if "other results" in binding.problem else ""
+        return self.place.refused(
+            f"'{self.place.text_of(node)}' cannot be calculated: {binding.problem}", node, instead
+        )
+
+    def _type_of(self, value: Expression, piece: Node, node: Node) -> DataType:
+        """Return the type of an argument."""
+        if isinstance(value, Constant) and isinstance(value.value, Decimal):
+            _, digits, exponent = value.value.as_tuple()
+            scale = max(0, -int(exponent))
+            return DataType(f"decimal128({max(len(digits), scale, 1)}, {scale})")
+        name = self.kind(as_text(value))
+        if name is None or name == "decimal":
+            raise self.place.refused(
+                f"{describe_node(node)} needs the types of its columns, and that of '{piece.sql()}' is not known",
+                piece, "Declare the types of columns.",
+            )  # fmt: skip
+        return DataType(DataType(name).value_name)
+
+    def _constant(self, expression: str, kind: DataType, node: Node) -> Expression | None:
+        """Return the value of an expression without columns; None if no constant can hold it."""
+        from sqlglot import expressions as exp
+
+        try:
+            value = duckdb.constant(expression)
+        except ValueError as error:
+            if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+                raise self.place.wrong(str(error), node) from None
+            return None  # it may fail only where its row counts
+        if value is None:
+            return NULL
+        if kind.name in ("timestamp[us]", "timestamp[us, tz=UTC]") and isinstance(value, dt.datetime):
+            zone = dt.UTC if value.tzinfo is not None else None
+            moment = value.astimezone(zone) if zone is not None else value
+            return Call(DATE, (Constant(moment.isoformat(sep=" ")),))
+        if kind.family == "date" and isinstance(value, dt.date):
+            return Call(DATE, (Constant(value.isoformat()),))
+        is_number = type(value) is int and -(2**63) <= value < 2**63 and kind.family == "integer"
+        is_number = is_number or (type(value) is float and math.isfinite(value) and kind.family == "float64")
+        is_number = is_number or (isinstance(value, Decimal) and kind.family == "decimal")
+        if is_number or type(value) is bool or (type(value) is str and kind.family == "string"):
+            return Constant(value)
+        return None
