@@ -573,6 +573,124 @@ class BoundFunction:
         return Outcomes(np.array(column.codes), null, failures)
 
 
+class GroupRows(NamedTuple):
+    """Rows of groups on the host.
+
+    Attributes
+    ----------
+    owner
+        The group of each row.
+    codes, null
+        Per column, codes and a mask of nulls or None.
+    repeats
+        The number of times that each row occurs.
+    """
+
+    owner: Int64Array
+    codes: Sequence[Int64Array]
+    null: Sequence[BoolArray | None]
+    repeats: Int64Array
+
+
+class ComputedRows(NamedTuple):
+    """Results of groups.
+
+    Attributes
+    ----------
+    rows
+        Per result, the number of its row among the rows of groups; that of a group is one of its rows.
+    codes, null
+        Per expression, codes and a mask of nulls.
+    """
+
+    rows: Int64Array
+    codes: list[Int64Array]
+    null: list[BoolArray]
+
+
+@dataclass(frozen=True, eq=False)
+class BoundGroups:
+    """Expressions over the rows of groups, within a program.
+
+    Attributes
+    ----------
+    expressions
+        Aggregates, or windows, in DuckDB's dialect.
+    kinds, returns
+        The types of the columns, and of the results.
+    is_window
+        Whether each row has results, and not each group.
+    dictionaries
+        The program's dictionaries of text and of bytes.
+    """
+
+    expressions: tuple[str, ...]
+    kinds: tuple[DataType, ...]
+    returns: tuple[DataType, ...]
+    is_window: bool
+    dictionaries: tuple[Dictionary, Dictionary]
+
+    @property
+    def description(self) -> str:
+        """The results as text for people."""
+        return ", ".join(self.expressions)
+
+    def compute(self, where: str, rows: GroupRows) -> ComputedRows:
+        """Return the results; rows of a group are in the order of their values, nulls last.
+
+        Raises
+        ------
+        CalculationError
+            If DuckDB has no result for a group; `where` names the head.
+        """
+        order = self._order(rows)
+        order = np.repeat(order, rows.repeats[order])
+        columns = [
+            Column(kind, codes[order], None if null is None else ~null[order], self._dictionary(kind))
+            for kind, codes, null in zip(self.kinds, rows.codes, rows.null, strict=True)
+        ]
+        arrays = list(map(decode, columns))
+        try:
+            place, values = duckdb.compute_groups(
+                self.expressions, arrays, rows.owner[order], self.returns, self.is_window
+            )
+            results = [
+                encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1])
+                for array, kind in zip(values, self.returns, strict=True)
+            ]
+        except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise CalculationError(f"{where}: {self.description}", f"has no value: {reason}") from None
+        if not self.is_window:  # of each group, any row
+            first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)
+            first[rows.owner] = np.arange(len(rows.owner))
+            numbers = first[place]
+        else:
+            numbers = order[place]
+        null = [np.zeros(len(place), np.bool_) if one.valid is None else ~one.valid for one in results]
+        return ComputedRows(numbers, [np.array(one.codes) for one in results], null)
+
+    def _dictionary(self, kind: DataType) -> Dictionary | None:
+        return None if not kind.has_dictionary else self.dictionaries[0 if kind.dictionary == "string" else 1]
+
+    def _order(self, rows: GroupRows) -> Int64Array:
+        """Return the order of rows by group and then by their values, nulls last."""
+        keys: list[Any] = []
+        for kind, codes, null in zip(self.kinds, rows.codes, rows.null, strict=True):
+            dictionary = self._dictionary(kind)
+            if null is not None:
+                keys.append(null)
+            if dictionary is not None:
+                distinct, place = np.unique(codes, return_inverse=True)
+                values = dictionary.values_of(distinct)
+                rank = np.empty(len(distinct), np.int64)
+                rank[sorted(range(len(values)), key=values.__getitem__)] = np.arange(len(distinct))
+                codes = rank[place]
+            keys.append(codes)
+        order: Int64Array = np.lexsort([*reversed(keys), rows.owner])
+        return order
+
+
 class FunctionCalls:
     """The functions of a program, each with its results.
 
@@ -589,6 +707,12 @@ class FunctionCalls:
     def bind(self, function: TypedFunction) -> BoundFunction:
         """Return a function within the program, always the same one."""
         return self._bound.setdefault(function, BoundFunction(function, self.dictionaries))
+
+    def bind_groups(
+        self, expressions: tuple[str, ...], kinds: tuple[DataType, ...], returns: tuple[DataType, ...], is_window: bool
+    ) -> BoundGroups:
+        """Return expressions over the rows of groups; see `BoundGroups`."""
+        return BoundGroups(expressions, kinds, returns, is_window, self.dictionaries)
 
     def begin(self) -> None:
         """Begin a tick, in which functions are called once for equal arguments."""

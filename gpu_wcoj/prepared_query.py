@@ -329,7 +329,7 @@ def _left_out(rules: Rules, name: str, types: Mapping[str, str | None]) -> LeftO
     if name not in rules.inputs or len(types) != rules.arity[name] or name in rules.heads:
         return None
     unread = rules.unread(name)
-    if name in {*(helper.source for helper in rules.groupings), *(helper.source for helper in rules.first_rows)}:
+    if name in {helper.source for helper in rules.helpers}:
         return None
     positions = frozenset(
         position

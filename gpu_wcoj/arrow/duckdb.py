@@ -21,12 +21,16 @@ from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
 
 PARAMETER = "$"
 """First character of the names of the columns that an expression reads: ``"$0"``, ``"$1"`` and so on."""
+GROUP = "$group"
+"""Name of the column of the numbers of groups."""
+ROW = "$row"
+"""Name of the column of the numbers of rows, which are sorted by all columns."""
 _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GEOMETRY", "BIGNUM")
 """DuckDB's types that Arrow tables hold as values of other types."""
 _FIXED = ("error",)
 """Functions that DuckDB calls volatile, but that give the same for the same arguments."""
-_BY_CLOCK = ("ago", "pg_conf_load_time", "pg_postmaster_start_time")
-"""Macros whose results depend on the time of the query."""
+_CHANGING = ("ago", "pg_conf_load_time", "pg_postmaster_start_time", "reservoir_quantile")
+"""Macros whose results depend on the time of the query, and an aggregate of a random part."""
 _state = threading.local()
 
 
@@ -62,7 +66,8 @@ def _connection(feature: str) -> Any:
         connection = duckdb.connect(":memory:", config=options)
         for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
             _ = connection.execute(statement)
-        _state.connection, _state.owner, _state.changing = connection, os.getpid(), None
+        _state.connection, _state.owner = connection, os.getpid()
+        _state.changing = _state.aggregates = None
     return _state.connection
 
 
@@ -75,7 +80,9 @@ def _table(arrays: Sequence[pa.Array]) -> pa.Table:
     return pa.table({column_name(position): array for position, array in enumerate(arrays)})
 
 
-def bind(expression: str, kinds: Sequence[DataType], shown: str = "this expression") -> Binding:
+def bind(
+    expression: str, kinds: Sequence[DataType], shown: str = "this expression", is_window: bool = False
+) -> Binding:
     """Return what DuckDB says of an expression over columns of these types.
 
     Parameters
@@ -84,6 +91,8 @@ def bind(expression: str, kinds: Sequence[DataType], shown: str = "this expressi
         The text in DuckDB's dialect.
     shown
         The text of the user, for messages.
+    is_window
+        Whether it is a window over the partition ``"$group"``.
 
     Raises
     ------
@@ -103,6 +112,9 @@ def bind(expression: str, kinds: Sequence[DataType], shown: str = "this expressi
     if changing := _find_changing(connection, expression):
         return Binding(None, f"{changing} gives other results for the same arguments")
     table = _table([pa.array([], to_pyarrow(kind)) for kind in kinds]) if kinds else pa.table({"": [0]})
+    if is_window:
+        for name in (GROUP, ROW):
+            table = table.append_column(name, pa.array([0] * len(table)))
     try:
         with _registered(connection, table):
             relation = connection.sql(f"SELECT {expression} AS result FROM args LIMIT 0")
@@ -125,6 +137,24 @@ def bind(expression: str, kinds: Sequence[DataType], shown: str = "this expressi
     return Binding(kind)
 
 
+def is_aggregate(name: str) -> bool:
+    """Return whether DuckDB has an aggregate of that name; False if DuckDB is not installed.
+
+    Examples
+    --------
+    >>> is_aggregate("entropy"), is_aggregate("round")
+    (True, False)
+    """
+    try:
+        connection = _connection(name)
+    except BackendUnavailableError:
+        return False
+    if _state.aggregates is None:
+        query = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+        _state.aggregates = {found for (found,) in connection.execute(query).fetchall()}
+    return name.lower() in _state.aggregates
+
+
 def _find_changing(connection: Any, expression: str) -> str:
     """Return the name of a function in an expression that is not a function of its arguments; empty if none."""
     query = "SELECT json_serialize_sql(?)"
@@ -137,7 +167,7 @@ def _find_changing(connection: Any, expression: str) -> str:
             "SELECT function_name FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate') "
             "GROUP BY 1 HAVING NOT list_contains(list(stability), 'CONSISTENT')"
         ).fetchall()
-        _state.changing = {name for (name,) in rows if name not in _FIXED}.union(_BY_CLOCK)
+        _state.changing = {name for (name,) in rows if name not in _FIXED}.union(_CHANGING)
     for node in _nodes(tree):
         name, arguments = node.get("function_name"), node.get("arguments", ())
         if name is None and len(node.get("column_names", ())) == 1:
@@ -241,6 +271,71 @@ def as_stored(column: pa.ChunkedArray, kind: DataType) -> pa.Array:
 
     stored = [None if text is None else uuid.UUID(text).bytes for text in array.to_pylist()]
     return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(stored, pa.binary(16)))
+
+
+def compute_groups(
+    expressions: Sequence[str],
+    arrays: Sequence[pa.Array],
+    owner: np.ndarray[Any, Any],
+    kinds: Sequence[DataType],
+    is_window: bool,
+) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
+    """Return the groups of results, or for windows their rows, and the results.
+
+    Parameters
+    ----------
+    expressions
+        Aggregates, or windows over the partition ``"$group"``.
+    arrays
+        The columns of the rows.
+    owner
+        The group of each row.
+    kinds
+        The types of the results.
+
+    Raises
+    ------
+    ValueError
+        If DuckDB has no result, with its message.
+
+    Examples
+    --------
+    >>> place, (total,) = compute_groups(['sum("$0")'], [pa.array([1, 2, 3])], np.array([0, 1, 1]),
+    ...     [DataType("int64")], is_window=False)
+    >>> place.tolist(), list(map(int, total.to_pylist()))
+    ([0, 1], [1, 5])
+    """
+    connection = _connection(", ".join(expressions))
+    import duckdb
+
+    numbers = {GROUP: pa.array(owner), ROW: pa.array(np.arange(len(owner)))}
+    place, by = (ROW, "") if is_window else (GROUP, f' GROUP BY "{GROUP}"')
+    results = ", ".join(f"{expression} AS result{i}" for i, expression in enumerate(expressions))
+    table = _table(arrays)
+    for name, column in numbers.items():
+        table = table.append_column(name, column)
+    with _registered(connection, table):
+        try:
+            relation = connection.sql(f'SELECT "{place}", {results} FROM args{by} ORDER BY 1')
+            found = relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise ValueError(_reason(error)) from None
+    columns = [as_stored(column, kind) for column, kind in zip(found.columns[1:], kinds, strict=True)]
+    return found.column(0).to_numpy(), columns
+
+
+def value_of_no_rows(expression: str, kinds: Sequence[DataType]) -> Any:
+    """Return the value of an aggregate of no rows, as a Python value.
+
+    Examples
+    --------
+    >>> value_of_no_rows('count(DISTINCT "$0")', [DataType("string")])
+    0
+    """
+    connection = _connection(expression)
+    with _registered(connection, _table([pa.array([], to_pyarrow(kind)) for kind in kinds])):
+        ((value,),) = connection.sql(f"SELECT {expression} FROM args").fetchall()
+    return value
 
 
 def constant(expression: str) -> Any:

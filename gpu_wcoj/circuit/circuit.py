@@ -15,6 +15,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import GroupingHead
+from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
 from gpu_wcoj.circuit.head import (
     AuxiliaryHead,
@@ -117,7 +118,7 @@ VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, W
 TickResult: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
 """Result of `Circuit.evaluate`."""
 
-AnyHead: TypeAlias = "Head | LoopHead | GroupingHead | FirstRowsHead | PositiveHead"
+AnyHead: TypeAlias = "Head | LoopHead | GroupingHead | FirstRowsHead | ComputedGroupsHead | PositiveHead"
 """Any head of a circuit: a derived relation, or the set that a loop reads of a bag."""
 
 
@@ -478,7 +479,7 @@ class Circuit:
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total
-            if head is not None and not isinstance(head, (Head, GroupingHead, FirstRowsHead, PositiveHead)):
+            if head is not None and isinstance(head, LoopHead):
                 return count_rows(head.relation)
             return exact_sum(self.backend, self._rows(name)[1])
 

@@ -265,6 +265,11 @@ class Compiler:
             for first in self.rules.first_rows:
                 changed |= nullable_columns[first.relation] != nullable_columns[first.source]
                 nullable_columns[first.relation] = nullable_columns[first.source]
+            for groups in self.rules.computed_groups:
+                passed = nullable_columns[groups.source][: groups.n_passed]
+                flags = (*passed, *[True] * len(groups.returns))
+                changed |= nullable_columns[groups.relation] != flags
+                nullable_columns[groups.relation] = flags
             for asking, demand in self.rules.demands.items():
                 changed |= nullable_columns[demand] != nullable_columns[asking]
                 nullable_columns[demand] = nullable_columns[asking]
@@ -308,7 +313,14 @@ class Compiler:
                 types.assumed(relation, column), value, keeps=types.keeps_zero_signs(relation, column)
             )
 
-        kinds = Kinds(types.kinds, self._encode_constant, types.type_of, types.signed_results, self.calls.bind)
+        kinds = Kinds(
+            types.kinds,
+            self._encode_constant,
+            types.type_of,
+            types.signed_results,
+            self.calls.bind,
+            self.calls.bind_groups,
+        )
         return plan(
             self.rules, shapes, encode, self.options.bag, kinds, EMPTY_CATALOG if catalog is None else catalog,
             self.options.strategy, self.options.order or {}, auxiliaries, execution,

@@ -27,6 +27,7 @@ import numpy as np
 from cpu_fallback import walk_records as record
 from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.circuit import VALUE_ERRORS, Circuit
+from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
 from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PositiveHead
 from gpu_wcoj.engine.ingest import SmallRows
@@ -814,6 +815,8 @@ def _obstacle_of(head: object) -> str:
     """Return what keeps a head that is not just a union of rules from being walked."""
     if isinstance(head, AuxiliaryHead):
         return "its rows are kept in place of a join"
+    if isinstance(head, ComputedGroupsHead):
+        return "DuckDB computes its groups"
     if isinstance(head, FirstRowsHead):
         return "it keeps the first rows of another"
     return "a recursion reads its rows as a set" if isinstance(head, PositiveHead) else "it is recursive"

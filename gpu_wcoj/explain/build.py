@@ -447,6 +447,7 @@ def _is_read(plan: Plan, name: str) -> bool:
     """Return whether rules read a head, so that its rows are stored."""
     sources = [grouping.source.relation for grouping in plan.groupings.values()]
     sources += [first.source.relation for first in plan.first_rows.values()]
+    sources += [groups.source.relation for groups in plan.computed_groups.values()]
     read = (key.relation for queries in plan.queries.values() for query in queries for key in query.keys)
     return name in (*sources, *read, *(key.relation for loop in plan.loops for key in loop.keys))
 
@@ -492,6 +493,12 @@ class Words:
                 f"first rows: reads {reads}, and keeps {first.end:,} rows of a group and {first.reserve:,} in reserve"
             )
             return HeadTree(name, stratum, "first rows", note, (), reads, False, ())
+        if name in plan.computed_groups:
+            groups = plan.computed_groups[name]
+            reads = self.arrangement(groups.source)
+            parts = "changed groups" if groups.n_group else "all rows, as there is one group,"
+            note = f"computed by DuckDB: reads {reads}, {parts} anew in each tick: {groups.bound.description}"
+            return HeadTree(name, stratum, "computed groups", note, (), reads, False, ())
         expected = _estimates(plan, name, len(plan.queries[name]))
         queries = tuple(
             replace(self.rule(query, query_estimates), joined_with=_joined_with(plan, name, query))

@@ -392,13 +392,14 @@ class HeadTree:
         From 0, in evaluation order; heads of one recursion have the same stratum.
     kind
         ``alias`` if it only renames or selects, so that rules read its source instead; ``grouping`` if it aggregates;
-        ``first rows`` if it keeps the first rows of its source; ``recursive``; else ``rules``.
+        ``first rows`` if it keeps the first rows of its source; ``computed groups`` if DuckDB computes its groups;
+        ``recursive``; else ``rules``.
     note
         For people.
     recursive_with
         The other heads of its recursion.
     reads
-        For a grouping and for first rows, the name of the arrangement that they read.
+        For a grouping, for first rows and for computed groups, the name of the arrangement that they read.
     counted_rows
         Whether the derivations of its rows are counted.
     seconds

@@ -27,6 +27,7 @@ import numpy as np
 
 from gpu_wcoj.data.column import without_zero_signs
 from gpu_wcoj.data.schema import INT64, NO_DECIMAL, DataType
+from gpu_wcoj.function_calls import BoundGroups
 from gpu_wcoj.functions import Calculation, Formula, PythonFunction
 from gpu_wcoj.join.plan import Condition
 from gpu_wcoj.planner.types import BOOL, STRING, decimal_kind, result_of
@@ -374,7 +375,9 @@ class Kinds:
     signed
         Map a rule to the names of its variables that keep the sign of a zero.
     bind
-        Map a Python function to the same function within the program; None if there are none.
+        Map a function to the same function within the program; None if there are none.
+    bind_groups
+        Map expressions over the rows of groups to the same within the program; None if there are none.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
@@ -382,6 +385,9 @@ class Kinds:
     column: Callable[[str, int], DataType | None]
     signed: Callable[[Rule], Collection[str]] = lambda _: ()
     bind: Callable[[TypedFunction], PythonFunction] | None = None
+    bind_groups: Callable[[tuple[str, ...], tuple[DataType, ...], tuple[DataType, ...], bool], BoundGroups] | None = (
+        None
+    )
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.aggregate import GroupingHead, GroupingPlan
 from gpu_wcoj.circuit.circuit import AnyHead, Circuit
+from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead, ComputedGroupsPlan, SourceColumn
 from gpu_wcoj.circuit.first_rows import FirstRowsHead, FirstRowsPlan, SortedLevel
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
@@ -26,7 +27,7 @@ from gpu_wcoj.planner.join_order import Chooser
 from gpu_wcoj.planner.passes import PASSES, run_passes
 from gpu_wcoj.planner.passes.arrange import arrangements_of, path_along, with_checks, with_lookups, with_sorting
 from gpu_wcoj.planner.passes.simplify import normalise_rules, push_down_predicates
-from gpu_wcoj.query.ir import FirstRows, Grouping, Rules, SortKey
+from gpu_wcoj.query.ir import ComputedGroups, FirstRows, Grouping, Rules, SortKey
 from gpu_wcoj.query.stratify import components, cycle, loops_of
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, UnsortedArrangement
 from gpu_wcoj.trace.spine import MergePolicy
@@ -63,6 +64,8 @@ class Plan:
         Heads that aggregate.
     first_rows
         Heads that keep the first rows of others.
+    computed_groups
+        Heads that DuckDB computes group by group.
     strategy
         Requested join strategy.
     estimates
@@ -86,6 +89,7 @@ class Plan:
     loops: tuple[LoopPlan, ...] = ()
     groupings: Mapping[str, GroupingPlan] = field(default_factory=dict)
     first_rows: Mapping[str, FirstRowsPlan] = field(default_factory=dict)
+    computed_groups: Mapping[str, ComputedGroupsPlan] = field(default_factory=dict)
     strategy: Strategy = "auto"
     estimates: Mapping[str, tuple[tuple[tuple[Expected, ...], ...], ...]] = field(default_factory=dict)
     candidates: int = 0
@@ -183,6 +187,11 @@ def plan(
             grouping.relation: grouping_plan(grouping, shapes, aliases, encode, kinds) for grouping in rules.groupings
         }
     first_rows = {first.relation: first_rows_plan(first, shapes, aliases, encode, kinds) for first in rules.first_rows}
+    computed = {
+        groups.relation: computed_groups_plan(groups, shapes, aliases, encode, kinds)
+        for groups in rules.computed_groups
+    }
+    reads.update({name: [groups.source.relation] for name, groups in computed.items()})
     reads.update({name: [grouping.source.relation] for name, grouping in groupings.items()})
     reads.update({name: [first.source.relation] for name, first in first_rows.items()})
     order: list[str] = []
@@ -207,8 +216,8 @@ def plan(
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
             counted.add(first)
     return Plan(
-        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, strategy,
-        estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
+        dict(shapes), tuple(order), queries, aliases, frozenset(counted), tuple(loops), groupings, first_rows, computed,
+        strategy, estimates, draft.candidates, _derivation_estimates(loops, catalog), draft.auxiliaries,
         {name: rows for name in order if (rows := catalog.rows(name)) is not None},
     ).taking_the_cheapest()  # fmt: skip
 
@@ -356,6 +365,9 @@ def lower(
     for name, first in planned.first_rows.items():
         keys.setdefault(first.source.relation, []).append(first.source)
         keys[name] = [ArrangementKey(name, first.head), *keys.get(name, [])]
+    for name, groups in planned.computed_groups.items():
+        keys.setdefault(groups.source.relation, []).append(groups.source)
+        keys[name] = [ArrangementKey(name, groups.head), *keys.get(name, [])]
     relations: dict[str, RelationIndex] = {}
     histories: dict[str, RankedIndex] = {}
     arrange = None
@@ -410,6 +422,11 @@ def lower(
             window = RelationIndex(name, width, [ArrangementKey(name, first.head)], backend, policy, threads)
             source = relations[first.source.relation].read(first.source)
             heads[name] = FirstRowsHead(name, width, first, source, window, relations[name], execution)
+            continue
+        if name in planned.computed_groups:
+            groups, width = planned.computed_groups[name], planned.shapes[name].width
+            source = relations[groups.source.relation].read(groups.source)
+            heads[name] = ComputedGroupsHead(name, width, groups, source, relations[name], execution)
             continue
         joins: list[IncrementalGenericJoin] = []
         for query in planned.queries[name]:
@@ -524,6 +541,38 @@ def first_rows_plan(
         tuple(level for column, level in order.items() if column not in group),
         first.limit,
         first.offset,
+    )
+
+
+def computed_groups_plan(
+    groups: ComputedGroups, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
+) -> ComputedGroupsPlan:
+    """Return the groups over an arrangement of their source: group, other columns, null flags of these."""
+    source, head = shapes[groups.source], shapes[groups.relation]
+    n_columns = len(source.nullable)
+    group = [*range(groups.keys), *(flag for i in range(groups.keys) if (flag := source.flag(i)) is not None)]
+    columns = [*group, *(column for column in range(source.width) if column not in group)]
+    atom = through_aliases(
+        BodyAtom(groups.source, tuple(columns), tuple(f"#{column}" for column in columns), ()),
+        aliases, shapes, encode, kinds,
+    )  # fmt: skip
+    of_head = [*range(groups.keys), *(flag for i in range(groups.keys) if (flag := head.flag(i)) is not None)]
+    of_types = tuple(
+        kinds.column(groups.source, column) or DataType(groups.kinds[column]) for column in range(n_columns)
+    )
+    assert kinds.bind_groups is not None
+    results = range(groups.n_passed, len(head.nullable))
+    return ComputedGroupsPlan(
+        ArrangementKey(atom.relation, atom.columns, atom.constants, atom.equal, atom.compared),
+        len(group),
+        (*of_head, *(column for column in range(head.width) if column not in of_head)),
+        tuple(
+            SourceColumn(columns.index(column), None if (flag := source.flag(column)) is None else columns.index(flag))
+            for column in range(n_columns)
+        ),
+        tuple((column, head.flag(column)) for column in range(groups.n_passed)),
+        tuple((column, flag) for column in results if (flag := head.flag(column)) is not None),
+        kinds.bind_groups(groups.expressions, of_types, tuple(map(DataType, groups.returns)), groups.is_window),
     )
 
 

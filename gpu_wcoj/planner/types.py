@@ -523,6 +523,11 @@ class Types:
         for first in rules.first_rows:
             for column in range(rules.arity[first.source]):
                 self._link((first.source, column), (first.relation, column))
+        for groups in rules.computed_groups:
+            for column in range(groups.n_passed):
+                self._link((groups.source, column), (groups.relation, column))
+            for column in range(groups.n_passed, rules.arity[groups.relation]):
+                self._parent.setdefault((groups.relation, column), (groups.relation, column))
         for head, demand in rules.demands.items():
             for column in range(rules.arity[demand]):
                 self._link((head, column), (demand, column))
@@ -632,8 +637,9 @@ class Types:
         for grouping in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
             yield from ((grouping.source, i) for i in range(arity[grouping.source]))
             yield from ((grouping.relation, i) for i in range(grouping.keys + 1))
-        for first in rules.first_rows:
-            yield from ((first.source, i) for i in range(arity[first.source]))
+        for helper in (*rules.first_rows, *rules.computed_groups):
+            yield from ((helper.source, i) for i in range(arity[helper.source]))
+            yield from ((helper.relation, i) for i in range(arity[helper.relation]))
 
     def _ordered_places(self) -> Iterator[Place]:
         """Yield columns and calculations whose values some rule compares by their order."""
@@ -698,6 +704,11 @@ class Types:
             for grouping in self._rules.groupings
             if grouping.op not in ("min", "max")
         ]
+        results += [
+            (groups.relation, column)
+            for groups in self._rules.computed_groups
+            for column in range(groups.n_passed, self._rules.arity[groups.relation])
+        ]
         derived = {self._root(place) for place in results}
         for place in self._constants:
             root = self._root(place)
@@ -745,6 +756,9 @@ class Types:
             place = (grouping.relation, grouping.keys)
             name = partial(self._where, grouping.relation)
             changed |= self._show(place, aggregate_of(grouping.op, value, name))
+        for groups in self._rules.computed_groups:
+            for column, returned in enumerate(groups.returns, groups.n_passed):
+                changed |= self._show((groups.relation, column), DataType(returned))
         return changed
 
     def _show(self, place: Place, kind: DataType | None) -> bool:

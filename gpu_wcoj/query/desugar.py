@@ -437,7 +437,7 @@ class _Core:
         for name in [name for name in self.source.inputs if name not in read and name not in named]:
             self.add_unread_rule(name)
         derived = {rule.head.relation for rule in self.rules} | {grouping.relation for grouping in self.groupings}
-        derived |= {first.relation for first in self.source.first_rows}
+        derived |= {helper.relation for helper in self.source.helpers}
         facts = []
         for name in self.arity:
             if name in self.facts or name not in derived:

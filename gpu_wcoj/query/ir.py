@@ -702,6 +702,46 @@ class FirstRows:
 
 
 @dataclass(frozen=True)
+class ComputedGroups:
+    """A head that DuckDB computes from the rows of another relation, group by group.
+
+    Its columns are the columns of the groups, or for windows all columns of the rows, and then the results.
+
+    Attributes
+    ----------
+    keys
+        The number of columns of a group; the source has them first.
+    kinds
+        The types of the source's columns, in Arrow's spelling.
+    expressions
+        The results, in DuckDB's dialect: aggregates, or windows over the partition ``"$group"``. They read the columns
+        ``"$0"``, ``"$1"``, ... of the source.
+    returns
+        The types of the results.
+    is_window
+        Whether each row has results, and not each group.
+    """
+
+    relation: str
+    source: str
+    keys: int
+    kinds: tuple[str, ...]
+    expressions: tuple[str, ...]
+    returns: tuple[str, ...]
+    is_window: bool = False
+
+    @property
+    def n_passed(self) -> int:
+        """Number of columns of the source that the head has, too."""
+        return len(self.kinds) if self.is_window else self.keys
+
+    def __str__(self) -> str:
+        by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"
+        each = "of each row of" if self.is_window else "of"
+        return f"{self.relation}: {', '.join(self.expressions)} {each} {self.source} by {by}"
+
+
+@dataclass(frozen=True)
 class Sorting:
     """The order in which the rows of an output are returned by a query that is answered once.
 
@@ -738,6 +778,8 @@ class Rules:
         The helpers of a program in core form.
     first_rows
         The heads that keep the first rows of others.
+    computed_groups
+        The heads that DuckDB computes group by group.
     sorting
         The order of an answer; None if there is none.
 
@@ -760,6 +802,7 @@ class Rules:
     directives: tuple[Directive, ...] = ()
     facts: tuple[Facts, ...] = ()
     first_rows: tuple[FirstRows, ...] = ()
+    computed_groups: tuple[ComputedGroups, ...] = ()
     sorting: Sorting | None = None
 
     def __str__(self) -> str:
@@ -767,13 +810,13 @@ class Rules:
         written = {directive.relation: directive for directive in self.directives if directive.kind == "output"}
         outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
         facts = [Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in self.facts for row in fact.rows]
-        core = (*self.groupings, *self.extremes, *self.first_rows)
+        core = (*self.groupings, *self.extremes, *self.first_rows, *self.computed_groups)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
 
     @property
-    def helpers(self) -> tuple[Grouping | FirstRows, ...]:
+    def helpers(self) -> tuple[Grouping | FirstRows | ComputedGroups, ...]:
         """The heads without rules, each of which reads one relation."""
-        return (*self.groupings, *self.first_rows)
+        return (*self.groupings, *self.first_rows, *self.computed_groups)
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
@@ -885,6 +928,7 @@ class Rules:
             (*self.outputs, *program.outputs),
             directives=(*self.directives, *directives),
             first_rows=tuple(dict.fromkeys([*self.first_rows, *program.first_rows])),
+            computed_groups=tuple(dict.fromkeys([*self.computed_groups, *program.computed_groups])),
         )
 
     def reduced(self, outputs: Sequence[str]) -> Rules:
@@ -915,6 +959,7 @@ class Rules:
             text="",
             directives=tuple(one for one in self.directives if one.kind == "input" and one.relation not in dropped),
             first_rows=tuple(first for first in self.first_rows if first.relation in needed),
+            computed_groups=tuple(groups for groups in self.computed_groups if groups.relation in needed),
         )
 
     @property
@@ -962,6 +1007,7 @@ class Rules:
         arity = {declaration.relation: len(declaration.columns) for declaration in self.declarations}
         arity |= {atom.relation: len(atom.terms) for atom in atoms}
         arity |= {grouping.relation: grouping.keys + 1 for grouping in self.groupings}
+        arity |= {groups.relation: groups.n_passed + len(groups.returns) for groups in self.computed_groups}
         for first in self.first_rows:  # each after its source
             arity[first.relation] = arity[first.source]
         return arity

@@ -19,6 +19,7 @@ from gpu_wcoj.query.ir import (
     Call,
     Comparison,
     Computed,
+    ComputedGroups,
     Constant,
     Declaration,
     Directive,
@@ -71,12 +72,13 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     program = replace(
         program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
     )
-    kept = [name for first in program.first_rows for name in (first.relation, first.source)]
+    without_words = (*program.first_rows, *program.computed_groups)
+    kept = [name for helper in without_words for name in (helper.relation, helper.source)]
     relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
     names = _legal(relations, _NO_RELATIONS.union(rules.functions))
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
-    for first in program.first_rows:
-        renamed = replace(first, relation=names[first.relation], source=names[first.source])
+    for helper in without_words:
+        renamed = replace(helper, relation=names[helper.relation], source=names[helper.source])
         notes.append(f"// Datalog has no word for {renamed}")
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
     return "\n".join([*notes, str(_renamed(program, names))])
@@ -141,6 +143,7 @@ def _renamed(rules: Rules, relations: Mapping[str, str]) -> Rules:
     return replace(
         rules,
         first_rows=(),
+        computed_groups=(),
         rules=tuple(_Renaming.for_rule(rule, relations).rule(rule) for rule in rules.rules),
         declarations=tuple(
             replace(declaration, relation=relations[declaration.relation]) for declaration in rules.declarations
@@ -220,15 +223,15 @@ _KIND = "kind"
 _CLASSES: Final[dict[str, type[Any]]] = {
     piece_class.__name__: piece_class
     for piece_class in (
-        Aggregate, Atom, Call, Comparison, Computed, Constant, Declaration, Directive, Extreme, Facts, FirstRows,
-        Grouping, Rule, Rules, SortKey, Variable,
+        Aggregate, Atom, Call, Comparison, Computed, ComputedGroups, Constant, Declaration, Directive, Extreme, Facts,
+        FirstRows, Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
 _LEFT_OUT = ("span", "text", "sorting")
 _FUNCTION = "function"
 """Field of a call that holds a function: of a Python function the name is stored, of an SQL expression all."""
 _SQL = SqlFunction.__name__
-_ADDED = ("first_rows", _FUNCTION)
+_ADDED = ("first_rows", "computed_groups", _FUNCTION)
 """Fields that texts of earlier versions lack, written only if they have something."""
 _OWN_KIND = "own_kind"
 """JSON key of a dataclass field that is itself named ``kind``; `_KIND` holds the class name."""
@@ -247,7 +250,7 @@ def serialize(rules: Rules) -> str:
     if rules.text:
         return rules.text
     text = str(rules)
-    is_plain = not (rules.groupings or rules.extremes or rules.facts or rules.first_rows) and _is_spelled(rules)
+    is_plain = not (rules.helpers or rules.extremes or rules.facts) and _is_spelled(rules)
     is_datalog = is_plain and as_datalog(rules) == text
     return text if is_datalog else json.dumps(_plain(rules), ensure_ascii=True)
 

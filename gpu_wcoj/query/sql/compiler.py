@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import SqlSyntaxError, UsageError
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.ir import Declaration, Directive, FirstRows, Rule, Rules, functions_by_name
+from gpu_wcoj.query.ir import ComputedGroups, Declaration, Directive, FirstRows, Rule, Rules, functions_by_name
 from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
 from gpu_wcoj.query.sql.first_rows import is_ordered
 from gpu_wcoj.query.sql.scope import ANSWER, Derived
@@ -43,7 +43,7 @@ class Compiler(Queries):
 
         `table_names` are the tables that the statements name anywhere.
         """
-        rules, first_rows = _needed(self.rules, self.first_rows, self.views)
+        rules, first_rows, computed_groups = _needed(self.rules, self.first_rows, self.computed_groups, self.views)
         read = dict.fromkeys(atom.relation for rule in rules for atom in rule.read if atom.relation in self.tables)
         # unread tables stand in conditions that never hold or are never evaluated
         unread = [name for name in table_names if name not in read]
@@ -59,6 +59,7 @@ class Compiler(Queries):
             tuple(self.views),
             directives=tuple(Directive("input", name) for name in unread),
             first_rows=tuple(first_rows),
+            computed_groups=tuple(computed_groups),
             sorting=self.sorting,
         )
         check(made, source=source)
@@ -215,10 +216,13 @@ def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[st
 
 
 def _needed(
-    rules: Sequence[Rule], first_rows: Sequence[FirstRows], outputs: Iterable[str]
-) -> tuple[list[Rule], list[FirstRows]]:
-    """Return the rules and the heads of first rows that outputs depend on."""
-    reads: dict[str, set[str]] = {first.relation: {first.source} for first in first_rows}
+    rules: Sequence[Rule],
+    first_rows: Sequence[FirstRows],
+    computed_groups: Sequence[ComputedGroups],
+    outputs: Iterable[str],
+) -> tuple[list[Rule], list[FirstRows], list[ComputedGroups]]:
+    """Return the rules and the heads without rules that outputs depend on."""
+    reads: dict[str, set[str]] = {helper.relation: {helper.source} for helper in (*first_rows, *computed_groups)}
     for rule in rules:
         reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
     needed: set[str] = set()
@@ -231,4 +235,5 @@ def _needed(
     return (
         [rule for rule in rules if rule.head.relation in needed],
         [first for first in first_rows if first.relation in needed],
+        [groups for groups in computed_groups if groups.relation in needed],
     )

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Generator, Iterable
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import duckdb
-from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
@@ -30,8 +31,8 @@ NOT_NATIVE = (UnsupportedError, TypeMismatchError)
 
 
 @lru_cache(maxsize=4096)
-def _bound(expression: str, kinds: tuple[DataType, ...], shown: str) -> duckdb.Binding:
-    return duckdb.bind(expression, kinds, shown)
+def _bound(expression: str, kinds: tuple[DataType, ...], shown: str, is_window: bool = False) -> duckdb.Binding:
+    return duckdb.bind(expression, kinds, shown, is_window)
 
 
 def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:
@@ -69,34 +70,25 @@ class DuckDBCalls(Coercion):
             `error`, which says what the engine does not do, if DuckDB does not do it either; or DuckDB's reason.
         """
         from sqlglot import expressions as exp
-        from sqlglot.errors import ErrorLevel
-        from sqlglot.errors import UnsupportedError as UntranslatedError
 
         if isinstance(node, exp.Tuple):
             raise error
         if error is self.place.of_dialect and self.dialect != "duckdb":
             raise error  # what a dialect means by the part may be lost in the translation
-        refused = (exp.Query, exp.Exists, exp.Window, exp.Placeholder, exp.Parameter)
-        of_dialect = () if self.dialect == "duckdb" else (exp.Div, exp.IntDiv, exp.Mod)
         arguments: dict[Expression, str] = {}
         kinds: list[DataType] = []
 
-        def translated(piece: Node) -> Node:
+        def argument(piece: Node) -> Node | None:
             nonlocal branch
-            if isinstance(piece, refused) or piece.args.get("query") is not None:
-                raise error
-            if isinstance(piece, exp.Alias):
-                return translated(piece.this)
-            if isinstance(piece, (exp.Lambda, exp.Star)):
-                return piece
-            if self.python_function(piece) is not None or isinstance(piece, of_dialect):
-                branch, value = self.formula(piece, scope, branch)
+            if self.is_native_part(piece):
+                with self.operands():
+                    branch, value = self.formula(piece, scope, branch)
             else:
                 case = self.leaf(piece, scope, branch)
                 if case is None:
-                    if isinstance(piece, (exp.AggFunc, exp.Filter)):
+                    if isinstance(piece, (exp.AggFunc, exp.Filter, exp.Window)):
                         raise error
-                    return piece
+                    return None
                 branch, value = case
             if value == NULL:
                 return exp.Null()
@@ -105,12 +97,7 @@ class DuckDBCalls(Coercion):
                 arguments[value] = duckdb.column_name(len(arguments))
             return exp.column(arguments[value], quoted=True)
 
-        with self.operands(is_operand=False):
-            tree = node.transform(translated)
-        try:
-            expression = tree.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
-        except UntranslatedError:
-            raise error from None
+        expression = self.translated(node, argument, error)
         if isinstance(error, TypeMismatchError) and not _is_of_one_atom(branch, arguments):
             raise error  # all pairs of rows would have to be compared
         shown = self.place.text_of(node)
@@ -124,6 +111,74 @@ class DuckDBCalls(Coercion):
             if constant is not None:
                 return branch, constant
         return branch, sql_call(expression, tuple(map(as_text, arguments)), tuple(kinds), binding.kind)
+
+    def bound_group(
+        self, expression: str, kinds: Sequence[str | None], node: Node, is_window: bool = False
+    ) -> DataType:
+        """Return the type of an aggregate or a window over columns of these types.
+
+        Raises
+        ------
+        UnsupportedError
+            If a type is not known, or DuckDB does not compute it.
+        """
+        shown = self.place.text_of(node)
+        used = {int(number) for number in re.findall(r'"\$(\d+)"', expression)}
+        if any(kinds[number] in (None, "decimal") for number in used):
+            what = f"'{shown}' needs the types of its columns, and one of them is not known"
+            raise self.place.refused(what, node, "Declare the types of columns.")
+        known = (DataType(DataType(kind).value_name if kind and kind != "decimal" else "int64") for kind in kinds)
+        binding = _bound(expression, tuple(known), shown, is_window)
+        if binding.problem or binding.kind is None:
+            what = f"'{shown}' cannot be computed: {binding.problem or 'it is always null'}"
+            raise self.place.refused(what, node, "COUNT, SUM, MIN, MAX and AVG can." * binding.is_unknown)
+        return binding.kind
+
+    def constant_of_no_rows(self, expression: str, kinds: Sequence[str | None]) -> Constant:
+        """Return the value of an aggregate of no rows."""
+        known = [DataType(kind) if kind and kind != "decimal" else INT64 for kind in kinds]
+        value = duckdb.value_of_no_rows(expression, known)
+        return Constant(value) if isinstance(value, (int, float, str)) else NULL
+
+    def is_native_part(self, node: Node) -> bool:
+        """Return whether an expression is an argument of a call as a whole, though it is calculated."""
+        from sqlglot import expressions as exp
+
+        # what other dialects divide has their types
+        is_quotient = self.dialect != "duckdb" and isinstance(node, (exp.Div, exp.IntDiv, exp.Mod))
+        return is_quotient or self.python_function(node) is not None
+
+    def translated(self, node: Node, argument: Callable[[Node], Node | None], error: GpuWcojError) -> str:
+        """Return an expression in DuckDB's dialect.
+
+        `argument` returns what stands for a part, and None for one of which the parts are looked at.
+
+        Raises
+        ------
+        GpuWcojError
+            `error`, if it contains a query or cannot be translated.
+        """
+        from sqlglot import expressions as exp
+        from sqlglot.errors import ErrorLevel
+        from sqlglot.errors import UnsupportedError as UntranslatedError
+
+        def replaced(piece: Node) -> Node:
+            if isinstance(piece, (exp.Lambda, exp.Star)):
+                return piece
+            if isinstance(piece, exp.Alias):
+                return replaced(piece.this)
+            found = argument(piece)
+            is_query = isinstance(piece, (exp.Query, exp.Exists)) or piece.args.get("query") is not None
+            if found is None and (is_query or isinstance(piece, (exp.Placeholder, exp.Parameter))):
+                raise error
+            return piece if found is None else found
+
+        with self.operands(is_operand=False):
+            tree = node.transform(replaced)
+        try:
+            return tree.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
+        except UntranslatedError:
+            raise error from None
 
     def _refused(self, node: Node, binding: duckdb.Binding, error: GpuWcojError) -> GpuWcojError:
         """Return the error for an expression that DuckDB does not evaluate."""

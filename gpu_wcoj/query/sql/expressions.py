@@ -60,11 +60,7 @@ class Expressions(Conditions):
         if isinstance(node, (exp.Column, exp.Star)):
             raise place.wrong("'*' stands for all columns; name one here", node)
         if isinstance(node, exp.Window):
-            raise place.refused(
-                "window functions are not supported",
-                node,
-                "Aggregate with GROUP BY in a subquery, and join its result.",
-            )
+            raise place.wrong("a window function cannot stand here; use it in SELECT or QUALIFY", node)
         if isinstance(node, (exp.AggFunc, exp.Filter)):
             raise place.wrong("an aggregate cannot stand here; use it in SELECT or HAVING", node)
         is_choice = isinstance(node, (*conditions(), exp.Case, exp.If, exp.Coalesce, exp.Nullif))

@@ -42,9 +42,8 @@ def is_ordered(node: Node) -> bool:
 
 def keeps_first_rows(node: Node) -> bool:
     """Return whether a query keeps some of its rows by their order."""
-    return distinct_on(node) is not None or any(
-        node.args.get(part) is not None for part in ("limit", "offset", "qualify")
-    )
+    is_cut = any(node.args.get(part) is not None for part in ("limit", "offset"))
+    return is_cut or distinct_on(node) is not None or numbers_rows(node.args.get("qualify"))
 
 
 def distinct_on(node: Node) -> Node | None:
@@ -58,7 +57,7 @@ def read_stages(node: Node, place: Place) -> list[Stage]:
     """Return what a query keeps: of QUALIFY, then of DISTINCT ON, then of LIMIT."""
     terms = read_terms(node.args.get("order"), place)
     stages = []
-    if node.args.get("qualify") is not None:
+    if numbers_rows(node.args.get("qualify")):
         stages.append(_of_qualify(node.args["qualify"], place))
     on = distinct_on(node)
     if on is not None:
@@ -103,8 +102,13 @@ def _limits(limit: Node, offset: Node | None, place: Place) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def _of_qualify(node: Node, place: Place) -> Stage:
-    """Return the first rows of each partition, of ``row_number() OVER (...) <= n``."""
+def numbers_rows(node: Node | None) -> bool:
+    """Return whether QUALIFY keeps the first rows of each partition, by ``row_number() OVER (...) <= n``."""
+    return node is not None and _bound_of(node) is not None
+
+
+def _bound_of(node: Node) -> tuple[Node, Node, int] | None:
+    """Return the window of a row number in QUALIFY, the number that bounds it, and the most rows."""
     from sqlglot import expressions as exp
 
     condition = node.this
@@ -114,20 +118,21 @@ def _of_qualify(node: Node, place: Place) -> Stage:
     left, right, kind = condition.args.get("this"), condition.args.get("expression"), type(condition)
     if isinstance(left, exp.Literal) and kind in mirrored:
         left, right, kind = right, left, mirrored[kind]
-    is_number = isinstance(right, exp.Literal) and not right.is_string and right.this.isdigit()
-    if not (
-        isinstance(left, exp.Window)
-        and isinstance(left.this, exp.RowNumber)
-        and is_number
-        and (kind in (exp.LT, exp.LTE) or (kind is exp.EQ and right.this == "1"))
-    ):
-        raise place.refused(
-            "QUALIFY by another condition than a row number is not supported",
-            node,
-            "Write row_number() OVER (PARTITION BY ... ORDER BY ...) <= n.",
-        )
+    if not isinstance(left, exp.Window) or not isinstance(left.this, exp.RowNumber) or left.args.get("alias"):
+        return None
+    if not isinstance(right, exp.Literal) or right.is_string or not right.this.isdigit():
+        return None
+    if kind in (exp.LT, exp.LTE) or (kind is exp.EQ and right.this == "1"):
+        return left, right, max(int(right.this) - (kind is exp.LT), 0)
+    return None
+
+
+def _of_qualify(node: Node, place: Place) -> Stage:
+    """Return the first rows of each partition that QUALIFY keeps."""
+    bound = _bound_of(node)
+    assert bound is not None
+    left, right, limit = bound
     check_parts(left, place, "this", "partition_by", "order", "over")
-    limit = max(int(right.this) - (kind is exp.LT), 0)
     if limit > MAX_FIRST_ROWS:
         raise place.refused(f"more than {MAX_FIRST_ROWS:,} rows of a partition are not supported", right)
     return Stage(tuple(left.args.get("partition_by") or ()), read_terms(left.args.get("order"), place), limit)

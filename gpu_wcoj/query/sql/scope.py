@@ -27,6 +27,7 @@ from gpu_wcoj.query.ir import (
     Atom,
     Call,
     Comparison,
+    ComputedGroups,
     Constant,
     Expression,
     FirstRows,
@@ -568,6 +569,7 @@ class RuleWriter(ABC):
         self.named_here: list[dict[str, Derived]] = []
         self.rules: list[Rule] = []
         self.first_rows: list[FirstRows] = []
+        self.computed_groups: list[ComputedGroups] = []
         self.applied: dict[int, Node] = {}
         self.ordered: Node | None = None
         self.sorting: Sorting | None = None

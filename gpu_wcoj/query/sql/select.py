@@ -7,17 +7,49 @@ nulls, and derives nothing if a column has never had a null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.ir import NULL, Atom, Call, Comparison, Constant, Expression, FirstRows, Rule, Sorting, Variable
+from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import GpuWcojError, UnsupportedError
+from gpu_wcoj.query.ir import (
+    NULL,
+    Atom,
+    Call,
+    Comparison,
+    ComputedGroups,
+    Constant,
+    Expression,
+    FirstRows,
+    Rule,
+    Sorting,
+    Variable,
+)
 from gpu_wcoj.query.sql.coercion import group_of
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE
-from gpu_wcoj.query.sql.first_rows import Ordering, distinct_on, keeps_first_rows, read_stages, read_terms
+from gpu_wcoj.query.sql.duckdb_calls import DuckDBCalls
+from gpu_wcoj.query.sql.first_rows import (
+    Ordering,
+    distinct_on,
+    keeps_first_rows,
+    numbers_rows,
+    read_stages,
+    read_terms,
+)
 from gpu_wcoj.query.sql.from_clause import FromClause, Joined
-from gpu_wcoj.query.sql.scope import ANSWER, UNIT, Branch, Derived, GroupedScope, RuleWriter, Scope, Values
-from gpu_wcoj.query.sql.source import Place, aggregates_in, check_parts, describe_node, has_query, is_grouped, unique
+from gpu_wcoj.query.sql.scope import ANSWER, UNIT, Branch, Derived, GroupedScope, Scope, Values
+from gpu_wcoj.query.sql.source import (
+    Place,
+    aggregates_in,
+    check_parts,
+    describe_node,
+    has_query,
+    is_grouped,
+    unique,
+    windows_in,
+)
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -37,17 +69,27 @@ class _Aggregate:
     is_distinct: bool
 
 
+@dataclass(frozen=True)
+class _ComputedAggregate:
+    """One aggregate that DuckDB computes: its text over the columns of the base, and the call."""
+
+    expression: str
+    node: Node = field(compare=False)
+
+
 class _Groups:
     """Helper relations of one grouping."""
 
-    def __init__(self, compiler: RuleWriter, base: Derived, n_keys: int) -> None:
+    def __init__(self, compiler: DuckDBCalls, base: Derived, n_keys: int) -> None:
         self.compiler = compiler
         self.base = base
         self.n_keys = n_keys
         self.head = compiler.named(base, "group")
         self.results: dict[_Aggregate, str] = {}
 
-    def joined(self, aggregates: list[_Aggregate]) -> tuple[Branch, Values, dict[_Aggregate, Expression]]:
+    def joined(
+        self, aggregates: Sequence[_Aggregate | _ComputedAggregate]
+    ) -> tuple[Branch, Values, dict[_Aggregate | _ComputedAggregate, Expression]]:
         """Return a branch with a row for each group: the keys and the aggregates."""
         compiler = self.compiler
         keys = tuple(
@@ -55,8 +97,13 @@ class _Groups:
         )
         non_null = frozenset(key for column, key in enumerate(keys) if not self.may_be_null(column))
         atoms: list[Atom] = []
-        value_of: dict[_Aggregate, Expression] = {}
-        read_aggregates = aggregates or [_Aggregate("count", None, False)]
+        value_of: dict[_Aggregate | _ComputedAggregate, Expression] = {}
+        read_aggregates = [aggregate for aggregate in aggregates if isinstance(aggregate, _Aggregate)]
+        computed = [aggregate for aggregate in aggregates if isinstance(aggregate, _ComputedAggregate)]
+        if computed:
+            value_of.update(zip(computed, self.read_computed(computed, keys, atoms), strict=True))
+        elif not read_aggregates:
+            read_aggregates = [_Aggregate("count", None, False)]
         solid: set[Variable] = set()
         for aggregate in read_aggregates:
             result = self.read(aggregate, keys, atoms)
@@ -68,6 +115,40 @@ class _Groups:
             ):
                 solid.add(result)
         return Branch(tuple(atoms), non_null=non_null | solid, safe=frozenset(keys) - non_null), keys, value_of
+
+    def read_computed(
+        self, aggregates: Sequence[_ComputedAggregate], keys: tuple[Variable, ...], atoms: list[Atom]
+    ) -> list[Variable]:
+        """Read the relation of aggregates that DuckDB computes; without keys, it always has a row."""
+        compiler = self.compiler
+        kinds = tuple(map(self.kind, range(len(self.base.columns))))
+        returns = [compiler.bound_group(each.expression, kinds, each.node) for each in aggregates]
+        head, n = compiler.helper("computed"), len(aggregates)
+        expressions = tuple(each.expression for each in aggregates)
+        compiler.computed_groups.append(
+            ComputedGroups(
+                head,
+                self.head,
+                self.n_keys,
+                tuple(kind or "int64" for kind in kinds),
+                expressions,
+                tuple(kind.name for kind in returns),
+            )
+        )
+        results = [compiler.fresh("value", kind.name) for kind in returns]
+        if not self.n_keys:
+            name, has = compiler.helper("value"), compiler.helper("has")
+            values = tuple(Variable(f"v{i}") for i in range(n))
+            _ = compiler.unit()
+            none = tuple(compiler.constant_of_no_rows(each.expression, kinds) for each in aggregates)
+            compiler.rules += [
+                Rule(Atom(name, values), (Atom(head, values),)),
+                Rule(Atom(has, (_ZERO,)), (Atom(head, tuple(Variable(f"_#{i}") for i in range(n))),)),
+                Rule(Atom(name, none), (Atom(UNIT, (Variable("_#1"),)),), (), (Atom(has, (_ZERO,)),)),
+            ]
+            head = name
+        atoms.append(Atom(head, (*keys, *results)))
+        return results
 
     def kind(self, column: int) -> str | None:
         return self.compiler.kind_of_column(values[column] for _, values in self.base.branches)
@@ -169,6 +250,38 @@ class _Groups:
         return name
 
 
+def _marked(piece: Node, position: int | None) -> Node:
+    """Return a column in place of an expression that has a position, so that its parts are not looked at."""
+    from sqlglot import expressions as exp
+
+    return piece if position is None else exp.column(duckdb.column_name(position), quoted=True)
+
+
+_OF_DUCKDB = -1
+"""Number of the columns of groups and rows in the text of a window function."""
+
+
+def _over_group(window: Node) -> Node:
+    """Return a window function over a partition that is a group; rows with equal keys are in the order of the rows."""
+    from sqlglot import expressions as exp
+
+    made = window.copy()
+    group, row = (exp.column(name, quoted=True) for name in (duckdb.GROUP, duckdb.ROW))
+    for column in (group, row):
+        column.set("number", _OF_DUCKDB)
+    made.set("partition_by", [group])
+    function = made.this
+    while isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
+        function = function.this
+    spec = made.args.get("spec")
+    by_place = (exp.RowNumber, exp.Ntile, exp.Lag, exp.Lead)
+    if isinstance(function, by_place) or (spec is not None and str(spec.args.get("kind")).upper() == "ROWS"):
+        order = made.args.get("order") or exp.Order(expressions=[])
+        order.append("expressions", exp.Ordered(this=row, nulls_first=False))
+        made.set("order", order)
+    return made
+
+
 PARTS = (
     "expressions",
     "from_",
@@ -180,6 +293,8 @@ PARTS = (
     "with_",
     "kind",
     "operation_modifiers",
+    "qualify",
+    "windows",
 )
 _NOT_CORRELATED = (
     "a query with aggregates, UNION or WITH in a condition cannot refer to the outer query\n"
@@ -283,7 +398,7 @@ class Queries(FromClause):
             ([order.place_of(part) for part in stage.groups], order.places_of(stage.terms)) for stage in stages
         ]
         shown = order.places_of(read_terms(node.args.get("order"), self.place)) if node is self.ordered else []
-        for part in ("order", "limit", "offset", "qualify"):
+        for part in ("order", "limit", "offset", *(["qualify"] if numbers_rows(node.args.get("qualify")) else [])):
             node.set(part, None)
         if distinct_on(node) is not None:
             node.set("distinct", None)
@@ -318,7 +433,7 @@ class Queries(FromClause):
         parts = [item for item, _ in items] + ([] if having is None else [having.this])
         calls = [call for part in parts for call in aggregates_in(part)]
         arguments: list[Node] = []
-        aggregates = [self._add_aggregate(call, arguments, joined.scope) for call in calls]
+        aggregates = [self._add_aggregate(call, arguments, joined.scope, len(keys)) for call in calls]
         rows = [
             (bare(where), values)
             for branch in joined.branches
@@ -332,7 +447,7 @@ class Queries(FromClause):
         if not rows and keys:
             return Derived(unique([name for _, name in items], self.place.names), ())
         groups = _Groups(self, base, len(keys))
-        self._check_kinds(groups, calls, aggregates)
+        aggregates = self._checked(groups, calls, aggregates)
         branch, key_values, results = groups.joined(list(dict.fromkeys(aggregates)))
         numbers = self.numbered(len(keys))
         visible = {self.identity(key, joined.scope): n for key, n in zip(keys, numbers, strict=True)}
@@ -346,13 +461,153 @@ class Queries(FromClause):
             joined.scope.sources, joined.scope.visible, joined.scope.parent, joined.scope.outer_refused, visible, named
         )
         branches = [branch] if having is None else self.truth(having.this, TRUE_VALUE, scope, branch)
-        result = [
-            (bare(where), values)
-            for branch in branches
-            for where, values in self.each([item for item, _ in items], replace(scope, named={}), branch)
+        return self._selected(node, items, replace(scope, named={}), branches)
+
+    def _selected(
+        self, node: Node, items: Sequence[tuple[Node, str]], scope: Scope, branches: Sequence[Branch]
+    ) -> Derived:
+        """Return the selected expressions of rows, after window functions and QUALIFY."""
+        nodes = [item for item, _ in items]
+        qualify = node.args.get("qualify")
+        condition = None if qualify is None else self._unaliased(qualify.this, items, scope)
+        parts = nodes if condition is None else [*nodes, condition]
+        windows = [self._with_names_of(window, node) for part in parts for window in windows_in(part)]
+        if windows:
+            scope, branches = self._windowed(parts, windows, scope, branches)
+        if condition is not None:
+            if not windows:
+                raise self.place.wrong("QUALIFY needs a window function; write WHERE or HAVING", qualify)
+            branches = [after for branch in branches for after in self.truth(condition, TRUE_VALUE, scope, branch)]
+        rows = [(bare(where), values) for branch in branches for where, values in self.each(nodes, scope, branch)]
+        return Derived(unique([name for _, name in items], self.place.names), tuple(self.unify_rows(rows, nodes)))
+
+    # Window functions: heads that DuckDB computes, one for each way to partition.
+
+    def _unaliased(self, condition: Node, items: Sequence[tuple[Node, str]], scope: Scope) -> Node:
+        """Return the condition of QUALIFY with selected expressions in place of their names."""
+        from sqlglot import expressions as exp
+
+        named = {self.place.names.key(item.alias): item.this for item, _ in items if item.alias}
+
+        def replaced(piece: Node) -> Node:
+            if not isinstance(piece, exp.Column) or piece.args.get("table"):
+                return piece
+            item = named.get(self.place.names.key(piece.name))
+            return piece if item is None or scope.resolve_local(piece, self.place) is not None else item.copy()
+
+        changed = condition.transform(replaced)
+        changed.parent = condition.parent
+        return changed
+
+    def _with_names_of(self, window: Node, node: Node) -> Node:
+        """Return a window function with the parts of the window of WINDOW that it names."""
+        name = window.args.get("alias")
+        if name is None:
+            return window
+        key = self.place.names.key
+        named = next((one for one in node.args.get("windows") or () if key(one.name) == key(name.name)), None)
+        if named is None:
+            names = [one.name for one in node.args.get("windows") or ()]
+            raise self.place.unknown(name, names, "windows")
+        for part in ("partition_by", "order", "spec"):
+            if not window.args.get(part):
+                value = named.args.get(part)
+                window.set(part, [one.copy() for one in value] if isinstance(value, list) else value and value.copy())
+        window.set("alias", None)
+        return window
+
+    def _windowed(
+        self, parts: Sequence[Node], windows: Sequence[Node], scope: Scope, branches: Sequence[Branch]
+    ) -> tuple[Scope, list[Branch]]:
+        """Return rows with the results of window functions, and the scope in which they are columns."""
+        plain = scope.plain if isinstance(scope, GroupedScope) else scope
+        columns: list[Node] = []
+
+        def position(piece: Node) -> int | None:
+            return self._position(piece, columns, plain) if self._is_column(piece, scope) else None
+
+        for part in parts:
+            _ = part.transform(lambda piece: _marked(piece, position(piece)))
+        partitions: dict[tuple[int, ...], list[Node]] = {}
+        for window in windows:
+            by = (self._position(key, columns, plain) for key in window.args.get("partition_by") or ())
+            partitions.setdefault(tuple(dict.fromkeys(by)), []).append(window)
+        rows = [(bare(where), values) for branch in branches for where, values in self.each(columns, scope, branch)]
+        if not columns:  # a relation needs a column
+            rows = [(where, (_ZERO,)) for where, _ in rows]
+        base = Derived(tuple(f"c{i}" for i in range(max(1, len(columns)))), tuple(self.unify_rows(rows, columns)))
+        branch, values = self.reading(self.named(base, "window"), base)
+        number_of: dict[object, int] = {}
+        branch = branch.with_values(dict(zip(self._numbered_by(columns, plain, number_of), values, strict=False)))
+        for by, group in partitions.items():
+            branch, values = self._computed_windows(branch, values, by, group, position)
+            numbers = self._numbered_by(group, plain, number_of)
+            branch = branch.with_values(dict(zip(numbers, values[len(values) - len(group) :], strict=True)))
+        made = GroupedScope(scope.sources, scope.visible, scope.parent, scope.outer_refused, number_of)
+        return made, [branch]
+
+    def _numbered_by(self, nodes: Sequence[Node], scope: Scope, number_of: dict[object, int]) -> list[int]:
+        """Return new columns for expressions, which are added to `number_of`."""
+        numbers = self.numbered(len(nodes))
+        number_of.update(zip((self.identity(node, scope) for node in nodes), numbers, strict=True))
+        return list(numbers)
+
+    def _is_column(self, piece: Node, scope: Scope) -> bool:
+        """Return whether an expression is a column of the rows that window functions read."""
+        from sqlglot import expressions as exp
+
+        if isinstance(scope, GroupedScope):
+            return self.identity(piece, scope.plain) in scope.column_numbers
+        if not isinstance(piece, exp.Column) or isinstance(piece.this, exp.Star):
+            return False
+        return piece.args.get("number") is not None or scope.resolve_local(piece, self.place) is not None
+
+    def _computed_windows(
+        self, branch: Branch, values: Values, by: tuple[int, ...], windows: Sequence[Node],
+        position: Callable[[Node], int | None],
+    ) -> tuple[Branch, Values]:  # fmt: skip
+        """Return rows with the results of window functions of one partition."""
+        from sqlglot import expressions as exp
+
+        order = [*by, *(column for column in range(len(values)) if column not in by)]
+        place_of = {column: place for place, column in enumerate(order)}
+        source = self.helper("partition")
+        self.write(source, replace(branch, values={}), [values[column] for column in order])
+
+        def argument(piece: Node) -> Node | None:
+            if piece.args.get("number") == _OF_DUCKDB:
+                return piece
+            column = position(piece)
+            if column is not None:
+                return exp.column(duckdb.column_name(place_of[column]), quoted=True)
+            return None
+
+        kinds = tuple(self.kind(values[column]) for column in order)
+        expressions = []
+        for window in windows:
+            error = self.place.refused("this window function is not supported", window)
+            expressions.append(self.translated(_over_group(window), argument, error))
+        returns = [
+            self.bound_group(expression, kinds, window, is_window=True)
+            for expression, window in zip(expressions, windows, strict=True)
         ]
-        result = self.unify_rows(result, [item for item, _ in items])
-        return Derived(unique([name for _, name in items], self.place.names), tuple(result))
+        head = self.helper("windows")
+        self.computed_groups.append(
+            ComputedGroups(
+                head, source, len(by), tuple(kind or "int64" for kind in kinds), tuple(expressions),
+                tuple(kind.name for kind in returns), is_window=True,
+            )
+        )  # fmt: skip
+        passed = [self.fresh(f"c{column}", self.kind(values[column])) for column in order]
+        non_null = frozenset(
+            made for made, column in zip(passed, order, strict=True) if not branch.may_be_null(values[column])
+        )
+        results = [self.fresh("window", kind.name) for kind in returns]
+        in_place = tuple(passed[place_of[column]] for column in range(len(values)))
+        names = dict(zip(values, in_place, strict=True))
+        carried = {number: names[value] for number, value in branch.values.items() if value in names}
+        made = Branch((Atom(head, (*passed, *results)),), non_null=non_null, values=carried)
+        return made, (*in_place, *results)
 
     def _group_keys(self, node: Node, items: list[tuple[Node, str]], scope: Scope) -> list[Node]:
         """Return the keys of GROUP BY: columns, expressions, positions, and aliases of SELECT."""
@@ -393,17 +648,26 @@ class Queries(FromClause):
             keys.append(key_node)
         return keys
 
-    def _check_kinds(self, groups: _Groups, calls: Sequence[Node], aggregates: Sequence[_Aggregate]) -> None:
-        """Refuse sums of other types than numbers, and means that are decimals in the dialect.
+    def _checked(
+        self, groups: _Groups, calls: Sequence[Node], aggregates: Sequence[_Aggregate | _ComputedAggregate]
+    ) -> list[_Aggregate | _ComputedAggregate]:
+        """Return the aggregates, of which DuckDB computes sums and means of long numbers.
 
-        Means are doubles here.
+        Sums of other types than numbers, and means that are decimals in the dialect, are refused; means are doubles.
         """
+        checked: list[_Aggregate | _ComputedAggregate] = []
         for node, aggregate in zip(calls, aggregates, strict=True):
-            if aggregate.op not in ("sum", "avg"):
+            checked.append(aggregate)
+            if isinstance(aggregate, _ComputedAggregate) or aggregate.op not in ("sum", "avg"):
                 continue
-            kind = groups.kind(groups.n_keys + (aggregate.argument or 0))
-            if kind is not None and group_of(kind) != "number":
+            column = groups.n_keys + (aggregate.argument or 0)
+            kind = groups.kind(column)
+            if kind is not None and group_of(kind) not in ("number", "duration"):
                 raise self.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type '{kind}'", node)
+            if kind is not None and kind != "decimal" and DataType(kind).family in ("wide", "duration"):
+                distinct = "DISTINCT " * aggregate.is_distinct
+                checked[-1] = _ComputedAggregate(f'{aggregate.op}({distinct}"${column}")', node)
+                continue
             if aggregate.op == "sum" or self.dialect == "duckdb":
                 continue
             is_integer = kind is not None and "int" in kind
@@ -413,9 +677,49 @@ class Queries(FromClause):
                     node,
                     "Declare the types of columns, or write AVG(CAST(x AS DOUBLE)); in Postgres, DOUBLE PRECISION.",
                 )
+        return checked
 
-    def _add_aggregate(self, node: Node, arguments: list[Node], scope: Scope) -> _Aggregate:
-        """Return the aggregate of a call; its argument is added to `arguments`."""
+    def _add_aggregate(
+        self, node: Node, arguments: list[Node], scope: Scope, n_keys: int
+    ) -> _Aggregate | _ComputedAggregate:
+        """Return the aggregate of a call; its arguments are added to `arguments`."""
+        try:
+            return self._native_aggregate(node, arguments, scope)
+        except UnsupportedError as error:
+            return self._computed_aggregate(node, arguments, scope, n_keys, error)
+
+    def _computed_aggregate(
+        self, node: Node, arguments: list[Node], scope: Scope, n_keys: int, error: GpuWcojError
+    ) -> _ComputedAggregate:
+        """Return an aggregate that DuckDB computes, over columns of the base."""
+        from sqlglot import expressions as exp
+
+        inner = [each for child in node.walk() if child is not node for each in aggregates_in(child)]
+        call = node
+        while isinstance(call, (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)):
+            call = call.this
+        if any(each is not call and not isinstance(each, type(node)) and each.this is not call for each in inner):
+            raise self.place.wrong("an aggregate cannot stand in an aggregate", inner[-1])
+
+        def argument(piece: Node) -> Node | None:
+            is_column = isinstance(piece, exp.Column) and not isinstance(piece.this, exp.Star)
+            if not (is_column or isinstance(piece, exp.Subquery) or self.is_native_part(piece)):
+                return None
+            return exp.column(duckdb.column_name(n_keys + self._position(piece, arguments, scope)), quoted=True)
+
+        return _ComputedAggregate(self.translated(node, argument, error), node)
+
+    def _position(self, node: Node, arguments: list[Node], scope: Scope) -> int:
+        """Return the position of an argument; a new one is added."""
+        argument_identity = self.identity(node, scope)
+        for position, argument in enumerate(arguments):
+            if self.identity(argument, scope) == argument_identity:
+                return position
+        arguments.append(node)
+        return len(arguments) - 1
+
+    def _native_aggregate(self, node: Node, arguments: list[Node], scope: Scope) -> _Aggregate:
+        """Return the aggregate of a call that the engine keeps itself."""
         from sqlglot import expressions as exp
 
         place = self.place
@@ -456,12 +760,7 @@ class Queries(FromClause):
             value = chosen
         if op in ("min", "max"):
             is_distinct = False
-        argument_identity = self.identity(value, scope)
-        for position, argument in enumerate(arguments):
-            if self.identity(argument, scope) == argument_identity:
-                return _Aggregate(op, position, is_distinct)
-        arguments.append(value)
-        return _Aggregate(op, len(arguments) - 1, is_distinct)
+        return _Aggregate(op, self._position(value, arguments, scope), is_distinct)
 
     # SELECT: FROM, WHERE, the selected columns, GROUP BY, DISTINCT.
 
@@ -476,16 +775,7 @@ class Queries(FromClause):
         if is_grouped(node):
             derived = self._grouped_select(node, joined)
         else:
-            items = self._expanded(node, joined.scope)
-            rows = [
-                (bare(where), values)
-                for branch in joined.branches
-                for where, values in self.each([item for item, _ in items], joined.scope, branch)
-            ]
-            derived = Derived(
-                unique([name for _, name in items], self.place.names),
-                tuple(self.unify_rows(rows, [item for item, _ in items])),
-            )
+            derived = self._selected(node, self._expanded(node, joined.scope), joined.scope, joined.branches)
         _ = self.limited([branch for branch, _ in derived.branches], node)
         if node.args.get("distinct"):
             check_parts(node.args["distinct"], self.place)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gpu_wcoj.arrow import duckdb
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     GpuWcojError,
@@ -319,6 +320,7 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
             nodes = [node for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
             _check_depth(node, place)
+            _mark_aggregates(node, functions)
     except ParseError as error:
         raise _explained(error, tokens, place) from None
     except RecursionError:
@@ -330,6 +332,18 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
     if not nodes:
         raise SqlSyntaxError("the text has no statement; write SELECT or CREATE VIEW", text, 1, 1, 1, place.source)
     return nodes
+
+
+def _mark_aggregates(root: Node, functions: Iterable[str]) -> None:
+    """Replace calls of DuckDB's aggregates that sqlglot does not know."""
+    from sqlglot import expressions as exp
+
+    names = set(functions)
+    for node in list(root.find_all(exp.Anonymous)):
+        if node.name.lower() not in names and duckdb.is_aggregate(node.name):
+            made = exp.AnonymousAggFunc(this=node.this, expressions=node.expressions)
+            made.meta.update(node.meta)
+            node.replace(made)
 
 
 @contextmanager
@@ -475,7 +489,6 @@ _WORDS = {
     "cluster": ("CLUSTER BY", "Leave it out."),
     "distribute": ("DISTRIBUTE BY", "Leave it out."),
     "qualify": ("QUALIFY here", "Write it at the end of a SELECT that stands alone, in FROM or in WITH."),
-    "windows": ("WINDOW", "Window functions are not supported; aggregate with GROUP BY and join the result."),
     "sample": ("TABLESAMPLE", "A view of a random part cannot be kept; filter by a column instead."),
     "laterals": ("LATERAL", "Join with a subquery that does not refer to the relations beside it."),
     "rollup": ("ROLLUP", "Write one GROUP BY for each set of columns, and UNION ALL."),
@@ -536,6 +549,17 @@ def has_query(node: Node) -> bool:
     )
 
 
+def windows_in(node: Node) -> Iterator[Node]:
+    """Yield the window functions of an expression, without those of its subqueries."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Window):
+        yield node
+    elif not isinstance(node, (exp.Query, exp.Subquery)):
+        for child in node.iter_expressions():
+            yield from windows_in(child)
+
+
 def is_grouped(node: Node) -> bool:
     """Return whether a SELECT groups or aggregates."""
     if node.args.get("group") or node.args.get("having"):
@@ -547,9 +571,17 @@ def aggregates_in(node: Node) -> Iterator[Node]:
     """Yield the aggregates of an expression, without those of its subqueries."""
     from sqlglot import expressions as exp
 
+    wrappers = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
     if isinstance(node, exp.Window):
+        parts = [part for part in node.iter_expressions() if part is not node.this]
+        function = node.this
+        while isinstance(function, wrappers):
+            parts += [part for part in function.iter_expressions() if part is not function.this]
+            function = function.this
+        for part in (*function.iter_expressions(), *parts):
+            yield from aggregates_in(part)
         return
-    if isinstance(node, (exp.AggFunc, exp.Filter)):
+    if isinstance(node, (exp.AggFunc, *wrappers)) and not isinstance(node, (exp.Grouping, exp.GroupingId)):
         yield node
         return
     if isinstance(node, (exp.Query, exp.Subquery)):

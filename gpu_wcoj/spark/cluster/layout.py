@@ -399,6 +399,8 @@ def reason_against(rules: Rules) -> str:
     """
     if rules.groupings or rules.extremes or any(rule.aggregates for rule in rules.rules):
         return "it aggregates, and a cell sees a part of a group only"
+    if rules.computed_groups:
+        return "it computes groups anew, and a cell sees a part of a group only"
     if rules.first_rows:
         return "it keeps first rows, and a cell sees a part of them only"
     if rules.facts:

@@ -1,0 +1,186 @@
+"""Heads whose changed groups DuckDB computes anew, from all rows of these groups.
+
+A tick costs what the rows of the changed groups cost, in one call of DuckDB; the difference to the head's rows goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from gpu_wcoj.backend import Backend
+from gpu_wcoj.circuit.aggregate import refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.function_calls import BoundGroups, GroupRows
+from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.join.relation import RelationIndex
+from gpu_wcoj.join.settings import Execution
+from gpu_wcoj.kernels.protocol import Int64Array
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
+from gpu_wcoj.zset.arrays import positions
+
+
+class SourceColumn(NamedTuple):
+    """Levels of an arrangement that hold the codes and the null flags (None: no nulls) of a column."""
+
+    level: int
+    flag: int | None
+
+
+@dataclass(frozen=True)
+class ComputedGroupsPlan:
+    """The groups that a head computes.
+
+    Attributes
+    ----------
+    source
+        The arrangement of the rows; the columns of a group come first.
+    n_group
+        Number of levels of a group.
+    head
+        The head's stored columns, those of a group first.
+    columns
+        The columns of the source.
+    passed
+        Per column that the head takes from the source, its stored column and that of its null flags, if it has any.
+    results
+        Per result, its stored column in the head and that of its null flags.
+    bound
+        The results.
+    """
+
+    source: ArrangementKey
+    n_group: int
+    head: tuple[int, ...]
+    columns: tuple[SourceColumn, ...]
+    passed: tuple[tuple[int, int | None], ...]
+    results: tuple[tuple[int, int], ...]
+    bound: BoundGroups
+
+
+@dataclass(eq=False)
+class ComputedGroupsHead:
+    """A head that DuckDB computes from the rows of another relation.
+
+    Attributes
+    ----------
+    relation
+        Its rows.
+    source
+        The arrangement `plan.source`.
+    """
+
+    name: str
+    width: int
+    plan: ComputedGroupsPlan
+    source: Arrangement
+    relation: RelationIndex
+    execution: Execution
+    joins: Sequence[IncrementalGenericJoin] = field(default=())
+    weight_bound: int = 0
+    pending_bound: int = 0
+
+    def begin(self) -> None:
+        """Discard the data of the previous tick."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Name of the relation whose rows it computes with."""
+        return (self.source.key.relation,)
+
+    @property
+    def state(self) -> tuple[RelationIndex, ...]:
+        """Indices that the head keeps between ticks."""
+        return (self.relation,)
+
+    @property
+    def _backend(self) -> Backend:
+        return self.execution.backend
+
+    def evaluate(
+        self,
+        collect: bool,  # noqa: ARG002  # the rows are state
+        sink: PieceSink | None = None,  # noqa: ARG002
+    ) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Compute this tick's change from the pending change of the source.
+
+        O(m log m + log n) for m rows, with their weights, of the changed groups.
+
+        Raises
+        ------
+        NegativeWeightError
+            If a row of a changed group has a negative weight after the tick.
+        CalculationError
+            If DuckDB has no result for a group.
+        """
+        plan, backend = self.plan, self._backend
+        xp, kernels = backend.xp, backend.kernels
+        nothing: Int64Array = xp.empty(0, np.int64)
+        batches = [batch for batch in self.source.pending if batch.n_rows]
+        if not batches:
+            return self._emit([nothing] * self.width, nothing)
+        columns, delta = kernels.consolidate(
+            [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
+            xp.concatenate([batch.weight_column() for batch in batches]),
+        )
+        if not len(delta):
+            return self._emit([nothing] * self.width, nothing)
+        starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
+        groups = [column[starts] for column in columns[: plan.n_group]]
+        after, weights = self._rows_after(groups)
+        before, weights_before = self._rows_before(groups)
+        both = [xp.concatenate(pair) for pair in zip(before, after, strict=True)]
+        return self._emit(*kernels.consolidate(both, xp.concatenate([-weights_before, weights])))
+
+    def _rows_before(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
+        """Return the head's rows of groups before the tick, by stored column."""
+        state = [batch for batch in self.relation.accumulated() if len(batch)]
+        owner, below, weights = rows_below(state, groups, self._backend)
+        if not len(owner):
+            return [self._backend.xp.empty(0, np.int64)] * self.width, weights
+        placed = dict(zip(self.plan.head, (*(column[owner] for column in groups), *below), strict=True))
+        return [placed[column] for column in range(self.width)], weights
+
+    def _rows_after(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
+        """Return the head's rows of groups after the tick, by stored column."""
+        plan, backend = self.plan, self._backend
+        state = [batch for batch in self.source.after(len(self.execution.phases) - 1) if len(batch)]
+        owner, below, weights = rows_below(state, groups, backend)
+        if not len(owner):
+            return [backend.xp.empty(0, np.int64)] * self.width, weights
+        levels = [*(column[owner] for column in groups), *below]
+        refuse_negative_weights("computing groups", self.name, self.source.key, levels, weights, backend)
+        host = [backend.to_host(level) for level in levels]
+        codes = [host[column.level] for column in plan.columns]
+        null = [None if column.flag is None else host[column.flag] != 0 for column in plan.columns]
+        repeats = backend.to_host(weights) if self.execution.weighted else np.ones(len(owner), np.int64)
+        computed = plan.bound.compute(f"'{self.name}'", GroupRows(backend.to_host(owner), codes, null, repeats))
+        placed: dict[int, Int64Array] = {}
+        for (column, flag), source in zip(plan.passed, plan.columns, strict=False):
+            placed[column] = host[source.level][computed.rows]
+            if flag is not None:
+                assert source.flag is not None
+                placed[flag] = host[source.flag][computed.rows]
+        for (column, flag), values, lacking in zip(plan.results, computed.codes, computed.null, strict=True):
+            placed[column], placed[flag] = values, lacking.astype(np.int64)
+        columns = [backend.asarray(placed[column]) for column in range(self.width)]
+        return columns, backend.xp.ones(len(computed.rows), np.int64)
+
+    def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
+        """Pass the change to the head's arrangements and return it."""
+        backend = self._backend
+        if self.execution.weighted:
+            phases = [PhaseRows(columns, weights)]
+            count = ChangeCount(None, None, int(weights.sum()))
+        else:
+            gone, come = positions(backend, weights < 0, weights > 0)
+            phases = [
+                PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
+                for rows, sign in ((gone, -1), (come, 1))
+            ]
+            count = ChangeCount(len(come), len(gone), len(come) - len(gone))
+        self.relation.receive_delta(phases)
+        return count, phases
