@@ -681,11 +681,13 @@ class BoundGroups:
             if null is not None:
                 keys.append(null)
             if dictionary is not None:
-                distinct, place = np.unique(codes, return_inverse=True)
+                is_value = np.ones(len(codes), np.bool_) if null is None else ~null
+                distinct, place = np.unique(codes[is_value], return_inverse=True)
                 values = dictionary.values_of(distinct)
                 rank = np.empty(len(distinct), np.int64)
                 rank[sorted(range(len(values)), key=values.__getitem__)] = np.arange(len(distinct))
-                codes = rank[place]
+                codes = np.zeros(len(codes), np.int64)
+                codes[is_value] = rank[place]
             keys.append(codes)
         order: Int64Array = np.lexsort([*reversed(keys), rows.owner])
         return order

@@ -23,6 +23,7 @@ PARAMETER = "$"
 """First character of the names of the columns that an expression reads: ``"$0"``, ``"$1"`` and so on."""
 GROUP = "$group"
 """Name of the column of the numbers of groups."""
+_AGGREGATE_MACROS = ("geomean", "geometric_mean", "wavg", "weighted_avg")
 ROW = "$row"
 """Name of the column of the numbers of rows, which are sorted by all columns."""
 _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GEOMETRY", "BIGNUM")
@@ -151,7 +152,7 @@ def is_aggregate(name: str) -> bool:
         return False
     if _state.aggregates is None:
         query = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
-        _state.aggregates = {found for (found,) in connection.execute(query).fetchall()}
+        _state.aggregates = {found for (found,) in connection.execute(query).fetchall()}.union(_AGGREGATE_MACROS)
     return name.lower() in _state.aggregates
 
 

@@ -80,6 +80,7 @@ class ComputedGroupsHead:
     relation: RelationIndex
     execution: Execution
     joins: Sequence[IncrementalGenericJoin] = field(default=())
+    derivations: RelationIndex | None = None
     weight_bound: int = 0
     pending_bound: int = 0
 

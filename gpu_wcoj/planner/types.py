@@ -698,6 +698,7 @@ class Types:
         Columns that a calculation or an aggregate reaches get one too, unless the constants are numbers.
         """
         reached = {self._root(place) for place in typed}
+        reached |= {self._root(place) for *_, computed, place in self._calculated if computed.call.function is not None}
         results = [place for *_, place in self._calculated]
         results += [
             (grouping.relation, grouping.keys)

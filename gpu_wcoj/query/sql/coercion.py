@@ -117,10 +117,21 @@ class Coercion(RuleWriter):
                 raise self.place.mistyped(f"a date is compared with a value of type '{kind}'", node)
             if is_zoned(side) and kind is not None and "tz=" not in kind:
                 raise self.place.mistyped(f"a time with a zone is compared with a value of type '{kind}'", node)
+        if self.kind(right) == "date32[day]" or self.kind(left) == "date32[day]":
+            left, right = self._as_days(left, node), self._as_days(right, node)
         left, right = as_text(left), as_text(right)
         self._check_groups(left, right, node)
         target = _common({self._family(value) for value in (left, right)})
         return self._converted(left, target), self._converted(right, target)
+
+    def _as_days(self, value: Expression, node: Node) -> Expression:
+        """Return a time literal that is compared with dates as a date."""
+        if not isinstance(value, Call) or value.op != DATE:
+            return value
+        day, _, time = str(value.arguments[0]).strip('"').partition(" ")
+        if time.strip("0:."):
+            raise self.place.mistyped("a time is compared with a value of type 'date32[day]'", node)
+        return Call(DATE, (Constant(day),))
 
     def _converted(self, value: Expression, target: str, scale: int = 0) -> Expression:
         """Convert a non-null value to a double or a decimal; constants stay as they are."""

@@ -311,7 +311,7 @@ def _valued(condition: Expression, truth: Constant = TRUE) -> frozenset[Variable
     if op == "isnull":
         value = arguments[0]
         return frozenset(valued_variables([value])) if truth == FALSE else frozenset()
-    if op == "case":
+    if op == "case" or (condition.function is not None and condition.function.takes_nulls):
         return frozenset()
     return frozenset(valued_variables(arguments[:1] if op == "among" else arguments)).union(
         *(_needed(argument) for argument in arguments if isinstance(argument, Call))
@@ -769,7 +769,7 @@ class Conditions(DuckDBCalls):
         except NOT_NATIVE as error:
             if isinstance(node, (exp.Connector, exp.Not, exp.Paren)) or has_query(node):
                 raise
-            there, value = self.by_duckdb(node, scope, branch, error)
+            there, value = self.by_duckdb(node, scope, branch, error, is_condition=True)
             return self._of_values([(there, value)], node, truth_value)
 
     def _native_truth(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:

@@ -19,7 +19,7 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
-from gpu_wcoj.query.sql.scope import DATE, Branch, Case, Scope, as_text
+from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text
 from gpu_wcoj.query.sql.source import describe_node
 
 if TYPE_CHECKING:
@@ -61,8 +61,12 @@ class DuckDBCalls(Coercion):
         finally:
             self.is_operand = around
 
-    def by_duckdb(self, node: Node, scope: Scope, branch: Branch, error: GpuWcojError) -> Case:
+    def by_duckdb(
+        self, node: Node, scope: Scope, branch: Branch, error: GpuWcojError, is_condition: bool = False
+    ) -> Case:
         """Return the value of an expression as a call that DuckDB evaluates.
+
+        A condition over values of different types joins no relations: all pairs of rows would have to be compared.
 
         Raises
         ------
@@ -98,8 +102,9 @@ class DuckDBCalls(Coercion):
             return exp.column(arguments[value], quoted=True)
 
         expression = self.translated(node, argument, error)
-        if isinstance(error, TypeMismatchError) and not _is_of_one_atom(branch, arguments):
-            raise error  # all pairs of rows would have to be compared
+        is_join = is_condition and not isinstance(scope, GroupedScope) and not _is_of_one_atom(branch, arguments)
+        if is_join and isinstance(error, TypeMismatchError):
+            raise error
         shown = self.place.text_of(node)
         binding = _bound(expression, tuple(kinds), shown)
         if binding.problem:

@@ -748,6 +748,8 @@ class Queries(FromClause):
         inner = None if value is None else next(aggregates_in(value), None)
         if inner is not None:
             raise place.wrong("an aggregate cannot stand in an aggregate", inner)
+        if isinstance(value, exp.Tuple):
+            raise place.refused("a row of values in an aggregate is not supported", value)
         if value is None or isinstance(value, exp.Star):
             if op != "count" or is_distinct:
                 raise place.wrong("'*' can only be counted", call)
