@@ -660,6 +660,8 @@ class BoundGroups:
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
+            if reason == duckdb.SEVERAL_ROWS:
+                raise CalculationError("a query as a value", "has more than one row") from None
             raise CalculationError(f"{where}: {self.description}", f"has no value: {reason}") from None
         if not self.is_window:  # of each group, any row
             first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)

@@ -24,6 +24,8 @@ PARAMETER = "$"
 GROUP = "$group"
 """Name of the column of the numbers of groups."""
 _AGGREGATE_MACROS = ("geomean", "geometric_mean", "wavg", "weighted_avg")
+SEVERAL_ROWS = "a query as a value has more than one row"
+"""What DuckDB says where a group must have one row."""
 ROW = "$row"
 """Name of the column of the numbers of rows, which are sorted by all columns."""
 _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GEOMETRY", "BIGNUM")

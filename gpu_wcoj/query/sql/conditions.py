@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ZERO = Constant(0)
 
 
-def _added(row: Branch, pair: Branch) -> Branch:
+def added_to(row: Branch, pair: Branch) -> Branch:
     """Return the atoms and conditions of a pair that the row does not have."""
     atoms = pair.atoms[len(row.atoms) :]
     negated = pair.negated[len(row.negated) :]
@@ -44,7 +44,8 @@ def _added(row: Branch, pair: Branch) -> Branch:
     return replace(pair, atoms=atoms, negated=negated, comparisons=comparisons)
 
 
-def _creation_order(variable: Variable) -> tuple[int, str]:
+def creation_order(variable: Variable) -> tuple[int, str]:
+    """Return a key by which variables are sorted as they were made."""
     return int(variable.name.rsplit("#", 1)[-1]), variable.name
 
 
@@ -557,14 +558,14 @@ class Conditions(DuckDBCalls):
         conditions of the row hold wherever the keys are looked up.
         """
         row_variables = row.variables
-        added = [_added(row, pair) for pair in pairs]
+        added = [added_to(row, pair) for pair in pairs]
         shared = {
             variable
             for pair in added
             for variable in (*pair.variables, *(pair.solid - row.solid - row.non_null))
             if variable in row_variables
         }
-        keys = tuple(sorted(shared, key=_creation_order))
+        keys = tuple(sorted(shared, key=creation_order))
         head = self.helper("keys")
         for pair, full_pair in zip(added, pairs, strict=True):
             needed = {*keys, *(variable for variable in pair.variables if variable in row_variables)}

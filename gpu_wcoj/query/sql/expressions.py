@@ -11,7 +11,7 @@ from gpu_wcoj.query.ir import NULL, Call, Constant, Expression
 from gpu_wcoj.query.sql.conditions import FALSE_VALUE, TRUE_VALUE, UNKNOWN, Conditions, conditions, is_simple
 from gpu_wcoj.query.sql.duckdb_calls import NOT_NATIVE
 from gpu_wcoj.query.sql.scope import Branch, Case, GroupedScope, Scope, is_date, literal
-from gpu_wcoj.query.sql.source import check_parts, has_query, is_grouped
+from gpu_wcoj.query.sql.source import check_parts, has_query
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Column as ColumnNode
@@ -126,29 +126,6 @@ class Expressions(Conditions):
                 f"the column '{node.name}' of the outer query cannot be used here", node, "Name it in WHERE."
             )
         return branch.values[column_number]
-
-    def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
-        """Return the value of a one-row query: an aggregate without GROUP BY."""
-        from sqlglot import expressions as exp
-
-        query = node
-        while isinstance(query, exp.Subquery):
-            check_parts(query, self.place, "this")
-            query = query.this
-        is_one = isinstance(query, exp.Select) and is_grouped(query)
-        if not is_one or query.args.get("group") or query.args.get("having") or len(query.expressions) != 1:
-            raise self.place.refused(
-                "a query as a value is supported with one aggregate, without GROUP BY and HAVING",
-                node,
-                "Join with the query in FROM.",
-            )
-        refused = (
-            "a query as a value cannot refer to the outer query\n"
-            "Write a subquery in FROM that groups by the columns that are compared, and join with it."
-        )
-        derived = self.query(query, Scope(parent=scope, outer_refused=refused))
-        read, (value,) = self.reading(self.named(derived), derived)
-        return branch.joined(read), value
 
     def grouped_case(self, node: Node, scope: GroupedScope, branch: Branch) -> Case | None:
         """Return the value of a key or an aggregate; None for any other expression."""

@@ -594,6 +594,10 @@ class RuleWriter(ABC):
         """Return the value of an expression without subqueries for every row of a branch."""
 
     @abstractmethod
+    def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return the value of a query as a value."""
+
+    @abstractmethod
     def query(self, node: Node, scope: Scope | None) -> Derived:
         """Compile a query."""
 

@@ -7,7 +7,8 @@ nulls, and derives nothing if a column has never had a null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,10 @@ from gpu_wcoj.query.ir import (
     Rule,
     Sorting,
     Variable,
+    variables_of,
 )
 from gpu_wcoj.query.sql.coercion import group_of
-from gpu_wcoj.query.sql.conditions import TRUE_VALUE
+from gpu_wcoj.query.sql.conditions import TRUE_VALUE, added_to, creation_order
 from gpu_wcoj.query.sql.duckdb_calls import DuckDBCalls
 from gpu_wcoj.query.sql.first_rows import (
     Ordering,
@@ -39,7 +41,7 @@ from gpu_wcoj.query.sql.first_rows import (
     read_terms,
 )
 from gpu_wcoj.query.sql.from_clause import FromClause, Joined
-from gpu_wcoj.query.sql.scope import ANSWER, UNIT, Branch, Derived, GroupedScope, Scope, Values
+from gpu_wcoj.query.sql.scope import ANSWER, MAX_BRANCHES, UNIT, Branch, Case, Derived, GroupedScope, Scope, Values
 from gpu_wcoj.query.sql.source import (
     Place,
     aggregates_in,
@@ -257,6 +259,19 @@ def _marked(piece: Node, position: int | None) -> Node:
     return piece if position is None else exp.column(duckdb.column_name(position), quoted=True)
 
 
+def _shifted(aggregate: _Aggregate | _ComputedAggregate, n_keys: int) -> _Aggregate | _ComputedAggregate:
+    """Return an aggregate over columns that follow `n_keys` more."""
+    if isinstance(aggregate, _Aggregate):
+        return aggregate
+    shifted = re.sub(r'"\$(\d+)"', lambda match: f'"${int(match[1]) + n_keys}"', aggregate.expression)
+    return replace(aggregate, expression=shifted)
+
+
+_CORRELATED = "a query as a value refers to the outer query"
+_ONLY_ROW = f"CASE WHEN count(*) > 1 THEN error('{duckdb.SEVERAL_ROWS}') ELSE first(\"{{}}\") END"
+"""The value of the only row of a group."""
+_MAX_CUBE = 6
+"""Most columns of CUBE, which has a grouping set for each choice of them."""
 _OF_DUCKDB = -1
 """Number of the columns of groups and rows in the text of a window function."""
 
@@ -424,14 +439,62 @@ class Queries(FromClause):
     # GROUP BY and aggregates.
 
     def _grouped_select(self, node: Node, joined: Joined) -> Derived:
-        """Compile a SELECT that aggregates."""
-        items = self._expanded(node, joined.scope)
-        keys = self._group_keys(node, items, joined.scope)
+        """Compile a SELECT that aggregates, once for each grouping set."""
+        from sqlglot import expressions as exp
+
+        scope = joined.scope
+        items = self._expanded(node, scope)
+        sets = self._grouping_sets(node, items, scope)
+        conditions = [node.args[part] for part in ("having", "qualify") if node.args.get(part) is not None]
+        for condition in conditions:
+            check_parts(condition, self.place, "this")
+        parts = [*(item for item, _ in items), *(condition.this for condition in conditions)]
+        calls = self._distinct_nodes((call for part in parts for call in aggregates_in(part)), scope)
+        masks = self._distinct_nodes(
+            (mask for part in parts for mask in part.find_all(exp.Grouping, exp.GroupingId)), scope
+        )
+        keys = self._distinct_nodes((key for group in sets for key in group), scope)
+        rows: list[tuple[Branch, Values]] = []
+        for group in sets:
+            groups = self._distinct_nodes(group, scope)
+            found = self._aggregated(joined, groups, calls)
+            if found is None:
+                continue
+            branch, key_values, results = found
+            value_of = dict(zip((self.identity(key, scope) for key in groups), key_values, strict=True))
+            own = [value_of.get(self.identity(key, scope), NULL) for key in keys]
+            rows.append((branch, (*own, *results, *(self._mask(mask, value_of, scope) for mask in masks))))
+        if not rows:
+            return Derived(unique([name for _, name in items], self.place.names), ())
+        columns = [*keys, *calls, *masks]
+        if len(sets) > 1:
+            union = Derived(tuple(f"c{i}" for i in range(len(columns))), tuple(self.unify_rows(rows)))
+            rows = [self.reading(self.named(union, "groups"), union)]
+        ((branch, values),) = rows
+        numbers = self.numbered(len(columns))
+        visible = dict(zip((self.identity(column, scope) for column in columns), numbers, strict=True))
+        branch = branch.with_values(dict(zip(numbers, values, strict=True)))
+        named = {self.place.names.key(item.alias): item for item, _ in items if item.alias}
+        made = GroupedScope(scope.sources, scope.visible, scope.parent, scope.outer_refused, visible, named)
         having = node.args.get("having")
-        if having is not None:
-            check_parts(having, self.place, "this")
-        parts = [item for item, _ in items] + ([] if having is None else [having.this])
-        calls = [call for part in parts for call in aggregates_in(part)]
+        branches = [branch] if having is None else self.truth(having.this, TRUE_VALUE, made, branch)
+        return self._selected(node, items, replace(made, named={}), branches)
+
+    def _distinct_nodes(self, nodes: Iterable[Node], scope: Scope) -> list[Node]:
+        """Return expressions, equal ones once."""
+        return list({self.identity(node, scope): node for node in reversed(list(nodes))}.values())[::-1]
+
+    def _mask(self, node: Node, value_of: Mapping[object, Expression], scope: Scope) -> Constant:
+        """Return the number of GROUPING: a bit for each key, 1 if the grouping set lacks it."""
+        number = 0
+        for key in node.expressions:
+            number = 2 * number + (self.identity(key, scope) not in value_of)
+        return Constant(number)
+
+    def _aggregated(
+        self, joined: Joined, keys: Sequence[Node], calls: Sequence[Node]
+    ) -> tuple[Branch, Values, list[Expression]] | None:
+        """Return a row for each group, with the keys and the aggregates; None if there never is a row."""
         arguments: list[Node] = []
         aggregates = [self._add_aggregate(call, arguments, joined.scope, len(keys)) for call in calls]
         rows = [
@@ -445,23 +508,11 @@ class Queries(FromClause):
         rows = self.unify_rows(rows, [*keys, *arguments])
         base = Derived((*names, *(f"value{i}" for i in range(len(arguments)))), tuple(rows))
         if not rows and keys:
-            return Derived(unique([name for _, name in items], self.place.names), ())
+            return None
         groups = _Groups(self, base, len(keys))
-        aggregates = self._checked(groups, calls, aggregates)
-        branch, key_values, results = groups.joined(list(dict.fromkeys(aggregates)))
-        numbers = self.numbered(len(keys))
-        visible = {self.identity(key, joined.scope): n for key, n in zip(keys, numbers, strict=True)}
-        branch = branch.with_values(dict(zip(numbers, key_values, strict=True)))
-        for call, aggregate in zip(calls, aggregates, strict=True):
-            (column,) = self.numbered(1)
-            visible[self.identity(call, joined.scope)] = column
-            branch = branch.with_values({column: results[aggregate]})
-        named = {self.place.names.key(item.alias): item for item, _ in items if item.alias}
-        scope = GroupedScope(
-            joined.scope.sources, joined.scope.visible, joined.scope.parent, joined.scope.outer_refused, visible, named
-        )
-        branches = [branch] if having is None else self.truth(having.this, TRUE_VALUE, scope, branch)
-        return self._selected(node, items, replace(scope, named={}), branches)
+        checked = self._checked(groups, calls, aggregates)
+        branch, key_values, results = groups.joined(list(dict.fromkeys(checked)))
+        return branch, key_values, [results[aggregate] for aggregate in checked]
 
     def _selected(
         self, node: Node, items: Sequence[tuple[Node, str]], scope: Scope, branches: Sequence[Branch]
@@ -609,25 +660,49 @@ class Queries(FromClause):
         made = Branch((Atom(head, (*passed, *results)),), non_null=non_null, values=carried)
         return made, (*in_place, *results)
 
-    def _group_keys(self, node: Node, items: list[tuple[Node, str]], scope: Scope) -> list[Node]:
-        """Return the keys of GROUP BY: columns, expressions, positions, and aliases of SELECT."""
+    def _grouping_sets(self, node: Node, items: list[tuple[Node, str]], scope: Scope) -> list[list[Node]]:
+        """Return the keys of each grouping set of GROUP BY, which are mostly one."""
+        group = node.args.get("group")
+        if group is None:
+            return [[]]
+        check_parts(group, self.place, "expressions", "all")
+        if group.args.get("all"):
+            return [[item for item, _ in items if next(aggregates_in(item), None) is None]]
+        sets: list[list[Node]] = [[]]
+        for element in group.expressions:
+            sets = [[*keys, *more] for keys in sets for more in self._sets_of(element)]
+            if len(sets) > MAX_BRANCHES:
+                raise self.place.refused(f"more than {MAX_BRANCHES} grouping sets are not supported", element)
+        return [self._group_keys(keys, items, scope) for keys in sets]
+
+    def _sets_of(self, element: Node) -> list[list[Node]]:
+        """Return the sets of an element of GROUP BY."""
+        from sqlglot import expressions as exp
+
+        if isinstance(element, exp.GroupingSets):
+            return [keys for part in element.expressions for keys in self._sets_of(part)]
+        if isinstance(element, exp.Tuple):
+            return [[key for part in element.expressions for keys in self._sets_of(part) for key in keys]]
+        if not isinstance(element, (exp.Rollup, exp.Cube)):
+            return [[element]]
+        check_parts(element, self.place, "expressions")
+        parts = [keys for part in element.expressions for keys in self._sets_of(part)]
+        n = len(parts)
+        if isinstance(element, exp.Rollup):
+            chosen = [parts[:length] for length in range(n, -1, -1)]
+        else:
+            if n > _MAX_CUBE:
+                raise self.place.refused(f"CUBE of more than {_MAX_CUBE} columns is not supported", element)
+            chosen = [[parts[i] for i in range(n) if mask >> i & 1] for mask in range(2**n - 1, -1, -1)]
+        return [[key for keys in each for key in keys] for each in chosen]
+
+    def _group_keys(self, nodes: Sequence[Node], items: list[tuple[Node, str]], scope: Scope) -> list[Node]:
+        """Return keys of GROUP BY: columns, expressions, positions, and aliases of SELECT."""
         from sqlglot import expressions as exp
 
         place = self.place
-        group = node.args.get("group")
-        if group is None:
-            return []
-        check_parts(group, place, "expressions", "all")
-        if group.args.get("all"):
-            return [item for item, _ in items if next(aggregates_in(item), None) is None]
         keys: list[Node] = []
-        for key_node in group.expressions:
-            if isinstance(key_node, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-                raise place.refused(
-                    f"{describe_node(key_node)} is not supported",
-                    key_node,
-                    "Write one GROUP BY for each set of columns, and UNION ALL.",
-                )
+        for key_node in nodes:
             if isinstance(key_node, exp.Literal) and not key_node.is_string:
                 position = int(key_node.this) if str(key_node.this).isdecimal() else 0
                 if not 1 <= position <= len(items):
@@ -873,6 +948,121 @@ class Queries(FromClause):
         items = [item for item, _ in self._expanded(node, joined.scope)]
         pairs = [pair for branch in joined.branches for pair in self.each(items, joined.scope, branch)]
         return [(branch, ()) for branch in joined.branches] if isinstance(node.parent, exp.Exists) else pairs
+
+    # Queries as values: of one row, or of one row for each row of the outer query.
+
+    def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
+        """Return the value of a query as a value: null if it has no row."""
+        from sqlglot import expressions as exp
+
+        query = node
+        while isinstance(query, (exp.Subquery, exp.Paren)):
+            check_parts(query, self.place, "this")
+            query = query.this
+        if isinstance(query, exp.Select) and len(query.expressions) != 1:
+            raise self.place.wrong("a query as a value has one column", query)
+        try:
+            derived = self.query(query.copy(), Scope(parent=scope, outer_refused=_CORRELATED))
+        except UnsupportedError as error:
+            if not str(error).startswith(_CORRELATED):
+                raise
+            return self._correlated(query, scope, branch)
+        if len(derived.columns) != 1:
+            raise self.place.wrong("a query as a value has one column", query)
+        is_one = isinstance(query, exp.Select) and is_grouped(query) and not query.args.get("group")
+        if is_one and not query.args.get("having") and not query.args.get("qualify"):
+            read, (value,) = self.reading(self.named(derived), derived)
+            return branch.joined(read), value
+        groups = _Groups(self, derived, 0)
+        atoms: list[Atom] = []
+        (value,) = groups.read_computed([_ComputedAggregate(_ONLY_ROW.format("$0"), node)], (), atoms)
+        return branch.joined(Branch(tuple(atoms))), value
+
+    def _correlated(self, query: Node, scope: Scope, branch: Branch) -> Case:
+        """Return the value of a query that refers to the outer row.
+
+        It becomes a query that groups by what it reads of the outer row, with a row for each of these rows.
+        """
+        from sqlglot import expressions as exp
+
+        parts = {"expressions", "from_", "joins", "where"}
+        other = [part for part in query.args if part not in parts and query.args[part]]
+        if not isinstance(query, exp.Select) or other or self.recursing:
+            raise self.place.refused(
+                "a query as a value that refers to the outer query is supported as SELECT ... FROM ... WHERE", query,
+                "Write a subquery in FROM that groups by the columns that are compared, and join with it.",
+            )  # fmt: skip
+        row = replace(branch, fixed=branch.fixed | branch.variables)
+        relations = self.from_clause(query, scope)
+        joined = self._where(query, replace(relations, branches=[row.joined(each) for each in relations.branches]))
+        (item,) = query.expressions
+        calls, arguments = list(aggregates_in(item)), []
+        aggregates = [self._add_aggregate(call, arguments, joined.scope, 0) for call in calls]
+        if not calls:
+            arguments = [item]
+        pairs = [pair for each in joined.branches for pair in self.each(arguments, joined.scope, each)]
+        pairs = [(pair, values or (_ZERO,)) for pair, values in pairs]
+        row_variables = row.variables
+        added = [(added_to(row, pair), values) for pair, values in pairs]
+        read = {
+            variable
+            for pair, values in added
+            for variable in (*pair.variables, *variables_of(values), *(pair.solid - row.solid - row.non_null))
+        }
+        keys = tuple(sorted(read & row_variables, key=creation_order))
+        outer = self.helper("outer")
+        self.write(outer, replace(row, values={}), keys or (_ZERO,))
+        once = self.distinct(outer, len(keys) or 1)
+        of_outer = Atom(once, (*(keys or (self.fresh("_"),)), self.fresh("_")))
+        rows = []
+        for pair, values in added:
+            bound = {term for atom in pair.atoms for term in atom.terms}
+            if not bound.issuperset(keys) or not calls:  # of other rows, there may be several
+                pair = replace(pair, atoms=(of_outer, *pair.atoms), safe=pair.safe | frozenset(keys))
+            rows.append((replace(bare(pair), fixed=frozenset()), (*keys, *values)))
+        names = (*(f"key{i}" for i in range(len(keys))), *(f"value{i}" for i in range(len(pairs[0][1]))))
+        groups = _Groups(self, Derived(names, tuple(self.unify_rows(rows))), len(keys))
+        if not calls:
+            aggregates = [_ComputedAggregate(_ONLY_ROW.format("$0"), query)]
+        shifted = [_shifted(aggregate, len(keys)) for aggregate in aggregates]
+        checked = self._checked(groups, calls, shifted) if calls else shifted
+        return self._left_joined(branch, keys, of_outer, groups, checked, calls, item, joined.scope)
+
+    def _left_joined(
+        self, branch: Branch, keys: tuple[Variable, ...], of_outer: Atom, groups: _Groups,
+        aggregates: Sequence[_Aggregate | _ComputedAggregate], calls: Sequence[Node], item: Node, scope: Scope,
+    ) -> Case:  # fmt: skip
+        """Return a value of the group of each outer row, or that of no rows if there is no group."""
+        found, key_values, results = groups.joined(list(dict.fromkeys(aggregates)))
+        kinds = tuple(map(groups.kind, range(len(groups.base.columns))))
+        has, name = self.helper("has"), self.helper("value")
+        self.write(has, found, key_values or (_ZERO,))
+        missing = Branch((of_outer,), (Atom(has, keys or (_ZERO,)),), safe=frozenset(keys))
+        kind: str | None = None
+        for where, by, results_of in (
+            (found, key_values, results),
+            (missing, keys, {each: self._of_no_rows(each, kinds) for each in aggregates}),
+        ):
+            if calls:
+                numbers = self.numbered(len(calls))
+                number_of = {self.identity(call, scope): n for call, n in zip(calls, numbers, strict=True)}
+                values = {n: results_of[each] for n, each in zip(numbers, aggregates, strict=True)}
+                inner = GroupedScope(scope.sources, scope.visible, scope.parent, scope.outer_refused, number_of)
+                rows = self.unify_rows(self.each([item], inner, where.with_values(values)), [item])
+            else:
+                rows = [(where, (results_of[aggregates[0]],))]
+            for each, (value,) in rows:
+                kind = kind or self.kind(value)
+                self.write(name, bare(each), (*by, value))
+        value = self.fresh("value", kind)
+        read = Branch((Atom(name, (*keys, value)),), safe=frozenset(keys))
+        return branch.joined(read), value
+
+    def _of_no_rows(self, aggregate: _Aggregate | _ComputedAggregate, kinds: Sequence[str | None]) -> Constant:
+        """Return the value of an aggregate of no rows."""
+        if isinstance(aggregate, _ComputedAggregate):
+            return self.constant_of_no_rows(aggregate.expression, kinds)
+        return _ZERO if aggregate.op == "count" else NULL
 
     # Set operations UNION, EXCEPT, INTERSECT, and VALUES.
 
