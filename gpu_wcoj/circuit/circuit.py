@@ -118,6 +118,7 @@ VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, W
 TickResult: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
 """Result of `Circuit.evaluate`."""
 
+_STORED = (Head, GroupingHead, FirstRowsHead, ComputedGroupsHead, PositiveHead)
 AnyHead: TypeAlias = "Head | LoopHead | GroupingHead | FirstRowsHead | ComputedGroupsHead | PositiveHead"
 """Any head of a circuit: a derived relation, or the set that a loop reads of a bag."""
 
@@ -479,7 +480,7 @@ class Circuit:
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total
-            if head is not None and isinstance(head, LoopHead):
+            if head is not None and not isinstance(head, _STORED):
                 return count_rows(head.relation)
             return exact_sum(self.backend, self._rows(name)[1])
 

@@ -47,7 +47,7 @@ from gpu_wcoj.query.ir import (
     plain,
 )
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
-from gpu_wcoj.user_functions import TypedFunction
+from gpu_wcoj.user_functions import SqlFunction, TypedFunction
 
 # Substitutions of variables by the equalities of a rule.
 
@@ -582,6 +582,8 @@ class _Translation:
             for argument, parameter in zip(call.arguments, function.parameters, strict=True)
         ]
         parts = tuple(self.formula(argument, kind) for argument, kind in zip(call.arguments, kinds, strict=True))
+        if isinstance(function, SqlFunction):
+            function = replace(function, parameters=tuple(kinds))
         assert self.kinds.bind is not None
         made = Calculation(
             "#", call.op, tuple(f"#{i}" for i in range(len(parts))), tuple(kind.family for kind in kinds),

@@ -26,7 +26,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import describe_column, describe_place
 from gpu_wcoj.query.stratify import loops_of
-from gpu_wcoj.user_functions import TypedFunction, takes
+from gpu_wcoj.user_functions import SqlFunction, TypedFunction, takes
 
 # Types of calculations and aggregates, from the types of their arguments.
 
@@ -126,7 +126,9 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
 
 
 def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataType | None], rule: object) -> None:
-    """Raise for an argument of a function that is not of the declared type."""
+    """Raise for an argument of a Python function that is not of the declared type."""
+    if isinstance(function, SqlFunction):  # its types are those of the columns
+        return
     for argument, kind, parameter in zip(call.arguments, kinds, function.parameters, strict=True):
         if isinstance(argument, Constant):
             is_wrong = argument != NULL and not fits(argument.value, parameter)

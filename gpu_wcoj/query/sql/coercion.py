@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.data.schema import INT64, INTERVAL, UUID, DataType
+from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
 from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression
@@ -38,6 +38,17 @@ def group_of(kind: str) -> str:
     if kind.startswith(("date", "timestamp")):
         return "time"
     return "text" if "string" in kind or kind == UUID or kind.startswith(_WRITTEN_AS_TEXT) else kind
+
+
+def is_long(kind: str) -> bool:
+    """Return whether a type has numbers of more digits than the engine calculates with.
+
+    Examples
+    --------
+    >>> is_long("decimal128(30, 2)"), is_long("decimal128(18, 2)"), is_long("uint64")
+    (True, False, False)
+    """
+    return kind != "decimal" and group_of(kind) == "number" and DataType(kind).digits[0] > MAX_DIGITS
 
 
 _WRITTEN_AS_TEXT = ("time32", "time64", "duration", INTERVAL)
@@ -149,6 +160,9 @@ class Coercion(RuleWriter):
         groups = {group_of(kind) for kind in kinds if kind is not None}
         is_text = any(map(is_spelled, (left, right)))
         if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
+            raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
+        is_constant = any(isinstance(value, Constant) for value in (left, right))
+        if not is_constant and kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds):
             raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
         if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
             what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
@@ -333,7 +347,7 @@ class Coercion(RuleWriter):
         """Return numbers as they are, or all as doubles if one is a double."""
         kinds = [self.kind(value) for value in values]
         for kind in kinds:
-            if kind is not None and group_of(kind) != "number":
+            if kind is not None and (group_of(kind) != "number" or is_long(kind)):
                 raise self.place.mistyped(f"this calculates with a value of type '{kind}'", node)
         if "double" not in kinds or None in kinds:
             return tuple(values)
@@ -358,6 +372,9 @@ class Coercion(RuleWriter):
 
         def made(values: Sequence[Expression]) -> Expression:
             kinds = [self.kind(value) for value in values]
+            for kind in kinds:
+                if kind is not None and is_long(kind):
+                    raise self.place.mistyped(f"this calculates with a value of type '{kind}'", node)
             are_integers = all(kind is not None and "int" in kind for kind in kinds)
             if not is_typed and (self.dialect == "duckdb" or (self.dialect in DOUBLE_QUOTIENTS and are_integers)):
                 return self._divided("/", tuple(self._double(value) for value in values))

@@ -19,7 +19,7 @@ from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
-from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text
+from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text, digits_of
 from gpu_wcoj.query.sql.source import describe_node
 
 if TYPE_CHECKING:
@@ -172,8 +172,10 @@ class DuckDBCalls(Coercion):
                 return piece
             if isinstance(piece, exp.Alias):
                 return replaced(piece.this)
+            if isinstance(piece, (exp.Any, exp.All)) and piece.find(exp.Query) is not None:
+                raise error
             found = argument(piece)
-            is_query = isinstance(piece, (exp.Query, exp.Exists)) or piece.args.get("query") is not None
+            is_query = isinstance(piece, (exp.Query, exp.SubqueryPredicate)) or piece.args.get("query") is not None
             if found is None and (is_query or isinstance(piece, (exp.Placeholder, exp.Parameter))):
                 raise error
             return piece if found is None else found
@@ -197,9 +199,8 @@ class DuckDBCalls(Coercion):
     def _type_of(self, value: Expression, piece: Node, node: Node) -> DataType:
         """Return the type of an argument."""
         if isinstance(value, Constant) and isinstance(value.value, Decimal):
-            _, digits, exponent = value.value.as_tuple()
-            scale = max(0, -int(exponent))
-            return DataType(f"decimal128({max(len(digits), scale, 1)}, {scale})")
+            precision, scale = digits_of(value.value)
+            return DataType(f"decimal128({precision}, {scale})")
         name = self.kind(as_text(value))
         if name is None or name == "decimal":
             raise self.place.refused(

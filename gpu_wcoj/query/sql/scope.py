@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.data.schema import DataType, decimal_of
 from gpu_wcoj.errors import ColumnError, UnknownRelationError, UnsupportedTypeError
 from gpu_wcoj.query.constant_folding import holds, simplified_call
 from gpu_wcoj.query.ir import (
@@ -747,7 +748,42 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
         return "int64"
     if "double" in kinds and None not in kinds:
         return "double"
-    return "decimal" if any(kind is not None and kind.startswith("decimal") for kind in kinds) else None
+    is_decimal = any(kind is not None and kind.startswith("decimal") for kind in kinds)
+    return _decimal_of(call, kinds) if is_decimal else None
+
+
+def _decimal_of(call: Call, kinds: Sequence[str | None]) -> str:
+    """Return the type of a calculated decimal, as the planner infers it; "decimal" if its digits are not known."""
+    digits = []
+    for argument, kind in zip(call.arguments, kinds, strict=True):
+        if isinstance(argument, Constant) and isinstance(argument.value, (int, Decimal)):
+            digits.append(digits_of(argument.value))
+        elif kind is None or kind == "decimal":
+            return "decimal"
+        else:
+            digits.append(DataType(kind).digits)
+    precisions, scales = zip(*digits, strict=True)
+    if call.op == "*":
+        return decimal_of(sum(precisions), sum(scales)).name
+    scale = max(scales)
+    n_before = max(precision - behind for precision, behind in digits)
+    return decimal_of(n_before + scale + (call.op in "+-" and len(digits) > 1), scale).name
+
+
+def digits_of(value: int | Decimal) -> tuple[int, int]:
+    """Return precision and scale of the narrowest decimal, or of those of the narrowest integer.
+
+    Examples
+    --------
+    >>> digits_of(Decimal("12.50")), digits_of(300)
+    ((4, 2), (5, 0))
+    """
+    if isinstance(value, int):
+        bits = next(bits for bits in (8, 16, 32, 64) if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1))
+        return DataType(f"int{bits}").digits
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -int(exponent))
+    return max(len(digits) + max(0, int(exponent)), scale), scale
 
 
 # Literals: numbers, texts, dates, and constant date arithmetic.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.arrow import duckdb
-from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query.ir import (
     NULL,
@@ -29,7 +28,7 @@ from gpu_wcoj.query.ir import (
     Variable,
     variables_of,
 )
-from gpu_wcoj.query.sql.coercion import group_of
+from gpu_wcoj.query.sql.coercion import group_of, is_long
 from gpu_wcoj.query.sql.conditions import TRUE_VALUE, added_to, creation_order
 from gpu_wcoj.query.sql.duckdb_calls import DuckDBCalls
 from gpu_wcoj.query.sql.first_rows import (
@@ -311,6 +310,7 @@ PARTS = (
     "qualify",
     "windows",
 )
+_PARTS_OF_SETS = ("this", "expression", "distinct", "with_", "by_name")
 _NOT_CORRELATED = (
     "a query with aggregates, UNION or WITH in a condition cannot refer to the outer query\n"
     "Join with it in FROM instead, by the columns that are compared."
@@ -340,7 +340,7 @@ def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
 def _goes_on(node: Node, outer: Node) -> bool:
     """Return whether a node continues a chain of one operation: ``a UNION b UNION c``."""
     is_plain = node is outer or not node.args.get("with_")
-    return is_plain and node.args.get("distinct") == outer.args.get("distinct")
+    return is_plain and all(node.args.get(part) == outer.args.get(part) for part in ("distinct", "by_name"))
 
 
 class Queries(FromClause):
@@ -737,9 +737,9 @@ class Queries(FromClause):
                 continue
             column = groups.n_keys + (aggregate.argument or 0)
             kind = groups.kind(column)
-            if kind is not None and group_of(kind) not in ("number", "duration"):
+            if kind is not None and group_of(kind) != "number" and not kind.startswith("duration"):
                 raise self.place.mistyped(f"{aggregate.op.upper()} needs numbers: got type '{kind}'", node)
-            if kind is not None and kind != "decimal" and DataType(kind).family in ("wide", "duration"):
+            if kind is not None and (is_long(kind) or group_of(kind) != "number"):
                 distinct = "DISTINCT " * aggregate.is_distinct
                 checked[-1] = _ComputedAggregate(f'{aggregate.op}({distinct}"${column}")', node)
                 continue
@@ -1070,14 +1070,12 @@ class Queries(FromClause):
         """Compile UNION, UNION ALL, EXCEPT or INTERSECT of queries."""
         from sqlglot import expressions as exp
 
-        check_parts(node, self.place, "this", "expression", "distinct", "with_")
+        check_parts(node, self.place, *_PARTS_OF_SETS)
         if not isinstance(node, exp.Union) and not node.args.get("distinct"):
-            raise self.place.refused(
-                f"{describe_node(node)} ALL is not supported", node, f"Write {describe_node(node)}."
-            )
+            return self._set_operation_of_all(node, scope)
         parts = [node]
         while type(parts[0]) is type(node) and _goes_on(parts[0], node):
-            check_parts(parts[0], self.place, "this", "expression", "distinct", "with_")
+            check_parts(parts[0], self.place, *_PARTS_OF_SETS)
             parts[:1] = [parts[0].this, parts[0].expression]
         result = self.query(parts[0], scope)
         for part in parts[1:]:
@@ -1086,14 +1084,60 @@ class Queries(FromClause):
             return self._once(result)
         return result
 
-    def _combined(self, node: Node, left: Derived, right: Derived, part: Node) -> Derived:
-        from sqlglot import expressions as exp
+    def _set_operation_of_all(self, node: Node, scope: Scope | None) -> Derived:
+        """Compile EXCEPT ALL or INTERSECT ALL: of rows that are numbered among the rows that equal them."""
+        left, right = self.query(node.this, scope), self.query(node.expression, scope)
+        left, right = self._in_one_order(node, left, right)
+        self._check_columns(node, left, right, node.expression)
+        sides = [self._numbered_rows(side) for side in self._unify_types(left, right)]
+        combined = self._combined(node, *sides, node.expression)
+        return Derived(left.columns, tuple((branch, values[:-1]) for branch, values in self._rows_of(combined)))
 
+    def _numbered_rows(self, derived: Derived) -> Derived:
+        """Return rows with their numbers among the rows that equal them, in a last column."""
+        source = self.named(derived, "side")
+        read, values = self.reading(source, derived)
+        head, n = self.helper("numbered"), len(values)
+        kinds = tuple(self.kind(value) or "int64" for value in values)
+        window = f'row_number() OVER (PARTITION BY "{duckdb.GROUP}")'
+        self.computed_groups.append(ComputedGroups(head, source, n, kinds, (window,), ("int64",), is_window=True))
+        number = self.fresh("number", "int64")
+        (atom,) = read.atoms
+        branch = replace(read, atoms=(Atom(head, (*atom.terms, number)),), non_null=read.non_null | {number})
+        return Derived((*derived.columns, "#"), ((branch, (*values, number)),))
+
+    def _in_one_order(self, node: Node, left: Derived, right: Derived) -> tuple[Derived, Derived]:
+        """Return two queries with the same columns in the same order, if BY NAME is written.
+
+        A column that only one of them has is null in the other.
+        """
+        if not node.args.get("by_name"):
+            return left, right
+        key = self.place.names.key
+        positions = [{key(name): i for i, name in enumerate(side.columns)} for side in (left, right)]
+        columns = (*left.columns, *(name for name in right.columns if key(name) not in positions[0]))
+        sides = []
+        for side, position in zip((left, right), positions, strict=True):
+            order = [position.get(key(name)) for name in columns]
+            rows = tuple(
+                (branch, tuple(NULL if i is None else values[i] for i in order))
+                for branch, values in self._rows_of(side)
+            )
+            sides.append(Derived(columns, rows))
+        return sides[0], sides[1]
+
+    def _check_columns(self, node: Node, left: Derived, right: Derived, part: Node) -> None:
         if len(left.columns) != len(right.columns):
             raise self.place.wrong(
                 f"{describe_node(node)} of {len(left.columns)} and {len(right.columns)} columns; write the same number",
                 part,
             )
+
+    def _combined(self, node: Node, left: Derived, right: Derived, part: Node) -> Derived:
+        from sqlglot import expressions as exp
+
+        left, right = self._in_one_order(node, left, right)
+        self._check_columns(node, left, right, part)
         if isinstance(node, exp.Union):
             rows = [row for side in (left, right) for row in self._rows_of(side)]
             _ = self.limited([branch for branch, _ in rows], part)
