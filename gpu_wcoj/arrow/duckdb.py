@@ -32,6 +32,7 @@ _UNSUPPORTED = ("BIT", "TIME WITH TIME ZONE", "TIME_NS", "UNION", "VARIANT", "GE
 """DuckDB's types that Arrow tables hold as values of other types."""
 _FIXED = ("error",)
 """Functions that DuckDB calls volatile, but that give the same for the same arguments."""
+_OF_ROWS = ("unnest", "generate_subscripts")
 _CHANGING = ("ago", "pg_conf_load_time", "pg_postmaster_start_time", "reservoir_quantile")
 """Macros whose results depend on the time of the query, and an aggregate of a random part."""
 _state = threading.local()
@@ -112,8 +113,8 @@ def bind(
     connection = _connection(f"'{shown}'")
     import duckdb
 
-    if changing := _find_changing(connection, expression):
-        return Binding(None, f"{changing} gives other results for the same arguments")
+    if problem := _find_problem(connection, expression):
+        return Binding(None, problem)
     table = _table([pa.array([], to_pyarrow(kind)) for kind in kinds]) if kinds else pa.table({"": [0]})
     if is_window:
         for name in (GROUP, ROW):
@@ -158,8 +159,8 @@ def is_aggregate(name: str) -> bool:
     return name.lower() in _state.aggregates
 
 
-def _find_changing(connection: Any, expression: str) -> str:
-    """Return the name of a function in an expression that is not a function of its arguments; empty if none."""
+def _find_problem(connection: Any, expression: str) -> str:
+    """Return why a function in an expression is not a function of its arguments; empty if there is none."""
     query = "SELECT json_serialize_sql(?)"
     ((text,),) = connection.execute(query, [f"SELECT {expression} AS result"]).fetchall()
     tree = json.loads(text)
@@ -177,7 +178,9 @@ def _find_changing(connection: Any, expression: str) -> str:
             (name,) = node["column_names"]  # as current_date is
         name = str(name).lower()
         if name in _state.changing or (name == "age" and len(arguments) == 1) or name == "current_timestamp":
-            return name
+            return f"{name} gives other results for the same arguments"
+        if name in _OF_ROWS:
+            return f"{name} gives several rows"
     return ""
 
 

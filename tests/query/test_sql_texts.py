@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import GpuWcojError
+from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, disagreement
@@ -96,7 +96,11 @@ def test_answers_are_those_of_duckdb(judge: Judge):
     wrong = {}
     for number, line in enumerate(some(AGREE)):
         line_case = case(line)
-        wrong[line] = disagreement(line_case, judge.answers(line_case), typed=bool(number % 2))
+        right = judge.answers(line_case)
+        try:
+            wrong[line] = disagreement(line_case, right, typed=bool(number % 2))
+        except UnsupportedError:  # which needs the types
+            wrong[line] = disagreement(line_case, right, typed=True)
     assert not any(wrong.values()), {line: why for line, why in wrong.items() if why}
 
 

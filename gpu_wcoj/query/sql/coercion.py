@@ -132,7 +132,9 @@ class Coercion(RuleWriter):
             left, right = self._as_days(left, node), self._as_days(right, node)
         left, right = as_text(left), as_text(right)
         self._check_groups(left, right, node)
-        target = _common({self._family(value) for value in (left, right)})
+        families = [self._family(value) for value in (left, right)]
+        is_float = any(isinstance(value, Constant) and isinstance(value.value, float) for value in (left, right))
+        target = "double" if is_float and "integer" in families else _common(set(families))
         return self._converted(left, target), self._converted(right, target)
 
     def _as_days(self, value: Expression, node: Node) -> Expression:

@@ -86,8 +86,10 @@ class _Formulas:
 
     def value(self, node: Node) -> Expression:
         """Return the value of an expression."""
+        from sqlglot import expressions as exp
+
         compiler = self.compiler
-        if compiler.is_operand:
+        if compiler.is_operand or isinstance(node, (exp.Paren, exp.Alias)):
             return self.native(node)
         branch = self.branch
         try:

@@ -20,7 +20,6 @@ from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
 from gpu_wcoj.query.sql.coercion import CLOCK, INSTEAD, Coercion, sql_call
 from gpu_wcoj.query.sql.scope import DATE, Branch, Case, GroupedScope, Scope, as_text, digits_of
-from gpu_wcoj.query.sql.source import describe_node
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -77,8 +76,8 @@ class DuckDBCalls(Coercion):
 
         if isinstance(node, exp.Tuple):
             raise error
-        if error is self.place.of_dialect and self.dialect != "duckdb":
-            raise error  # what a dialect means by the part may be lost in the translation
+        if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
+            raise error  # what the dialect means by it may be lost in the translation
         arguments: dict[Expression, str] = {}
         kinds: list[DataType] = []
 
@@ -170,8 +169,6 @@ class DuckDBCalls(Coercion):
         def replaced(piece: Node) -> Node:
             if isinstance(piece, (exp.Lambda, exp.Star)):
                 return piece
-            if isinstance(piece, exp.Alias):
-                return replaced(piece.this)
             if isinstance(piece, (exp.Any, exp.All)) and piece.find(exp.Query) is not None:
                 raise error
             found = argument(piece)
@@ -181,7 +178,7 @@ class DuckDBCalls(Coercion):
             return piece if found is None else found
 
         with self.operands(is_operand=False):
-            tree = node.transform(replaced)
+            tree = node.unalias().transform(replaced)
         try:
             return tree.sql(dialect="duckdb", comments=False, unsupported_level=ErrorLevel.RAISE)
         except UntranslatedError:
@@ -204,7 +201,7 @@ class DuckDBCalls(Coercion):
         name = self.kind(as_text(value))
         if name is None or name == "decimal":
             raise self.place.refused(
-                f"{describe_node(node)} needs the types of its columns, and that of '{piece.sql()}' is not known",
+                f"'{self.place.text_of(node)}' needs the types of its columns, and that of '{piece.sql()}' is not known",
                 piece, "Declare the types of columns.",
             )  # fmt: skip
         return DataType(DataType(name).value_name)

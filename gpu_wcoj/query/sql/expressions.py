@@ -36,7 +36,9 @@ class Expressions(Conditions):
 
     def cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
         """Return disjoint branches with the values of an expression, null included."""
-        if self.is_operand:
+        from sqlglot import expressions as exp
+
+        if self.is_operand or isinstance(node, (exp.Paren, exp.Alias)):
             return self._native_cases(node, scope, branch)
         try:
             return self._native_cases(node, scope, branch)

@@ -171,8 +171,8 @@ class Place:
 
     Attributes
     ----------
-    of_dialect
-        The last error about a part of an expression that has its meaning by the dialect.
+    of_dialect, refused_part
+        The last error about an expression that has its meaning by the dialect, and the last one of `check_parts`.
 
     Examples
     --------
@@ -188,6 +188,7 @@ class Place:
         self.source = source
         self.names = Names(dialect)
         self.of_dialect: UnsupportedError | None = None
+        self.refused_part: UnsupportedError | None = None
 
     def span_of(self, node: Node | None) -> tuple[int, int, int]:
         """Return line, column and width of a node, or of the nearest ancestor with a token."""
@@ -521,8 +522,8 @@ def check_parts(node: Node, place: Place, *allowed: str) -> None:
         word, instead = _WORDS.get(name, (f"'{name}' of {describe_node(node)}", ""))
         pieces = value if isinstance(value, list) else [value]
         where = next((piece for piece in pieces if hasattr(piece, "walk")), node)
-        place.of_dialect = place.refused(f"{word} is not supported", where, instead)
-        raise place.of_dialect
+        place.refused_part = place.refused(f"{word} is not supported", where, instead)
+        raise place.refused_part
 
 
 def describe_node(node: Node) -> str:
