@@ -329,6 +329,11 @@ class BoundFunction:
     _last: tuple[list[Int64Array], tuple[Int64Array, BoolArray, BoolArray]] | None = None
 
     @property
+    def evaluator(self) -> str:
+        """Return the words for what evaluates the function."""
+        return "DuckDB" if isinstance(self.function, SqlFunction) else f"the Python function {self.function.name}"
+
+    @property
     def takes_nulls(self) -> bool:
         """Return whether the function is called for null."""
         return self.function.takes_nulls

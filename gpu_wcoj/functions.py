@@ -29,7 +29,12 @@ from gpu_wcoj.zset.arrays import BoolArray
 
 
 class PythonFunction(Protocol):
-    """A function of the user within a program; see `gpu_wcoj.function_calls.BoundFunction`."""
+    """A function that rules call, within a program; see `gpu_wcoj.function_calls.BoundFunction`."""
+
+    @property
+    def evaluator(self) -> str:
+        """Return the words for what evaluates it."""
+        ...
 
     @property
     def takes_nulls(self) -> bool:
@@ -156,13 +161,13 @@ class Calculation:
 
 
 def name_function(calculation: Calculation) -> str:
-    """Return the name of the first Python function in a calculation, or an empty string."""
+    """Return the words for what evaluates the first function in a calculation, or an empty string."""
     waiting = [calculation]
     formulas = [] if calculation.formula is None else [calculation.formula]
     while waiting or formulas:
         for made in waiting:
             if made.function is not None:
-                return made.op
+                return made.function.evaluator
         waiting = [formula.calculation for formula in formulas if formula.calculation is not None]
         formulas = [part for formula in formulas for part in formula.parts]
     return ""

@@ -39,7 +39,7 @@ def find_obstacle(query: DeltaQuery) -> str | None:
         for check in (*path.seed_conditions, *path.seed_checks, *steps):
             if isinstance(check, Calculation):
                 called = name_function(check)
-                return f"{check.variable} is calculated" + (f" by the Python function {called}" if called else "")
+                return f"{check.variable} is calculated" + (f" by {called}" if called else "")
             if isinstance(check, Condition) and check.textual:
                 return f"text is compared in {check}"
     return None

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import gpu_wcoj as gw
+from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.data.schema import DataType
+from gpu_wcoj.errors import CalculationError
+from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement
-from tests.helpers.sql_tables import Column, Table, random_script
+from tests.helpers.sql_tables import TYPES, Column, Row, Table, random_script
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
@@ -60,7 +67,11 @@ AGGREGATES = (
 )  # fmt: skip
 KEYS = ("a", "left(s, 1)", "date_trunc('year', d)", "p", "round(f)", "a, s", "CASE WHEN b > 1 THEN 'x' END", "")
 HAVING = ("median(a) > 0", "count(*) > 1", "stddev(a) IS NOT NULL", "bool_or(p)", "string_agg(s, '' ORDER BY s) > 'x'")
-ORDERS = ("ORDER BY a, b, s, p, d, m, f", "ORDER BY b DESC, a, s, p, d, m, f", "ORDER BY f DESC NULLS LAST, a, b, s, p, d, m")
+ORDERS = (
+    "ORDER BY a, b, s, p, d, m, f",
+    "ORDER BY b DESC, a, s, p, d, m, f",
+    "ORDER BY f DESC NULLS LAST, a, b, s, p, d, m",
+)
 PLACES = (
     "row_number() OVER ({by} {order})", "lag(s) OVER ({by} {order})", "lag(a, 2, -1) OVER ({by} {order})",
     "lead(round(f)) OVER ({by} {order})", "ntile(3) OVER ({by} {order})", "first_value(s) OVER ({by} {order})",
@@ -76,7 +87,13 @@ WINDOWS = (
     "count(DISTINCT s) OVER ({by})", "median(a) OVER ({by})", "a - avg(a) OVER ({by})",
     "sum(a) FILTER (WHERE p) OVER ({by})", "round(100 * sum(a) OVER ({by} ORDER BY b), 1)",
 )  # fmt: skip
-PARTITIONS = ("", "PARTITION BY a", "PARTITION BY s, a", "PARTITION BY left(s, 1)", "PARTITION BY date_trunc('year', d)")
+PARTITIONS = (
+    "",
+    "PARTITION BY a",
+    "PARTITION BY s, a",
+    "PARTITION BY left(s, 1)",
+    "PARTITION BY date_trunc('year', d)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +148,45 @@ def of_windows_over_groups(chance: random.Random) -> str:
     return f"SELECT a, {window} FROM t GROUP BY a"
 
 
-KINDS = (of_expressions, of_groups, of_windows, of_joins, of_windows_over_groups)
+def of_queries_as_values(chance: random.Random) -> str:
+    item = chance.choice(
+        ("max(u.a)", "count(*)", "count(u.s)", "sum(u.a) + 1", "median(u.a)", "string_agg(u.s, ',' ORDER BY u.s)",
+         "coalesce(min(u.d), DATE '2020-01-01')", "sum(u.a) FILTER (WHERE u.s > 'x')")
+    )  # fmt: skip
+    where = chance.choice(
+        ("u.a = t.a", "u.s = t.s AND u.a < t.b", "u.a > t.b", "u.a IS NOT DISTINCT FROM t.a", "left(u.s, 1) = t.s",
+         "u.a = t.a AND EXISTS (SELECT 1 FROM t t2 WHERE t2.b = u.a)", "u.a + 1 = t.a", "u.d <= t.d OR u.a = t.a")
+    )  # fmt: skip
+    query = f"(SELECT {item} FROM u WHERE {where})"
+    if chance.random() < 0.5:
+        return f"SELECT t.a, t.s, {query} AS q FROM t"
+    if chance.random() < 0.5:
+        return f"SELECT a, s FROM t WHERE b >= (SELECT count(*) FROM u WHERE {where})"
+    return f"SELECT a, count(*), {query.replace('t.b', 't.a').replace('t.s', 'chr(97)').replace('t.d', 'u.d')} FROM t GROUP BY a"
+
+
+def of_grouping_sets(chance: random.Random) -> str:
+    sets = chance.choice(
+        ("ROLLUP (a, s)", "CUBE (a, s)", "GROUPING SETS ((a, s), (a), ())", "a, ROLLUP (s)", "GROUPING SETS ((s), (a))")
+    )
+    aggregates = ", ".join(chance.sample(AGGREGATES, 2))
+    more = chance.choice(("", ", rank() OVER (PARTITION BY GROUPING(a) ORDER BY count(*))"))
+    having = chance.choice(("", " HAVING count(*) > 1", " HAVING GROUPING(a) = 0"))
+    return f"SELECT a, s, GROUPING(a, s) AS g, {aggregates}{more} FROM t GROUP BY {sets}{having}"
+
+
+def of_sets(chance: random.Random) -> str:
+    op = chance.choice(("EXCEPT ALL", "INTERSECT ALL", "UNION ALL BY NAME", "UNION BY NAME", "UNION", "EXCEPT"))
+    second = chance.choice(("SELECT a, s FROM u", "SELECT b AS a, s FROM t", "SELECT s, a FROM u"))
+    if "BY NAME" not in op and second.startswith("SELECT s"):
+        second = "SELECT a, left(s, 1) FROM u"
+    return f"SELECT a, s FROM t {op} {second}"
+
+
+KINDS = (
+    of_expressions, of_groups, of_windows, of_joins, of_windows_over_groups, of_queries_as_values, of_grouping_sets,
+    of_sets,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("block", range(N_BLOCKS))
@@ -151,3 +206,106 @@ def test_views_follow(block: int, judge: Judge):
         wrong = disagreement(case, right, typed=True)
         assert not wrong, f"seed {seed!r}: {wrong}\n{case}"
     assert n_run > number // 3
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_one_large_tick_equals_small_ones_and_a_restored_view(number: int, judge: Judge, tmp_path: Path):
+    chance = random.Random(f"{SEED} batches {number}")
+    text = f"SELECT a, round(f) AS r, {a_window(chance, PLACES)} AS w FROM t WHERE {chance.choice(CONDITIONS)}"
+    if number == 1:
+        text = f"SELECT p, {', '.join(chance.sample(AGGREGATES, 3))} FROM t GROUP BY p"
+    elif number == 2:
+        text = "SELECT a, (SELECT median(u.a) FROM u WHERE u.a <= t.a) AS q FROM t"
+    script = random_script(chance, TABLES, 6)
+    schema = {table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in TABLES}
+    tables = {name: table_of(name, []) for name in schema}
+    one, many = (gw.view(text, **tables) for _ in range(2))
+    total: dict[str, list[tuple[Row, int]]] = {name: [] for name in schema}
+    for i, tick in enumerate(script):
+        for name, rows in tick.items():
+            total[name] += rows
+        many.apply({name: table_of(name, rows) for name, rows in tick.items()})
+        if i == 3:
+            many.checkpoint(tmp_path)
+            many = type(many).restore(tmp_path)
+    one.apply({name: table_of(name, rows) for name, rows in total.items()})
+    assert sorted(map(repr, one.snapshot().rows())) == sorted(map(repr, many.snapshot().rows())), text
+
+
+def table_of(name: str, rows: Sequence[tuple[Row, int]]) -> pa.Table:
+    table = next(table for table in TABLES if table.name == name)
+    return table.arrow([row for row, _ in rows], [weight for _, weight in rows])
+
+
+def test_a_value_that_fails_undoes_the_tick_only_if_its_row_counts():
+    view = gw.view("SELECT CAST(s AS INTEGER) AS n FROM t WHERE a > 0", t={"a": [1, -1], "s": ["5", "no"]})
+    with pytest.raises(CalculationError, match=r"CAST\('x' AS INT\) has no value: could not convert string 'x'"):
+        view.apply(t={"a": [2, 3], "s": ["7", "x"]})
+    assert view.snapshot().rows() == [(5,)]
+    view.apply(t={"a": [2], "s": ["7"]})
+    assert view.snapshot().rows() == [(5,), (7,)]
+
+
+def test_a_group_that_fails_undoes_the_tick():
+    view = gw.view(
+        "SELECT a, (SELECT n FROM u WHERE u.a = t.a) AS n FROM t", t={"a": [1]}, u={"a": [1, 2], "n": [5, 6]}
+    )
+    with pytest.raises(CalculationError, match="a query as a value has more than one row"):
+        view.apply(u={"a": [1], "n": [7]})
+    view.apply(u={"a": [2], "n": [7]})  # which no row of t asks for
+    assert view.snapshot().rows() == [(1, 5)]
+
+
+def test_work_follows_the_changed_groups(monkeypatch: pytest.MonkeyPatch):
+    n_rows = []
+    compute = duckdb.compute_groups
+
+    def counted(expressions: Sequence[str], arrays: Sequence[pa.Array], *others: object) -> object:
+        n_rows.append(len(arrays[0]))
+        return compute(expressions, arrays, *others)
+
+    monkeypatch.setattr(duckdb, "compute_groups", counted)
+    keys = [i % 100 for i in range(5000)]
+    table = {"k": keys, "x": list(range(5000))}
+    views = [
+        gw.view("SELECT k, median(x) AS m FROM t GROUP BY k", t=table),
+        gw.view("SELECT k, lag(x) OVER (PARTITION BY k ORDER BY x) AS before FROM t", t=table),
+    ]
+    assert n_rows == [5000, 5000]
+    for view in views:
+        view.apply(t={"k": [7, 7, 8], "x": [1, 2, 3]})
+    assert n_rows[2:] == [103, 103]
+    assert "changed groups anew in each tick" in views[0].explain()
+
+
+def test_equal_arguments_are_evaluated_once(monkeypatch: pytest.MonkeyPatch):
+    n_rows = []
+    evaluate = duckdb.evaluate
+
+    def counted(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> object:
+        n_rows.append(len(arrays[0]))
+        return evaluate(expression, arrays, kind)
+
+    monkeypatch.setattr(duckdb, "evaluate", counted)
+    view = gw.view(
+        "SELECT k, round(x / 3, 2) AS r FROM t", t={"k": list(range(1000)), "x": [i % 10 for i in range(1000)]}
+    )
+    assert n_rows == [10]
+    view.apply(t={"k": [1, 2], "x": [5, 77]})
+    assert n_rows == [10, 1]
+
+
+def test_native_expressions_stay_native():
+    types = {"t": {"a": "int64", "s": "string", "d": "date32[day]", "x": "double"}}
+    text = (
+        "SELECT upper(s), a + 1, x / 2, year(d), sum(a), count(*), avg(x), coalesce(s, 'no') FROM t "
+        "WHERE d < DATE '2020-01-01' + INTERVAL 3 MONTH AND (a = 1 OR s LIKE 'x%') GROUP BY ALL"
+    )
+    rules = parse(text, types)
+    assert not rules.computed_groups
+    assert "SqlFunction" not in repr(rules)
+
+
+def test_windows_of_one_partition_are_explained():
+    view = gw.view("SELECT a, rank() OVER (ORDER BY a) AS r FROM t", t={"a": [1, 2]})
+    assert "all rows, as there is one group, anew in each tick: RANK() OVER" in view.explain()

@@ -183,9 +183,7 @@ def test_the_page_on_sql_names_the_functions():
     text = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
     named = re.findall("`([A-Z]+)`", text.split("The functions are")[1].split(".")[0])
     assert tuple(named) == FUNCTION_NAMES
-    refused = ("SELECT (SELECT MAX(a) FROM s WHERE s.b = r.b) FROM r",
-               "SELECT CAST(a AS VARCHAR) FROM r", "SELECT a + INTERVAL 1 DAY FROM r", "SELECT a FROM r LIMIT a",
-               "SELECT ROW_NUMBER() OVER () FROM r")  # fmt: skip
+    refused = ("SELECT random() FROM r", "SELECT now() FROM r", "SELECT a FROM r LIMIT a")
     for query in refused:
         with pytest.raises(UnsupportedError, match=r"\(line 1, column \d+\)"):
             gw.query(query, r={"a": [1], "b": [1]}, s={"a": [1], "b": [1]})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Mapping
 
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.arrow import duckdb
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     ColumnError,
@@ -52,7 +54,20 @@ UNSUPPORTED = [
         "LIMIT, DISTINCT ON and QUALIFY in a recursion are not supported",
         "",
     ),
-    ("SELECT a FROM r QUALIFY 1 = 1", "1 = 1", "QUALIFY by another condition", "row_number() OVER"),
+    ("SELECT now() FROM r", "now", "now gives other results for the same arguments", "does not follow the clock"),
+    ("SELECT uuid() FROM r", None, "", ""),
+    ("SELECT a FROM r WHERE age(TIMESTAMP '2020-01-01') > INTERVAL 1 DAY", None, "age gives other results", ""),
+    ("SELECT unnest([a]) FROM r", None, "unnest gives several rows", ""),
+    ("SELECT round(Mixed) FROM Q", "Mixed", "needs the types of its columns, and that of 'Mixed'", "Declare the types"),
+    ("SELECT median(Mixed) FROM Q", None, "needs the types of its columns", "Declare the types"),
+    ("SELECT round(n) FROM t", None, "cannot be calculated", ""),
+    ("SELECT read_text('x') FROM r", None, "", ""),
+    (
+        "SELECT (SELECT MAX(c) FROM s WHERE s.b = r.b LIMIT 1) FROM r",
+        None,
+        "that refers to the outer query is supported as SELECT",
+        "groups by the columns",
+    ),
     ("SELECT a FROM r WHERE a IN (SELECT MAX(c) FROM s WHERE s.b = r.b)", "r.b", "a query with aggregates", "Join"),
     ("SELECT 1 FROM r, LATERAL (SELECT 1) q", "(SELECT 1) q", "a lateral join is not supported", "does not refer"),
     ("SELECT 1 FROM r, UNNEST([1, 2]) q", "([1, 2]) q", "UNNEST is not supported", ""),
@@ -147,6 +162,11 @@ UNSUPPORTED = [
 ]
 
 WRONG = [
+    ("SELECT a FROM r QUALIFY 1 = 1", SqlSyntaxError, "1 = 1", "QUALIFY needs a window function"),
+    ("SELECT a FROM r WHERE rank() OVER (ORDER BY a) = 1", SqlSyntaxError, None, "a window function cannot stand here"),
+    ("SELECT rank() OVER w FROM r", UnknownRelationError, None, "w"),
+    ("SELECT (SELECT b, c FROM s) FROM r", SqlSyntaxError, None, "a query as a value has one column"),
+    ("SELECT SUM(MEDIAN(a)) FROM r", SqlSyntaxError, None, "an aggregate cannot stand in an aggregate"),
     ("SELECT 1 AS a FROM t" + " JOIN t" * 9, SqlSyntaxError, "JOIN", "have no ON or USING"),
     ("SELECT a FROM t WHERE t.$a IS NULL", SqlSyntaxError, None, "expected a name"),
     ("", SqlSyntaxError, None, "the text has no statement"),
@@ -329,6 +349,18 @@ def test_without_sqlglot(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(BackendUnavailableError, match=r"pip install 'gpu_wcoj\[sql\]'"):
         parse("SELECT a FROM r", TABLES)
+
+
+@pytest.mark.parametrize("expression", ["round(x)", "median(x)", "lag(x) OVER (ORDER BY x)", "x ** 2"])
+def test_without_duckdb(expression: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.setattr(duckdb, "_state", threading.local())
+    with pytest.raises(BackendUnavailableError, match=r"needs duckdb.*\n.*pip install 'gpu_wcoj\[sql\]'"):
+        parse(
+            f"SELECT {expression} AS y, p FROM t",
+            TABLES | {"t": TABLES["t"] | {"x": f"decimal128({len(expression)}, 2)"}},
+        )
+    assert parse("SELECT x + 1 FROM t", TABLES).rules
 
 
 @pytest.mark.parametrize(

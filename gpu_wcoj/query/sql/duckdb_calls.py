@@ -200,10 +200,9 @@ class DuckDBCalls(Coercion):
             return DataType(f"decimal128({precision}, {scale})")
         name = self.kind(as_text(value))
         if name is None or name == "decimal":
-            raise self.place.refused(
-                f"'{self.place.text_of(node)}' needs the types of its columns, and that of '{piece.sql()}' is not known",
-                piece, "Declare the types of columns.",
-            )  # fmt: skip
+            shown = self.place.text_of(node)
+            what = f"'{shown}' needs the types of its columns, and that of '{piece.sql()}' is not known"
+            raise self.place.refused(what, piece, "Declare the types of columns.")
         return DataType(DataType(name).value_name)
 
     def _constant(self, expression: str, kind: DataType, node: Node) -> Expression | None:
