@@ -17,11 +17,11 @@ from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.sql import parse
 from tests.helpers.long_tests import IS_LONG
 from tests.helpers.sql_comparison import Case, Judge, UnfitError, disagreement
-from tests.helpers.sql_tables import TYPES, Column, Row, Table, random_script
+from tests.helpers.sql_tables import Column, Row, Table, random_script
 
 SEED = int(os.environ.get("TEST_SEED", "1"))
 N_BLOCKS = 4
-N_VIEWS = 2000 if IS_LONG else 60
+N_VIEWS = 2000 if IS_LONG else 32
 
 TABLES = (
     Table("t", tuple(Column(name, kind) for name, kind in (
@@ -61,7 +61,8 @@ AGGREGATES = (
     "string_agg(s, ',' ORDER BY s, b)", "string_agg(DISTINCT s, '' ORDER BY s)", "min(round(f))", "sum(ceil(m))",
     "arg_max(s, a * 1000 + b * 100 + length(s))", "count(DISTINCT left(s, 1))", "count(DISTINCT round(f))",
     "sum(f) FILTER (WHERE round(f) > 0)", "median(b) FILTER (WHERE p)", "first(s ORDER BY s)", "last(a ORDER BY a)",
-    "array_to_string(list(a ORDER BY a), '/')", "count_if(a > 1)", "bit_or(a)", "product(a)", "max(s)", "count(*)", "avg(m)", "sum(a)",
+    "array_to_string(list(a ORDER BY a), '/')", "count_if(a > 1)", "bit_or(a)", "product(a)", "max(s)",
+    "count(*)", "avg(m)", "sum(a)",
     "corr(a, b)", "round(avg(f), 2)", "sum(a) / count(*)", "count(DISTINCT (a, b))", "geomean(abs(a) + 1)",
     "mad(a)", "kurtosis(a)", "max(d) - min(d)", "coalesce(median(f), 0) + 1", "any_value(a + 0 * b)",
 )  # fmt: skip
@@ -162,7 +163,9 @@ def of_queries_as_values(chance: random.Random) -> str:
         return f"SELECT t.a, t.s, {query} AS q FROM t"
     if chance.random() < 0.5:
         return f"SELECT a, s FROM t WHERE b >= (SELECT count(*) FROM u WHERE {where})"
-    return f"SELECT a, count(*), {query.replace('t.b', 't.a').replace('t.s', 'chr(97)').replace('t.d', 'u.d')} FROM t GROUP BY a"
+    for column, instead in (("t.b", "t.a"), ("t.s", "chr(97)"), ("t.d", "u.d")):
+        query = query.replace(column, instead)
+    return f"SELECT a, count(*), {query} FROM t GROUP BY a"
 
 
 def of_grouping_sets(chance: random.Random) -> str:
@@ -217,14 +220,15 @@ def test_one_large_tick_equals_small_ones_and_a_restored_view(number: int, judge
     elif number == 2:
         text = "SELECT a, (SELECT median(u.a) FROM u WHERE u.a <= t.a) AS q FROM t"
     script = random_script(chance, TABLES, 6)
-    schema = {table.name: {column.name: str(TYPES[column.kind]) for column in table.columns} for table in TABLES}
-    tables = {name: table_of(name, []) for name in schema}
+    names = ["t", "u"] if number == 2 else ["t"]
+    tables = {name: table_of(name, []) for name in names}
     one, many = (gw.view(text, **tables) for _ in range(2))
-    total: dict[str, list[tuple[Row, int]]] = {name: [] for name in schema}
+    total: dict[str, list[tuple[Row, int]]] = {name: [] for name in names}
     for i, tick in enumerate(script):
-        for name, rows in tick.items():
+        changes = {name: rows for name, rows in tick.items() if name in names}
+        for name, rows in changes.items():
             total[name] += rows
-        many.apply({name: table_of(name, rows) for name, rows in tick.items()})
+        many.apply({name: table_of(name, rows) for name, rows in changes.items()})
         if i == 3:
             many.checkpoint(tmp_path)
             many = type(many).restore(tmp_path)
