@@ -22,7 +22,7 @@ from gpu_wcoj.data.schema import TIME_UNITS, DataType
 from gpu_wcoj.errors import CalculationError, FunctionError, TypeMismatchError, UnsupportedTypeError
 from gpu_wcoj.functions import to_doubles
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.user_functions import Function, SqlFunction, TypedFunction
+from gpu_wcoj.user_functions import Function, GroupFunctions, SqlFunction, TypedFunction
 from gpu_wcoj.zset.arrays import BoolArray
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import python_values
@@ -615,30 +615,19 @@ class ComputedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BoundGroups:
-    """Expressions over the rows of groups, within a program.
+    """Functions of groups, within a program.
 
     Attributes
     ----------
-    expressions
-        Aggregates, or windows, in DuckDB's dialect.
-    kinds, returns
-        The types of the columns, and of the results.
-    is_window
-        Whether each row has results, and not each group.
+    kinds
+        The types of the columns.
     dictionaries
         The program's dictionaries of text and of bytes.
     """
 
-    expressions: tuple[str, ...]
+    functions: GroupFunctions
     kinds: tuple[DataType, ...]
-    returns: tuple[DataType, ...]
-    is_window: bool
     dictionaries: tuple[Dictionary, Dictionary]
-
-    @property
-    def description(self) -> str:
-        """The results as text for people."""
-        return ", ".join(self.expressions)
 
     def compute(self, where: str, rows: GroupRows) -> ComputedRows:
         """Return the results; rows of a group are in the order of their values, nulls last.
@@ -646,9 +635,9 @@ class BoundGroups:
         Raises
         ------
         CalculationError
-            If DuckDB has no result for a group; `where` names the head.
+            If DuckDB has no result for a group; the text begins with `where`.
         """
-        order = self._order(rows)
+        functions, order = self.functions, self._order(rows)
         order = np.repeat(order, rows.repeats[order])
         columns = [
             Column(kind, codes[order], None if null is None else ~null[order], self._dictionary(kind))
@@ -657,18 +646,18 @@ class BoundGroups:
         arrays = list(map(decode, columns))
         try:
             place, values = duckdb.compute_groups(
-                self.expressions, arrays, rows.owner[order], self.returns, self.is_window
+                functions.expressions, arrays, rows.owner[order], functions.returns, functions.is_window
             )
             results = [
                 encode(array, kind, string=self.dictionaries[0], binary=self.dictionaries[1])
-                for array, kind in zip(values, self.returns, strict=True)
+                for array, kind in zip(values, functions.returns, strict=True)
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             if reason == duckdb.SEVERAL_ROWS:
                 raise CalculationError("a query as a value", "has more than one row") from None
-            raise CalculationError(f"{where}: {self.description}", f"has no value: {reason}") from None
-        if not self.is_window:  # of each group, any row
+            raise CalculationError(f"{where}{functions}", f"has no value: {reason}") from None
+        if not functions.is_window:  # of each group, any row
             first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)
             first[rows.owner] = np.arange(len(rows.owner))
             numbers = first[place]
@@ -717,11 +706,9 @@ class FunctionCalls:
         """Return a function within the program, always the same one."""
         return self._bound.setdefault(function, BoundFunction(function, self.dictionaries))
 
-    def bind_groups(
-        self, expressions: tuple[str, ...], kinds: tuple[DataType, ...], returns: tuple[DataType, ...], is_window: bool
-    ) -> BoundGroups:
-        """Return expressions over the rows of groups; see `BoundGroups`."""
-        return BoundGroups(expressions, kinds, returns, is_window, self.dictionaries)
+    def bind_groups(self, functions: GroupFunctions, kinds: tuple[DataType, ...]) -> BoundGroups:
+        """Return functions of groups, over columns of these types."""
+        return BoundGroups(functions, kinds, self.dictionaries)
 
     def begin(self) -> None:
         """Begin a tick, in which functions are called once for equal arguments."""

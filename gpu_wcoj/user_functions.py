@@ -88,6 +88,31 @@ class SqlFunction(TypedFunction):
         return re.sub(r'"\$(\d+)"', lambda match: arguments[int(match[1])], self.expression)
 
 
+@dataclass(frozen=True)
+class GroupFunctions:
+    """Aggregates of a group, or window functions over a partition, that DuckDB evaluates.
+
+    Attributes
+    ----------
+    expressions
+        The texts in DuckDB's dialect, over the columns ``"$0"``, ``"$1"``, ... of the rows.
+    returns
+        The types of the results.
+    is_window
+        Whether each row has results, and not each group.
+    texts
+        The results as the user has written them.
+    """
+
+    expressions: tuple[str, ...]
+    returns: tuple[DataType, ...]
+    is_window: bool
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.texts or self.expressions)
+
+
 @dataclass(frozen=True, eq=False)
 class Function(TypedFunction):
     """A Python function with declared types, made by `function`; it can be called as before.

@@ -158,7 +158,8 @@ class ComputedGroupsHead:
         codes = [host[column.level] for column in plan.columns]
         null = [None if column.flag is None else host[column.flag] != 0 for column in plan.columns]
         repeats = backend.to_host(weights) if self.execution.weighted else np.ones(len(owner), np.int64)
-        computed = plan.bound.compute(f"'{self.name}'", GroupRows(backend.to_host(owner), codes, null, repeats))
+        where = "" if "#" in self.name else f"in '{self.name}', "
+        computed = plan.bound.compute(where, GroupRows(backend.to_host(owner), codes, null, repeats))
         placed: dict[int, Int64Array] = {}
         for (column, flag), source in zip(plan.passed, plan.columns, strict=False):
             placed[column] = host[source.level][computed.rows]

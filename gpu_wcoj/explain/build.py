@@ -497,7 +497,7 @@ class Words:
             groups = plan.computed_groups[name]
             reads = self.arrangement(groups.source)
             parts = "changed groups" if groups.n_group else "all rows, as there is one group,"
-            note = f"computed by DuckDB: reads {reads}, {parts} anew in each tick: {groups.bound.description}"
+            note = f"computed by DuckDB: reads {reads}, {parts} anew in each tick: {groups.bound.functions}"
             return HeadTree(name, stratum, "computed groups", note, (), reads, False, ())
         expected = _estimates(plan, name, len(plan.queries[name]))
         queries = tuple(

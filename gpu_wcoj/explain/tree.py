@@ -412,7 +412,7 @@ class HeadTree:
 
     name: str
     stratum: int
-    kind: Literal["rules", "alias", "grouping", "first rows", "recursive"]
+    kind: Literal["rules", "alias", "grouping", "first rows", "computed groups", "recursive"]
     note: str
     recursive_with: tuple[str, ...]
     reads: str | None

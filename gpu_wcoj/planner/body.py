@@ -47,7 +47,7 @@ from gpu_wcoj.query.ir import (
     plain,
 )
 from gpu_wcoj.trace.arrangement import COMPARE, ComparedColumns
-from gpu_wcoj.user_functions import SqlFunction, TypedFunction
+from gpu_wcoj.user_functions import GroupFunctions, SqlFunction, TypedFunction
 
 # Substitutions of variables by the equalities of a rule.
 
@@ -377,7 +377,7 @@ class Kinds:
     bind
         Map a function to the same function within the program; None if there are none.
     bind_groups
-        Map expressions over the rows of groups to the same within the program; None if there are none.
+        Map functions of groups, and the types of the rows, to the same within the program; None if there are none.
     """
 
     of: Callable[[Rule], Mapping[str, DataType | None]]
@@ -385,9 +385,7 @@ class Kinds:
     column: Callable[[str, int], DataType | None]
     signed: Callable[[Rule], Collection[str]] = lambda _: ()
     bind: Callable[[TypedFunction], PythonFunction] | None = None
-    bind_groups: Callable[[tuple[str, ...], tuple[DataType, ...], tuple[DataType, ...], bool], BoundGroups] | None = (
-        None
-    )
+    bind_groups: Callable[[GroupFunctions, tuple[DataType, ...]], BoundGroups] | None = None
 
 
 def _whole_number(kind: DataType | None, value: object, op: str = "", /) -> int:  # noqa: ARG001  # as it is called

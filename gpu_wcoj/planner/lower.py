@@ -572,7 +572,7 @@ def computed_groups_plan(
         ),
         tuple((column, head.flag(column)) for column in range(groups.n_passed)),
         tuple((column, flag) for column in results if (flag := head.flag(column)) is not None),
-        kinds.bind_groups(groups.expressions, of_types, tuple(map(DataType, groups.returns)), groups.is_window),
+        kinds.bind_groups(groups.functions, of_types),
     )
 
 

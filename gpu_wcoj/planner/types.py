@@ -17,8 +17,10 @@ from gpu_wcoj.query.ir import (
     NULL_AWARE,
     Call,
     Computed,
+    ComputedGroups,
     Constant,
     Expression,
+    FirstRows,
     Rule,
     Rules,
     Variable,
@@ -639,7 +641,8 @@ class Types:
         for grouping in rules.groupings:  # equal rows cancel each other, and sums have no -0.0
             yield from ((grouping.source, i) for i in range(arity[grouping.source]))
             yield from ((grouping.relation, i) for i in range(grouping.keys + 1))
-        for helper in (*rules.first_rows, *rules.computed_groups):
+        helpers: tuple[FirstRows | ComputedGroups, ...] = (*rules.first_rows, *rules.computed_groups)
+        for helper in helpers:
             yield from ((helper.source, i) for i in range(arity[helper.source]))
             yield from ((helper.relation, i) for i in range(arity[helper.relation]))
 

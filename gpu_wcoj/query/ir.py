@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import count
 from typing import Any, TypeVar
 
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import UnsupportedTypeError, UsageError
-from gpu_wcoj.user_functions import Function, TypedFunction
+from gpu_wcoj.user_functions import Function, GroupFunctions, TypedFunction
 
 
 @dataclass(frozen=True)
@@ -720,6 +721,8 @@ class ComputedGroups:
         The types of the results.
     is_window
         Whether each row has results, and not each group.
+    texts
+        The results as the user has written them.
     """
 
     relation: str
@@ -729,6 +732,13 @@ class ComputedGroups:
     expressions: tuple[str, ...]
     returns: tuple[str, ...]
     is_window: bool = False
+    texts: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def functions(self) -> GroupFunctions:
+        """The results, with their types."""
+        returns = tuple(map(DataType, self.returns))
+        return GroupFunctions(self.expressions, returns, self.is_window, self.texts)
 
     @property
     def n_passed(self) -> int:
@@ -738,7 +748,7 @@ class ComputedGroups:
     def __str__(self) -> str:
         by = f"its first {self.keys} columns" if self.keys > 1 else "its first column" if self.keys else "nothing"
         each = "of each row of" if self.is_window else "of"
-        return f"{self.relation}: {', '.join(self.expressions)} {each} {self.source} by {by}"
+        return f"{self.relation}: {self.functions} {each} {self.source} by {by}"
 
 
 @dataclass(frozen=True)

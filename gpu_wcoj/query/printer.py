@@ -72,13 +72,14 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     program = replace(
         program, declarations=tuple(declaration for declaration in program.declarations if declaration.relation in used)
     )
-    without_words = (*program.first_rows, *program.computed_groups)
+    without_words: tuple[FirstRows | ComputedGroups, ...] = (*program.first_rows, *program.computed_groups)
     kept = [name for helper in without_words for name in (helper.relation, helper.source)]
     relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
     names = _legal(relations, _NO_RELATIONS.union(rules.functions))
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
     for helper in without_words:
-        renamed = replace(helper, relation=names[helper.relation], source=names[helper.source])
+        new_names = {"relation": names[helper.relation], "source": names[helper.source]}
+        renamed = replace(helper, **new_names)
         notes.append(f"// Datalog has no word for {renamed}")
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
     return "\n".join([*notes, str(_renamed(program, names))])

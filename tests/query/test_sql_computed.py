@@ -312,4 +312,4 @@ def test_native_expressions_stay_native():
 
 def test_windows_of_one_partition_are_explained():
     view = gw.view("SELECT a, rank() OVER (ORDER BY a) AS r FROM t", t={"a": [1, 2]})
-    assert "all rows, as there is one group, anew in each tick: RANK() OVER" in view.explain()
+    assert "all rows, as there is one group, anew in each tick: rank() OVER" in view.explain()

@@ -222,7 +222,8 @@ def _needed(
     outputs: Iterable[str],
 ) -> tuple[list[Rule], list[FirstRows], list[ComputedGroups]]:
     """Return the rules and the heads without rules that outputs depend on."""
-    reads: dict[str, set[str]] = {helper.relation: {helper.source} for helper in (*first_rows, *computed_groups)}
+    helpers: tuple[FirstRows | ComputedGroups, ...] = (*first_rows, *computed_groups)
+    reads: dict[str, set[str]] = {helper.relation: {helper.source} for helper in helpers}
     for rule in rules:
         reads.setdefault(rule.head.relation, set()).update(atom.relation for atom in rule.read)
     needed: set[str] = set()

@@ -179,8 +179,8 @@ class _Formulas:
 
         if not isinstance(left, exp.Tuple) and not isinstance(right, exp.Tuple):
             with self.compiler.operands(is_operand=False):
-                sides = [self.value(left), self.value(right)]
-            return self.pair(op, *sides, node)
+                values = self.value(left), self.value(right)
+            return self.pair(op, values[0], values[1], node)
         if op not in ("=", "!="):
             raise self.compiler.place.refused("rows are only compared by = and <>", node)
         rows = [side.expressions if isinstance(side, exp.Tuple) else [side] for side in (left, right)]

@@ -134,6 +134,7 @@ class _Groups:
                 tuple(kind or "int64" for kind in kinds),
                 expressions,
                 tuple(kind.name for kind in returns),
+                texts=tuple(compiler.place.text_of(each.node) for each in aggregates),
             )
         )
         results = [compiler.fresh("value", kind.name) for kind in returns]
@@ -581,8 +582,8 @@ class Queries(FromClause):
             _ = part.transform(lambda piece: _marked(piece, position(piece)))
         partitions: dict[tuple[int, ...], list[Node]] = {}
         for window in windows:
-            by = (self._position(key, columns, plain) for key in window.args.get("partition_by") or ())
-            partitions.setdefault(tuple(dict.fromkeys(by)), []).append(window)
+            keys = (self._position(key, columns, plain) for key in window.args.get("partition_by") or ())
+            partitions.setdefault(tuple(dict.fromkeys(keys)), []).append(window)
         rows = [(bare(where), values) for branch in branches for where, values in self.each(columns, scope, branch)]
         if not columns:  # a relation needs a column
             rows = [(where, (_ZERO,)) for where, _ in rows]
@@ -646,7 +647,7 @@ class Queries(FromClause):
         self.computed_groups.append(
             ComputedGroups(
                 head, source, len(by), tuple(kind or "int64" for kind in kinds), tuple(expressions),
-                tuple(kind.name for kind in returns), is_window=True,
+                tuple(kind.name for kind in returns), True, tuple(map(self.place.text_of, windows)),
             )
         )  # fmt: skip
         passed = [self.fresh(f"c{column}", self.kind(values[column])) for column in order]
@@ -996,7 +997,8 @@ class Queries(FromClause):
         relations = self.from_clause(query, scope)
         joined = self._where(query, replace(relations, branches=[row.joined(each) for each in relations.branches]))
         (item,) = query.expressions
-        calls, arguments = list(aggregates_in(item)), []
+        calls = list(aggregates_in(item))
+        arguments: list[Node] = []
         aggregates = [self._add_aggregate(call, arguments, joined.scope, 0) for call in calls]
         if not calls:
             arguments = [item]
@@ -1089,8 +1091,8 @@ class Queries(FromClause):
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         left, right = self._in_one_order(node, left, right)
         self._check_columns(node, left, right, node.expression)
-        sides = [self._numbered_rows(side) for side in self._unify_types(left, right)]
-        combined = self._combined(node, *sides, node.expression)
+        first, second = map(self._numbered_rows, self._unify_types(left, right))
+        combined = self._combined(node, first, second, node.expression)
         return Derived(left.columns, tuple((branch, values[:-1]) for branch, values in self._rows_of(combined)))
 
     def _numbered_rows(self, derived: Derived) -> Derived:

@@ -573,8 +573,8 @@ def aggregates_in(node: Node) -> Iterator[Node]:
 
     wrappers = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
     if isinstance(node, exp.Window):
-        parts = [part for part in node.iter_expressions() if part is not node.this]
-        function = node.this
+        function: Node = node.this
+        parts: list[Node] = [part for part in node.iter_expressions() if part is not function]
         while isinstance(function, wrappers):
             parts += [part for part in function.iter_expressions() if part is not function.this]
             function = function.this
