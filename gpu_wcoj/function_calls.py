@@ -1,4 +1,4 @@
-"""Calls of Python functions and SQL expressions: codes to values and back, once a tick for equal arguments.
+"""Calls of Python functions and SQL expressions, once a tick for equal arguments.
 
 A function is evaluated on codes, as every calculation is: codes become the values that `ZSet.rows` returns, and results
 become codes of the declared type. Each program keeps the results of its functions; see `BoundFunction`.
@@ -330,7 +330,7 @@ class BoundFunction:
 
     @property
     def evaluator(self) -> str:
-        """Return the words for what evaluates the function."""
+        """Return the name of the evaluator."""
         return "DuckDB" if isinstance(self.function, SqlFunction) else f"the Python function {self.function.name}"
 
     @property

@@ -33,7 +33,7 @@ class PythonFunction(Protocol):
 
     @property
     def evaluator(self) -> str:
-        """Return the words for what evaluates it."""
+        """Return the name of the evaluator, as DuckDB or the Python function."""
         ...
 
     @property
@@ -161,7 +161,7 @@ class Calculation:
 
 
 def name_function(calculation: Calculation) -> str:
-    """Return the words for what evaluates the first function in a calculation, or an empty string."""
+    """Return the evaluator of the first function in a calculation, or an empty string."""
     waiting = [calculation]
     formulas = [] if calculation.formula is None else [calculation.formula]
     while waiting or formulas:

@@ -1,4 +1,4 @@
-"""Functions with types that rules call: Python functions by name, and SQL expressions that DuckDB evaluates."""
+"""Functions with types that rules call: Python functions and SQL expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB for SQL expressions over Arrow tables: their types, their values, and the rows for which they fail.
+"""DuckDB for SQL expressions over Arrow tables.
 
 Each thread has a connection of its own, without access to files and without options that a text could change. Times
 with a zone are calculated in UTC.
@@ -39,7 +39,7 @@ _state = threading.local()
 
 
 class Binding(NamedTuple):
-    """What DuckDB says of an expression.
+    """Type of an expression, or the reason against it.
 
     Attributes
     ----------
@@ -84,16 +84,14 @@ def _table(arrays: Sequence[pa.Array]) -> pa.Table:
     return pa.table({column_name(position): array for position, array in enumerate(arrays)})
 
 
-def bind(
-    expression: str, kinds: Sequence[DataType], shown: str = "this expression", is_window: bool = False
-) -> Binding:
+def bind(expression: str, kinds: Sequence[DataType], text: str = "this expression", is_window: bool = False) -> Binding:
     """Return what DuckDB says of an expression over columns of these types.
 
     Parameters
     ----------
     expression
         The text in DuckDB's dialect.
-    shown
+    text
         The text of the user, for messages.
     is_window
         Whether it is a window over the partition ``"$group"``.
@@ -110,7 +108,7 @@ def bind(
     >>> bind("random()", []).problem
     'random gives other results for the same arguments'
     """
-    connection = _connection(f"'{shown}'")
+    connection = _connection(f"'{text}'")
     import duckdb
 
     if problem := _find_problem(connection, expression):
@@ -160,10 +158,10 @@ def is_aggregate(name: str) -> bool:
 
 
 def _find_problem(connection: Any, expression: str) -> str:
-    """Return why a function in an expression is not a function of its arguments; empty if there is none."""
+    """Return the reason against the functions in an expression; empty if there is none."""
     query = "SELECT json_serialize_sql(?)"
-    ((text,),) = connection.execute(query, [f"SELECT {expression} AS result"]).fetchall()
-    tree = json.loads(text)
+    ((answer,),) = connection.execute(query, [f"SELECT {expression} AS result"]).fetchall()
+    tree = json.loads(answer)
     if tree.get("error"):
         return ""  # binding it says what is wrong
     if _state.changing is None:
@@ -247,7 +245,7 @@ def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tup
 
 
 def failure_of(expression: str, arrays: Sequence[pa.Array]) -> Exception | None:
-    """Return the error of an expression for a single row, with DuckDB's message; None if it has a value."""
+    """Return the error of an expression for one row, as DuckDB says it, or None."""
     connection = _connection(f"'{expression}'")
     import duckdb
 

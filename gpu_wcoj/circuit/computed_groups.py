@@ -24,7 +24,7 @@ from gpu_wcoj.zset.arrays import positions
 
 
 class SourceColumn(NamedTuple):
-    """Levels of an arrangement that hold the codes and the null flags (None: no nulls) of a column."""
+    """Levels of an arrangement with the codes of a column, and its null flags if it has any."""
 
     level: int
     flag: int | None

@@ -547,7 +547,7 @@ def first_rows_plan(
 def computed_groups_plan(
     groups: ComputedGroups, shapes: Mapping[str, Shape], aliases: Mapping[str, Alias], encode: Encode, kinds: Kinds
 ) -> ComputedGroupsPlan:
-    """Return the groups over an arrangement of their source: group, other columns, null flags of these."""
+    """Return the groups over an arrangement of their source: group, then the other columns."""
     source, head = shapes[groups.source], shapes[groups.relation]
     n_columns = len(source.nullable)
     group = [*range(groups.keys), *(flag for i in range(groups.keys) if (flag := source.flag(i)) is not None)]

@@ -227,7 +227,7 @@ def functions_by_name(functions: Iterable[Function]) -> dict[str, Function]:
 
 @dataclass(frozen=True)
 class Call:
-    """``op(arguments)``: arithmetic, one of `FUNCTIONS`, a Python function of that name, or an SQL expression.
+    """``op(arguments)``: arithmetic, one of `FUNCTIONS`, or a call of `function`.
 
     Arithmetic is ``+ - * / %``, and ``-`` of one argument.
 

@@ -77,12 +77,16 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
     names = _legal(relations, _NO_RELATIONS.union(rules.functions))
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
-    for helper in without_words:
-        new_names = {"relation": names[helper.relation], "source": names[helper.source]}
-        renamed = replace(helper, **new_names)
-        notes.append(f"// Datalog has no word for {renamed}")
+    notes += [f"// Datalog has no word for {_without_word(helper, names)}" for helper in without_words]
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
     return "\n".join([*notes, str(_renamed(program, names))])
+
+
+def _without_word(helper: FirstRows | ComputedGroups, names: Mapping[str, str]) -> str:
+    """Return the text of a head that Datalog cannot express, with new names of relations."""
+    if isinstance(helper, FirstRows):
+        return str(replace(helper, relation=names[helper.relation], source=names[helper.source]))
+    return str(replace(helper, relation=names[helper.relation], source=names[helper.source]))
 
 
 def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:

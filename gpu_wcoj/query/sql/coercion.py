@@ -88,7 +88,7 @@ def _call(op: str) -> Make:
 
 
 def sql_call(expression: str, arguments: tuple[Expression, ...], kinds: tuple[DataType, ...], to: DataType) -> Call:
-    """Return the call of an SQL expression; one without arguments gets one that it does not read."""
+    """Return the call of an SQL expression, with an argument that it need not read."""
     if not arguments:
         arguments, kinds = (Constant(0),), (INT64,)
     return Call(SQL_CALL, arguments, function=SqlFunction(SQL_CALL, kinds, to, expression))

@@ -161,7 +161,7 @@ class _Formulas:
         return self.calculated(node)
 
     def operand(self, node: Node) -> Expression:
-        """Return the value of a part of an expression, which becomes a call as a whole or not at all."""
+        """Return the value of a part of an expression, which becomes one call as a whole."""
         with self.compiler.operands():
             return self.value(node)
 
@@ -341,7 +341,7 @@ def _strict(value: Expression) -> Expression:
 
 
 def _is_compared(side: Expression) -> bool:
-    """Return whether a side of a comparison is calculated by itself, so that the comparison can join."""
+    """Return whether a side of a comparison is calculated by itself, so that it can join."""
     if not isinstance(side, Call) or not side.takes_nulls:
         return True
     is_sql = isinstance(side.function, SqlFunction)

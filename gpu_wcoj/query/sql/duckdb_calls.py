@@ -30,8 +30,8 @@ NOT_NATIVE = (UnsupportedError, TypeMismatchError)
 
 
 @lru_cache(maxsize=4096)
-def _bound(expression: str, kinds: tuple[DataType, ...], shown: str, is_window: bool = False) -> duckdb.Binding:
-    return duckdb.bind(expression, kinds, shown, is_window)
+def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> duckdb.Binding:
+    return duckdb.bind(expression, kinds, text, is_window)
 
 
 def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:

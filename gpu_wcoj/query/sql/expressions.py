@@ -187,7 +187,7 @@ class Expressions(Conditions):
     # CASE, COALESCE and calculations.
 
     def operand_cases(self, node: Node, scope: Scope, branch: Branch) -> list[Case]:
-        """Return the values of a part of an expression, which DuckDB evaluates as a whole or not at all."""
+        """Return the values of a part of an expression, which becomes one call as a whole."""
         with self.operands():
             return self.cases(node, scope, branch)
 

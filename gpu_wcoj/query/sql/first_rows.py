@@ -103,12 +103,12 @@ def _limits(limit: Node, offset: Node | None, place: Place) -> tuple[int, int]:
 
 
 def numbers_rows(node: Node | None) -> bool:
-    """Return whether QUALIFY keeps the first rows of each partition, by ``row_number() OVER (...) <= n``."""
+    """Return whether QUALIFY is ``row_number() OVER (...) <= n``."""
     return node is not None and _bound_of(node) is not None
 
 
 def _bound_of(node: Node) -> tuple[Node, Node, int] | None:
-    """Return the window of a row number in QUALIFY, the number that bounds it, and the most rows."""
+    """Return the window of a row number in QUALIFY, its bound, and the most rows."""
     from sqlglot import expressions as exp
 
     condition = node.this

@@ -753,7 +753,7 @@ def _kind_of_call(call: Call, kinds: list[str | None]) -> str | None:
 
 
 def _decimal_of(call: Call, kinds: Sequence[str | None]) -> str:
-    """Return the type of a calculated decimal, as the planner infers it; "decimal" if its digits are not known."""
+    """Return the type of a calculated decimal; "decimal" if its digits are not known."""
     digits = []
     for argument, kind in zip(call.arguments, kinds, strict=True):
         if isinstance(argument, Constant) and isinstance(argument.value, (int, Decimal)):

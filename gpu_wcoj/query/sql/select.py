@@ -253,7 +253,7 @@ class _Groups:
 
 
 def _marked(piece: Node, position: int | None) -> Node:
-    """Return a column in place of an expression that has a position, so that its parts are not looked at."""
+    """Return a column in place of an expression that has a position."""
     from sqlglot import expressions as exp
 
     return piece if position is None else exp.column(duckdb.column_name(position), quoted=True)
@@ -277,7 +277,7 @@ _OF_DUCKDB = -1
 
 
 def _over_group(window: Node) -> Node:
-    """Return a window function over a partition that is a group; rows with equal keys are in the order of the rows."""
+    """Return a window function over a group; the rows break ties."""
     from sqlglot import expressions as exp
 
     made = window.copy()
@@ -495,7 +495,7 @@ class Queries(FromClause):
     def _aggregated(
         self, joined: Joined, keys: Sequence[Node], calls: Sequence[Node]
     ) -> tuple[Branch, Values, list[Expression]] | None:
-        """Return a row for each group, with the keys and the aggregates; None if there never is a row."""
+        """Return a row for each group, keys and aggregates; None if there never is a row."""
         arguments: list[Node] = []
         aggregates = [self._add_aggregate(call, arguments, joined.scope, len(keys)) for call in calls]
         rows = [
@@ -1087,7 +1087,7 @@ class Queries(FromClause):
         return result
 
     def _set_operation_of_all(self, node: Node, scope: Scope | None) -> Derived:
-        """Compile EXCEPT ALL or INTERSECT ALL: of rows that are numbered among the rows that equal them."""
+        """Compile EXCEPT ALL or INTERSECT ALL, of rows with numbers among equal rows."""
         left, right = self.query(node.this, scope), self.query(node.expression, scope)
         left, right = self._in_one_order(node, left, right)
         self._check_columns(node, left, right, node.expression)
