@@ -444,6 +444,24 @@ def _has_choice(node: Node) -> bool:
     return any(isinstance(piece, chosen) for side in (node.this, node.expression) for piece in side.walk())
 
 
+def _as_member(node: Node) -> Node | None:
+    """Return ``= ANY (query)`` as IN and ``<> ALL (query)`` as NOT IN; None for others."""
+    from sqlglot import expressions as exp
+
+    is_any = isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any)
+    if not is_any and not (isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All)):
+        return None
+    query = node.expression.this
+    query = query.unnest() if isinstance(query, (exp.Subquery, exp.Paren)) else query
+    if not isinstance(query, exp.Query):
+        return None
+    member: Node = exp.In(this=node.this.copy(), query=exp.Subquery(this=query.copy()))
+    if not is_any:
+        member = exp.Not(this=member)
+    member.parent = node.parent
+    return member
+
+
 def _may_split(node: Node, truth_value: str) -> bool:
     """Return whether a condition is an OR, which is compiled after the other conditions.
 
@@ -820,6 +838,9 @@ class Conditions(DuckDBCalls):
             return self._all(
                 parts, _OPPOSITE[truth_value] if is_or else truth_value, scope, branch, node, negated=is_or
             )
+        member = _as_member(node)
+        if member is not None:
+            return self._truth(member, truth_value, scope, branch)
         if ((truth_value == UNKNOWN and not is_simple(node)) or _has_choice(node)) and not has_query(node):
             return self._as_filter(node, truth_value, scope, branch)
         if type(node) in operators:

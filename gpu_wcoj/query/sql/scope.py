@@ -595,6 +595,10 @@ class RuleWriter(ABC):
         """Return the value of an expression without subqueries for every row of a branch."""
 
     @abstractmethod
+    def column(self, node: ColumnNode, scope: Scope, branch: Branch) -> Expression:
+        """Return the value of a column."""
+
+    @abstractmethod
     def single(self, node: Node, scope: Scope, branch: Branch) -> Case:
         """Return the value of a query as a value."""
 

@@ -40,7 +40,18 @@ from gpu_wcoj.query.sql.first_rows import (
     read_terms,
 )
 from gpu_wcoj.query.sql.from_clause import FromClause, Joined
-from gpu_wcoj.query.sql.scope import ANSWER, MAX_BRANCHES, UNIT, Branch, Case, Derived, GroupedScope, Scope, Values
+from gpu_wcoj.query.sql.scope import (
+    ANSWER,
+    MAX_BRANCHES,
+    UNIT,
+    Branch,
+    Case,
+    Derived,
+    GroupedScope,
+    Scope,
+    Values,
+    substituted,
+)
 from gpu_wcoj.query.sql.source import (
     Place,
     aggregates_in,
@@ -53,6 +64,7 @@ from gpu_wcoj.query.sql.source import (
 )
 
 if TYPE_CHECKING:
+    from sqlglot.expressions import Column as ColumnNode
     from sqlglot.expressions import Expr as Node
 
 
@@ -257,6 +269,17 @@ def _marked(piece: Node, position: int | None) -> Node:
     from sqlglot import expressions as exp
 
     return piece if position is None else exp.column(duckdb.column_name(position), quoted=True)
+
+
+def _columns_outside(node: Node, calls: Sequence[Node]) -> Iterator[ColumnNode]:
+    """Yield the columns of an expression that are not in one of these calls, or in a query."""
+    from sqlglot import expressions as exp
+
+    if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+        yield node
+    elif node not in calls and not isinstance(node, (exp.Query, exp.Subquery)):
+        for child in node.iter_expressions():
+            yield from _columns_outside(child, calls)
 
 
 def _shifted(aggregate: _Aggregate | _ComputedAggregate, n_keys: int) -> _Aggregate | _ComputedAggregate:
@@ -1004,14 +1027,19 @@ class Queries(FromClause):
             arguments = [item]
         pairs = [pair for each in joined.branches for pair in self.each(arguments, joined.scope, each)]
         pairs = [(pair, values or (_ZERO,)) for pair, values in pairs]
-        row_variables = row.variables
+        outer_columns = {
+            Scope.column(joined.scope, column, self.place): column
+            for column in _columns_outside(item, calls)
+            if joined.scope.resolve_local(column, self.place) is None
+        }
+        read_outside = [self.column(column, joined.scope, row) for column in outer_columns.values()]
         added = [(added_to(row, pair), values) for pair, values in pairs]
         read = {
             variable
             for pair, values in added
             for variable in (*pair.variables, *variables_of(values), *(pair.solid - row.solid - row.non_null))
         }
-        keys = tuple(sorted(read & row_variables, key=creation_order))
+        keys = tuple(sorted(row.variables & {*read, *variables_of(read_outside)}, key=creation_order))
         outer = self.helper("outer")
         self.write(outer, replace(row, values={}), keys or (_ZERO,))
         once = self.distinct(outer, len(keys) or 1)
@@ -1028,13 +1056,18 @@ class Queries(FromClause):
             aggregates = [_ComputedAggregate(_ONLY_ROW.format("$0"), query)]
         shifted = [_shifted(aggregate, len(keys)) for aggregate in aggregates]
         checked = self._checked(groups, calls, shifted) if calls else shifted
-        return self._left_joined(branch, keys, of_outer, groups, checked, calls, item, joined.scope)
+        outside = dict(zip(outer_columns, read_outside, strict=True))
+        return self._left_joined(branch, keys, of_outer, groups, checked, calls, item, joined.scope, outside)
 
     def _left_joined(
         self, branch: Branch, keys: tuple[Variable, ...], of_outer: Atom, groups: _Groups,
         aggregates: Sequence[_Aggregate | _ComputedAggregate], calls: Sequence[Node], item: Node, scope: Scope,
+        outside: Mapping[int, Expression],
     ) -> Case:  # fmt: skip
-        """Return a value of the group of each outer row, or that of no rows if there is no group."""
+        """Return a value of the group of each outer row, or that of no rows if there is no group.
+
+        `outside` has the values of outer columns, in terms of the keys.
+        """
         found, key_values, results = groups.joined(list(dict.fromkeys(aggregates)))
         kinds = tuple(map(groups.kind, range(len(groups.base.columns))))
         has, name = self.helper("has"), self.helper("value")
@@ -1045,17 +1078,24 @@ class Queries(FromClause):
             (found, key_values, results),
             (missing, keys, {each: self._of_no_rows(each, kinds) for each in aggregates}),
         ):
+            key_numbers = self.numbered(len(keys))
+            where = where.with_values(dict(zip(key_numbers, by, strict=True)))
             if calls:
                 numbers = self.numbered(len(calls))
-                number_of = {self.identity(call, scope): n for call, n in zip(calls, numbers, strict=True)}
+                number_of: dict[object, int] = {
+                    self.identity(call, scope): n for call, n in zip(calls, numbers, strict=True)
+                }
                 values = {n: results_of[each] for n, each in zip(numbers, aggregates, strict=True)}
+                key_of = dict(zip(keys, by, strict=True))
+                for (column, value), n in zip(outside.items(), self.numbered(len(outside)), strict=True):
+                    number_of["column", column], values[n] = n, substituted(value, key_of)
                 inner = GroupedScope(scope.sources, scope.visible, scope.parent, scope.outer_refused, number_of)
                 rows = self.unify_rows(self.each([item], inner, where.with_values(values)), [item])
             else:
                 rows = [(where, (results_of[aggregates[0]],))]
             for each, (value,) in rows:
                 kind = kind or self.kind(value)
-                self.write(name, bare(each), (*by, value))
+                self.write(name, bare(each), (*(each.values[n] for n in key_numbers), value))
         value = self.fresh("value", kind)
         read = Branch((Atom(name, (*keys, value)),), safe=frozenset(keys))
         return branch.joined(read), value
