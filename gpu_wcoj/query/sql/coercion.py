@@ -317,7 +317,9 @@ class Coercion(RuleWriter):
             near = nearest(node.name.upper(), FUNCTION_NAMES) or nearest(node.name, names)
             what = f"unknown function '{node.name}'.{near}"
             raise place.refused(what, node, f"There are {', '.join(names)}.")
-        raise place.refused(f"{describe_node(node)} is not supported", node, INSTEAD.get(type(node).__name__, ""))
+        instead = INSTEAD.get(type(node).__name__, "")
+        what = f"'{place.text_of(node)}'" if isinstance(node, exp.Func) and not instead else describe_node(node)
+        raise place.refused(f"{what} is not supported", node, instead)
 
     def python_function(self, node: Node) -> Function | None:
         """Return the Python function that a node calls; None for any other node."""

@@ -506,7 +506,10 @@ class Queries(FromClause):
 
     def _distinct_nodes(self, nodes: Iterable[Node], scope: Scope) -> list[Node]:
         """Return expressions, equal ones once."""
-        return list({self.identity(node, scope): node for node in reversed(list(nodes))}.values())[::-1]
+        distinct: dict[object, Node] = {}
+        for node in nodes:
+            distinct.setdefault(self.identity(node, scope), node)
+        return list(distinct.values())
 
     def _mask(self, node: Node, value_of: Mapping[object, Expression], scope: Scope) -> Constant:
         """Return the number of GROUPING: a bit for each key, 1 if the grouping set lacks it."""
