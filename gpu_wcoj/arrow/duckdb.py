@@ -214,7 +214,7 @@ class _registered:  # noqa: N801  # used as a function is
 
 
 def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    """Return the values of an expression for rows, and a mask of the rows for which it fails.
+    r"""Return the values of an expression for rows, and a mask of the rows for which it fails.
 
     Parameters
     ----------
@@ -228,6 +228,9 @@ def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tup
     >>> values, failed = evaluate('CAST("$0" AS INT)', [pa.array(["1", "x", None])], DataType("int32"))
     >>> values.to_pylist(), failed.tolist()
     ([1, None, None], [False, True, False])
+    >>> values, failed = evaluate("if(\"$0\" < 0, error('below'), \"$0\")", [pa.array([1, -1])], DataType("int64"))
+    >>> values.to_pylist(), failed.tolist()
+    ([1, None], [False, True])
     """
     connection = _connection(f"'{expression}'")
     import duckdb
@@ -239,9 +242,14 @@ def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tup
         except duckdb.Error:
             if len(table) == 1:
                 return pa.nulls(1, _storage(kind)), np.ones(1, np.bool_)
+        try:
             fails = connection.sql(f"SELECT TRY(({expression}) IS NULL) IS NULL FROM args").to_arrow_table()
             failed = fails.column(0).combine_chunks().to_numpy(zero_copy_only=False)
             return _selected(connection, f"TRY({expression})", kind), failed
+        except duckdb.Error:  # TRY does not take all expressions; then each row is evaluated by itself
+            pass
+    rows = [evaluate(expression, [array.slice(i, 1) for array in arrays], kind) for i in range(len(table))]
+    return pa.concat_arrays([values for values, _ in rows]), np.concatenate([failed for _, failed in rows])
 
 
 def failure_of(expression: str, arrays: Sequence[pa.Array]) -> Exception | None:
@@ -353,7 +361,7 @@ def constant(expression: str) -> Any:
     Examples
     --------
     >>> constant("date_trunc('month', DATE '2026-01-31')")
-    datetime.date(2026, 1, 1)
+    datetime.datetime(2026, 1, 1, 0, 0)
     """
     connection = _connection(f"'{expression}'")
     import duckdb

@@ -350,8 +350,10 @@ def column_name(item: Node, position: int, scope: Scope, place: Place) -> str:
     """Return the name of a column without an alias: of the column or function."""
     from sqlglot import expressions as exp
 
-    if isinstance(item, exp.Paren):
+    if isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         return column_name(item.this, position, scope, place)
+    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
+        return str(item.name).lower()
     if isinstance(item, exp.Column):
         column_number = scope.resolve_local(item, place)
         columns = [*scope.visible, *(column for source in scope.sources for column in source.columns)]
