@@ -24,6 +24,8 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+import pytest
+
 from gpu_wcoj.backend import Backend
 from tests.shim import build
 from tests.shim.errors import ShimError, ShimOutOfMemoryError
@@ -41,7 +43,9 @@ def available() -> str | None:
 
 
 def shim_backend(seed: int = 0, memory_limit: int | None = None) -> Backend:
-    """A CUDA backend on the host; see the module's text."""
+    """A CUDA backend on the host, see the module's text; a machine without one skips the test."""
+    if (reason := available()) is not None:
+        pytest.skip(reason)
     from gpu_wcoj.kernels.cuda.kernels import CudaKernels
     from tests.shim.device import ShimDevice
 
