@@ -537,6 +537,24 @@ SELECT 'x' || a AS q FROM t
 SELECT a || 'x' AS q FROM t
 SELECT NOT a AS q FROM t
 SELECT a AND b AS q FROM t
+SELECT t.a, date_trunc('month', v.d) AS q, round(v.m) AS r, left(v.x, 1) AS s, v.d + 1 AS e FROM t LEFT JOIN v ON v.f = t.a
+SELECT t.a, round(v.m, 1) + coalesce(ceil(v.f), 0) AS q, greatest(v.d, DATE '2020-06-01') AS r FROM t FULL JOIN v ON v.f = t.a
+SELECT u.x, count(*) AS n, median(t.a) AS m, string_agg(u.x, '') AS s FROM t LEFT JOIN u ON t.b = u.b GROUP BY u.x
+SELECT CASE WHEN v.f > 1 THEN date_trunc('month', v.d) ELSE DATE '2020-01-01' END AS q FROM t LEFT JOIN v ON v.f = t.a
+SELECT DISTINCT round(f) AS q, left(x, 1) AS r FROM v
+SELECT count(DISTINCT date_trunc('year', d)) AS n FROM v
+SELECT x FROM v WHERE left(x, 1) IN (SELECT left(x, 1) FROM u)
+SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM v WHERE round(v.f) = t.a)
+WITH q AS (SELECT a, round(a * 1.5) AS r FROM t) SELECT r, sum(a) AS n FROM q WHERE r > 1 GROUP BY r
+SELECT min(strftime(d, '%Y')) AS q, max(left(x, 1)) AS r FROM v
+SELECT a, n FROM (SELECT a, count(*) AS n FROM t GROUP BY a) q WHERE n = (SELECT max(n) FROM (SELECT count(*) AS n FROM t GROUP BY a) p)
+SELECT a FROM t WHERE a = ANY (SELECT c FROM s WHERE s.a = t.b)
+SELECT a FROM t WHERE a <> ALL (SELECT c FROM s WHERE c IS NOT NULL)
+SELECT a, (SELECT max(c) + t.b FROM s WHERE s.a = t.a) AS q FROM t
+SELECT a, (SELECT count(*) FROM s WHERE s.a < t.a AND s.c <> t.b) AS q FROM t
+SELECT a, b, rank() OVER (PARTITION BY a ORDER BY b) AS r, sum(sum(b)) OVER () AS q FROM t GROUP BY a, b
+SELECT a, b, sum(a) AS n, GROUPING(a, b) AS g FROM t GROUP BY CUBE (a, b) HAVING count(*) > 0
+SELECT a, (SELECT s.c FROM s WHERE s.a = t.a AND s.c = t.b) AS q FROM t WHERE false
 -- These are refused, when they are read or with the first rows.
 SELECT a FROM t WHERE EXISTS (SELECT COUNT(*) FROM s WHERE s.a = t.a)
 SELECT a FROM t WHERE NOT EXISTS (SELECT COUNT(*) FROM s WHERE s.a = t.a)

@@ -137,7 +137,10 @@ def of_joins(chance: random.Random) -> str:
          "t.a = abs(u.a) AND t.s ILIKE u.s", "t.a = u.a")
     )  # fmt: skip
     kind = chance.choice(("JOIN", "LEFT JOIN"))
-    item = chance.choice(("greatest(t.a, u.a)", "concat_ws('/', t.s, u.s)", "count(*) OVER (PARTITION BY t.a)"))
+    item = chance.choice(
+        ("greatest(t.a, u.a)", "concat_ws('/', t.s, u.s)", "count(*) OVER (PARTITION BY t.a)", "left(u.s, 1)",
+         "date_trunc('month', u.d)", "u.d + 1", "round(u.a / 2, 1)", "u.d - t.d", "coalesce(left(u.s, 1), t.s)")
+    )  # fmt: skip
     return f"SELECT t.a, u.s, {item} FROM t {kind} u ON {on}"
 
 

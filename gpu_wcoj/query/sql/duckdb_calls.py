@@ -78,8 +78,7 @@ class DuckDBCalls(Coercion):
             raise error
         if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
             raise error  # what the dialect means by it may be lost in the translation
-        arguments: dict[Expression, str] = {}
-        kinds: list[DataType] = []
+        arguments: dict[tuple[Expression, DataType], str] = {}
 
         def argument(piece: Node) -> Node | None:
             nonlocal branch
@@ -93,19 +92,19 @@ class DuckDBCalls(Coercion):
                         raise error
                     return None
                 branch, value = case
-            if value == NULL:
+            kind = self._type_of_null(piece, scope) if value == NULL else self._type_of(value, piece, node)
+            if kind is None:
                 return exp.Null()
-            if value not in arguments:
-                kinds.append(self._type_of(value, piece, node))
-                arguments[value] = duckdb.column_name(len(arguments))
-            return exp.column(arguments[value], quoted=True)
+            name = arguments.setdefault((value, kind), duckdb.column_name(len(arguments)))
+            return exp.column(name, quoted=True)
 
         expression = self.translated(node, argument, error)
-        is_join = is_condition and not isinstance(scope, GroupedScope) and not _is_of_one_atom(branch, arguments)
+        values, kinds = tuple(value for value, _ in arguments), tuple(kind for _, kind in arguments)
+        is_join = is_condition and not isinstance(scope, GroupedScope) and not _is_of_one_atom(branch, values)
         if is_join and isinstance(error, TypeMismatchError):
             raise error
         shown = self.place.text_of(node)
-        binding = _bound(expression, tuple(kinds), shown)
+        binding = _bound(expression, kinds, shown)
         if binding.problem:
             raise self._refused(node, binding, error)
         if binding.kind is None:
@@ -114,7 +113,7 @@ class DuckDBCalls(Coercion):
             constant = self._constant(expression, binding.kind, node)
             if constant is not None:
                 return branch, constant
-        return branch, sql_call(expression, tuple(map(as_text, arguments)), tuple(kinds), binding.kind)
+        return branch, sql_call(expression, tuple(map(as_text, values)), kinds, binding.kind)
 
     def bound_group(
         self, expression: str, kinds: Sequence[str | None], node: Node, is_window: bool = False
@@ -192,6 +191,16 @@ class DuckDBCalls(Coercion):
         return self.place.refused(
             f"'{self.place.text_of(node)}' cannot be calculated: {binding.problem}", node, instead
         )
+
+    def _type_of_null(self, piece: Node, scope: Scope) -> DataType | None:
+        """Return the type of a column that is null in a branch; None if it is unknown."""
+        from sqlglot import expressions as exp
+
+        if not isinstance(piece, exp.Column) or isinstance(scope, GroupedScope):
+            return None
+        number = piece.args.get("number")
+        kind = self.column_kinds.get(scope.column(piece, self.place) if number is None else number)
+        return None if kind is None or kind == "decimal" else DataType(DataType(kind).value_name)
 
     def _type_of(self, value: Expression, piece: Node, node: Node) -> DataType:
         """Return the type of an argument."""

@@ -217,6 +217,7 @@ class FromClause(Expressions):
         numbers = self.numbered(len(values))
         visible = tuple(zip(columns, numbers, strict=True))
         inside = Scope((Source(name, visible),), visible, around)
+        self.column_kinds.update(zip(numbers, map(self.kind, values), strict=True))
         return Joined(inside, [branch.with_values(dict(zip(numbers, values, strict=True)))])
 
     def _both(self, left: Joined, right: Joined, node: Node) -> Scope:

@@ -549,6 +549,8 @@ class RuleWriter(ABC):
         The conditions of WHERE that were applied before a join, by the identity of their nodes.
     ordered, sorting
         The query whose order is kept, if there is one, and that order.
+    column_kinds
+        The types of the columns of FROM, by number.
     recursing
         The relations that the recursion being compiled derives, and the node that names it.
     functions
@@ -575,6 +577,7 @@ class RuleWriter(ABC):
         self.ordered: Node | None = None
         self.sorting: Sorting | None = None
         self.kinds: dict[Variable, str | None] = {}
+        self.column_kinds: dict[int, str | None] = {}
         self.heads: dict[int, tuple[Derived, str]] = {}
         self.n_fresh = 0
         self.recursing: dict[str, Node] = {}
