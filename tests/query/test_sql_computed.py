@@ -63,8 +63,8 @@ AGGREGATES = (
     "sum(f) FILTER (WHERE round(f) > 0)", "median(b) FILTER (WHERE p)", "first(s ORDER BY s)", "last(a ORDER BY a)",
     "array_to_string(list(a ORDER BY a), '/')", "count_if(a > 1)", "bit_or(a)", "product(a)", "max(s)",
     "count(*)", "avg(m)", "sum(a)",
-    "corr(a, b)", "round(avg(f), 2)", "sum(a) / count(*)", "count(DISTINCT (a, b))", "geomean(abs(a) + 1)",
-    "mad(a)", "kurtosis(a)", "max(d) - min(d)", "coalesce(median(f), 0) + 1", "any_value(a + 0 * b)",
+    "round(corr(a, b), 6)", "round(avg(f), 2)", "sum(a) / count(*)", "count(DISTINCT (a, b))", "geomean(abs(a) + 1)",
+    "mad(a)", "round(kurtosis(a), 6)", "max(d) - min(d)", "coalesce(median(f), 0) + 1", "any_value(a + 0 * b)",
 )  # fmt: skip
 KEYS = ("a", "left(s, 1)", "date_trunc('year', d)", "p", "round(f)", "a, s", "CASE WHEN b > 1 THEN 'x' END", "")
 HAVING = ("median(a) > 0", "count(*) > 1", "stddev(a) IS NOT NULL", "bool_or(p)", "string_agg(s, '' ORDER BY s) > 'x'")
