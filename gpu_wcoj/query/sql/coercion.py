@@ -416,11 +416,11 @@ class Coercion(RuleWriter):
         ]
         start, length = (number.value if isinstance(number, Constant) else None for number in numbers)
         if type(start) is not int or start < 1 or type(length) is not int or length < 0:
-            place.of_dialect = place.refused(
-                "SUBSTRING is supported with a constant start, from 1 on, and a constant length", node,
-                "Write SUBSTRING(text, 1, 2).",
-            )  # fmt: skip
-            raise place.of_dialect
+            what = "SUBSTRING is supported with a constant start, from 1 on, and a constant length"
+            error = place.refused(what, node, "Write SUBSTRING(text, 1, 2).")
+            if type(start) is not int or start < 1 or (length is not None and type(length) is not int):
+                place.of_dialect = error
+            raise error
         first, many = start, length
         return [node.this], lambda values: Call("substr", (values[0], Constant(first - 1), Constant(many)))
 
