@@ -51,11 +51,6 @@ class TypedFunction:
         """Return whether it is called for null; otherwise null in any argument gives null."""
         return True
 
-    @property
-    def signature(self) -> str:
-        """The name and the types, as text for people."""
-        return f"{self.name}({', '.join(kind.name for kind in self.parameters)}) -> {self.returns.name}"
-
     def describe_call(self, arguments: Sequence[str]) -> str:
         """Return the text of a call with these arguments."""
         return f"{self.name}({', '.join(arguments)})"
@@ -150,7 +145,7 @@ class Function(TypedFunction):
     def signature(self) -> str:
         """The name, the types and the options, as text for people, and for checkpoints to compare."""
         options = "".join(f", {option}=True" for option in ("nulls", "arrays") if getattr(self, option))
-        return f"{super().signature}{options}"
+        return f"{self.name}({', '.join(kind.name for kind in self.parameters)}) -> {self.returns.name}{options}"
 
 
 @overload

@@ -28,7 +28,7 @@ from gpu_wcoj.query.ir import (
 )
 from gpu_wcoj.query.safety import describe_column, describe_place
 from gpu_wcoj.query.stratify import loops_of
-from gpu_wcoj.user_functions import SqlFunction, TypedFunction, takes
+from gpu_wcoj.user_functions import Function, TypedFunction, takes
 
 # Types of calculations and aggregates, from the types of their arguments.
 
@@ -129,7 +129,7 @@ def result_of(call: Call, kinds: Sequence[DataType | None], rule: object, is_las
 
 def _check_parameters(call: Call, function: TypedFunction, kinds: Sequence[DataType | None], rule: object) -> None:
     """Raise for an argument of a Python function that is not of the declared type."""
-    if isinstance(function, SqlFunction):  # its types are those of the columns
+    if not isinstance(function, Function):  # the types of an SQL expression are those of the columns
         return
     for argument, kind, parameter in zip(call.arguments, kinds, function.parameters, strict=True):
         if isinstance(argument, Constant):
