@@ -66,8 +66,8 @@ def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
 def expected_minimum(left: float, left_spread: float, right: float, right_spread: float) -> float:
     """Return the mean of the smaller of two degrees that are independent of each other.
 
-    Degrees have a logarithmic normal distribution: that is what is known from their mean over prefixes and their mean
-    over rows, whose ratio is the exponential of the variance of the logarithm.
+    Degrees are assumed to be log-normal. The variance of the logarithm follows from two means: that over rows is
+    ``exp(variance)`` times that over prefixes.
 
     Parameters
     ----------
