@@ -1,7 +1,8 @@
-"""Costs of elementary operations, in nanoseconds of one core: what plans, strategies and limits are compared by.
+"""Costs of elementary operations, in nanoseconds of one core.
 
-Only their ratios decide. ``make calibrate-costs`` measures those again that have the name of a function of
-`bench.costs.measure`, and shows both. The others were set by hand, so that the benchmarks' plans are the fastest ones.
+Plans, strategies and limits are compared by them, and only their ratios decide. ``make calibrate-costs`` measures those
+again that have the name of a function of `bench.costs.measure`, and shows both. The others were set by hand, so that
+the plans of benchmarks are the fastest ones.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ LOOP_OPERATION: Final = 12.5
 WALKED_OPERATION: Final = 50
 """Nanoseconds of a candidate or an operation of such a loop, or of its maintenance, that is walked."""
 MAINTAINED_ITERATION: Final = 1_000_000
-"""Nanoseconds of an iteration of a tick's maintenance of sets that is not walked, in chains and ladders of small rows."""
+"""Nanoseconds of an iteration of a tick's maintenance of sets that is not walked, in chains and ladders."""
 BEST_ITERATION: Final = 4_000_000
 """Nanoseconds of the same where a head keeps best values."""
 THREAD: Final = 3 << 20

@@ -95,7 +95,7 @@ def expected_minimum(left: float, left_spread: float, right: float, right_spread
 
 
 def copying(prefixes: float, values: float) -> float:
-    """Return the cost in nanoseconds of copying the values of these prefixes at a step of one atom.
+    """Return the nanoseconds of copying the values of these prefixes at a step of one atom.
 
     Examples
     --------
