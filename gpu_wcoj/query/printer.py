@@ -33,6 +33,7 @@ from gpu_wcoj.query.ir import (
     functions_by_name,
 )
 from gpu_wcoj.query.safety import expressions
+from gpu_wcoj.query.souffle.functors import functor
 from gpu_wcoj.user_functions import Function
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -223,7 +224,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text", "sorting")
+_LEFT_OUT = ("span", "text", "sorting", "records")
 _FUNCTION = "function"
 """Field of a call that holds a Python function, of which the name is stored."""
 _ADDED = ("first_rows", _FUNCTION)
@@ -288,7 +289,8 @@ def _read(piece: Any, functions: Mapping[str, Function]) -> Any:
         return Decimal(piece["value"])
     arguments = {name: _read(value, functions) for name, value in piece.items() if name != _KIND}
     if _FUNCTION in arguments:
-        arguments[_FUNCTION] = functions[arguments[_FUNCTION]]
+        name = arguments[_FUNCTION]
+        arguments[_FUNCTION] = functions.get(name) or functor(name)
     if _OWN_KIND in arguments:
         arguments[_KIND] = arguments.pop(_OWN_KIND)
     return _CLASSES[kind](**arguments)

@@ -1,0 +1,1 @@
+"""Soufflé's additions to Datalog: types, records and sums, components, functors, equivalence relations."""
