@@ -290,28 +290,29 @@ class _Reader:
         return [[literal for part in choice for literal in part] for choice in itertools.product(*parts)]
 
     def body(self, literals: Sequence[_Literal], depth: int = 0) -> _Body:
-        """Return the atoms, comparisons and negated atoms of a conjunction."""
-        atoms: list[Atom] = []
-        comparisons: list[Comparison] = []
-        negated: list[Atom] = []
+        """Return the atoms, comparisons and negated atoms of a conjunction, converted in this order."""
+        atoms: list[Node] = []
+        comparisons: list[tuple[Node, bool]] = []
+        negated: list[Node] = []
         for written, is_negated in literals:
             node = written
             while node.data == "group":  # a condition in parentheses
                 (node,) = _trees(node)
                 while node.data == "expression":
                     (node,) = _trees(node)
-            if node.data == "truth" or (node.data == "literal" and next(_tokens(node)).type == "BOOL"):
-                comparisons += [] if (next(_tokens(node)) == "true") != is_negated else [NEVER]
-            elif node.data == "comparison":
-                comparisons.append(self.comparison(node, depth, is_negated))
-            elif node.data in ("constraint", "atom", "call", "lone") and self.is_condition(next(_tokens(node))):
-                comparisons.append(self.condition(node, depth, is_negated))
-            elif node.data in ("atom", "call", "lone"):
-                (negated if is_negated else atoms).append(self.atom(node, depth))
+            is_call = node.data in ("atom", "call", "constraint", "lone")
+            if is_call and not self.is_condition(next(_tokens(node))):
+                (negated if is_negated else atoms).append(node)
+            elif is_call or node.data == "comparison" or _is_truth(node):
+                comparisons.append((node, is_negated))
             else:
                 what = "expected a relation or a comparison in the parentheses"
                 raise self.error(what, first_token(written))
-        return tuple(atoms), tuple(comparisons), tuple(negated)
+        return (
+            tuple(self.atom(node, depth) for node in atoms),
+            tuple(one for part, is_negated in comparisons for one in self.comparison(part, depth, is_negated)),
+            tuple(self.atom(node, depth) for node in negated),
+        )
 
     def is_condition(self, token: Token) -> bool:
         """Return whether a call is a condition by itself."""
@@ -322,20 +323,22 @@ class _Reader:
         terms = tuple(self.expression(term, depth) for term in _trees(node))
         return Atom(self.relation(name), terms or (TRUE,), _span(node))
 
-    def condition(self, node: Node, depth: int, is_negated: bool) -> Comparison:
-        """Return the comparison of a call that is true, or false if it is negated."""
-        call = self.call(node, depth)
-        assert isinstance(call, Call)
-        if call.function is not None and call.function.returns.family != "bool":
-            kind = call.function.returns.name
-            what = f"'{call.op}' returns '{kind}': a condition must return bool; compare it with a value"
-            raise self.error(what, next(_tokens(node)))
-        return Comparison("=", call, Constant(not is_negated), _span(node))
-
-    def comparison(self, node: Node, depth: int, is_negated: bool = False) -> Comparison:
-        left, right = (self.expression(self.ungrouped(term), depth) for term in _trees(node))
-        (operator,) = _tokens(node)
-        return Comparison(NEGATED[operator] if is_negated else str(operator), left, right, _span(node))
+    def comparison(self, node: Node, depth: int, is_negated: bool) -> Iterator[Comparison]:
+        """Yield the comparison that a condition is; none for one that is always true."""
+        if _is_truth(node):
+            yield from () if (next(_tokens(node)) == "true") != is_negated else (NEVER,)
+        elif node.data == "comparison":
+            left, right = (self.expression(self.ungrouped(term), depth) for term in _trees(node))
+            (operator,) = _tokens(node)
+            yield Comparison(NEGATED[operator] if is_negated else str(operator), left, right, _span(node))
+        else:
+            call = self.call(node, depth)
+            assert isinstance(call, Call)
+            if call.function is not None and call.function.returns.family != "bool":
+                kind = call.function.returns.name
+                what = f"'{call.op}' returns '{kind}': a condition must return bool; compare it with a value"
+                raise self.error(what, next(_tokens(node)))
+            yield Comparison("=", call, Constant(not is_negated), _span(node))
 
     def ungrouped(self, node: Node) -> Node:
         """Return a side of a comparison; a single condition in parentheses is a value there."""
@@ -775,6 +778,11 @@ def _tokens(node: Node) -> Iterator[Token]:
     from lark import Token
 
     return (child for child in node.children if isinstance(child, Token))
+
+
+def _is_truth(node: Node) -> bool:
+    """Return whether a literal is the word true or false."""
+    return node.data == "truth" or (node.data == "literal" and next(_tokens(node)).type == "BOOL")
 
 
 def _place(span: Span) -> tuple[int, int, int]:

@@ -104,7 +104,7 @@ class TypeTable:
     def _kind(self, name: str, within: tuple[str, ...]) -> str:
         definition = self.definitions.get(name)
         if definition is None:
-            if "." in name or not is_arrow(name):
+            if not is_arrow(name):
                 raise TypeMistake(f"unknown type '{name}'; declare it with .type.{nearest(name, self.definitions)}")
             return name
         if definition.branches or definition.kind in ("record", "sum"):
