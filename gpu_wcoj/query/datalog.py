@@ -205,8 +205,9 @@ class _Reader:
         by_kind: dict[str, list[Element]] = {}
         for element in elements:
             by_kind.setdefault(element.node.data, []).append(element)
-        if refused := by_kind.get("refused"):
-            raise self.refusal(refused[0].node)
+        for element in by_kind.get("refused", ()):
+            if next(_tokens(element.node)) != ".once":  # the command line reads each file once
+                raise self.refusal(element.node)
         if "rule" not in by_kind:
             raise DatalogSyntaxError(
                 "the program has no rule; write one such as 'h(x) :- r(x, y).'", self.text, 1, 1, 1, self.source
@@ -244,7 +245,6 @@ class _Reader:
         word = token.split()[0]
         what = {
             ".include": "'.include' is read by the command line only: run the file with gpu-wcoj run, or join the texts",
-            ".once": "'.once' is not needed: a file is included once; leave it out",
             ".functor": "'.functor' declares functions of C++; declare a Python function with gpu_wcoj.function, pass "
             "it as functions=[...], and call it without '@'",
             ".lattice": "'.lattice' is not supported; min and max in heads go through recursion, as dist(y, min(d + w))",
@@ -545,7 +545,9 @@ class _Reader:
             if token.type != "NAME":
                 continue
             relation = self.relation(token)
-            declaration = Declaration(relation, names, types, _span(node), records=held)
+            declaration = Declaration(
+                relation, names, types, _span(node), records=held, is_nullary=not columns
+            )
             tags = [Directive(kind, relation) for kind in ("input", "output", "printsize") if kind in qualifiers]
             yield _Declared(declaration, kinds, is_equivalence, tuple(tags))
 

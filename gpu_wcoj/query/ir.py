@@ -551,6 +551,8 @@ class Declaration:
         Whether rows must have these types; otherwise the types only describe the present tables.
     records
         The columns whose texts are records; see `gpu_wcoj.query.souffle.records`.
+    is_nullary
+        Whether the text declares no columns; then there is one of type bool, which holds true.
     """
 
     relation: str
@@ -559,6 +561,7 @@ class Declaration:
     span: Span = field(default=Span(), compare=False)
     is_binding: bool = field(default=True, compare=False)
     records: tuple[int, ...] = field(default=(), compare=False)
+    is_nullary: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         names = map(_column, self.columns)

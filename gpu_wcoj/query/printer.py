@@ -224,7 +224,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text", "sorting", "records")
+_LEFT_OUT = ("span", "text", "sorting", "records", "is_nullary")
 _FUNCTION = "function"
 """Field of a call that holds a Python function, of which the name is stored."""
 _ADDED = ("first_rows", _FUNCTION)
