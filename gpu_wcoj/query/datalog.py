@@ -603,7 +603,8 @@ class _Reader:
     ) -> tuple[tuple[Rule, ...], tuple[Declaration, ...]]:
         """Return the rules with records and functors of several types rewritten, and the declarations."""
         declarations = tuple(one.declaration for one in declared)
-        if not self.types and not any(map(has_open_calls, rules)):
+        has_floats = any("float" in one.declaration.types for one in declared)
+        if not (self.types or has_floats or any(map(has_open_calls, rules))):
             return rules, declarations
         reserved = {atom.relation for rule in rules for atom in (rule.head, *rule.read)}
         reserved.update(declaration.relation for declaration in declarations)

@@ -30,7 +30,7 @@ from gpu_wcoj.query.ir import (
 from gpu_wcoj.query.safety import bound_variables, standing
 from gpu_wcoj.query.souffle import records
 from gpu_wcoj.query.souffle.functors import SPELLED, functor
-from gpu_wcoj.query.souffle.types import RECORD, Definition, TypeTable, family
+from gpu_wcoj.query.souffle.types import RECORD, Definition, TypeTable, family, shown
 
 Point = Callable[[str, Span], str]
 """Returns a message with the place that it points at."""
@@ -175,7 +175,7 @@ class _RuleTerms:
         if column is not None and self.types:
             self.check_head(head, term, column, types)
         result = self.expression(term, types, column)
-        if column == "float" and isinstance(result, Call) and self.type_of(term, types) != "float":
+        if column == "float" and not isinstance(term, Constant) and self.type_of(term, types) == "double":
             return self.called("narrow_float", (result,), term)
         return result
 
@@ -187,8 +187,8 @@ class _RuleTerms:
         self.check_kinds(term, kind, column, head)
         if isinstance(term, Variable) and not self.types.is_subtype(kind, column) and self.is_strict(kind, column):
             what = (
-                f"'{term}' is of type '{kind}', which is not a subtype of '{column}', the type of its column in "
-                f"'{head.relation}'; write as({term}, {column}) if it is one"
+                f"'{term}' is of type '{shown(kind)}', which is not a subtype of '{shown(column)}', the type of its "
+                f"column in '{head.relation}'; write as({term}, {shown(column)}) if it is one"
             )
             raise TypeMismatchError(self.program.point(what, head.span))
 
@@ -206,7 +206,7 @@ class _RuleTerms:
             return  # dates and the like are written as texts
         if left in _FLOATS and right in _FLOATS:
             return
-        what = f"'{term}' in '{atom}' is of type '{kind}', and its column is of type '{column}'"
+        what = f"'{term}' in '{atom}' is of type '{shown(kind)}', and its column is of type '{shown(column)}'"
         raise TypeMismatchError(self.program.point(what, atom.span))
 
     def fresh(self, stem: str) -> Variable:
@@ -227,7 +227,10 @@ class _RuleTerms:
             if common is None and known is not None:
                 left, right = (family(self.types.kind(name)) for name in (known, kind))
                 if self.types and (left != right or self.is_strict(known, kind)):
-                    what = f"'{expression}' is of type '{known}', and here in '{where}' of type '{kind}'; no value is both"
+                    what = (
+                        f"'{expression}' is of type '{shown(known)}', and here in '{where}' of type '{shown(kind)}'; no "
+                        "value is both"
+                    )
                     raise TypeMismatchError(self.program.point(what, span))
                 common = known
             assert common is not None
@@ -413,12 +416,12 @@ class _RuleTerms:
         if definition is None:
             what = f"'{_text(call)}' has no type here: no declared column or variable of a record type is equal to it"
             if kind is not None:
-                what = f"'{_text(call)}' is a record, and its place is of type '{kind}'"
+                what = f"'{_text(call)}' is a record, and its place is of type '{shown(kind)}'"
             raise TypeMismatchError(self.program.point(what, call.span))
         parts = definition.branches.get(branch)
         if parts is None:
             known = ", ".join(name or "a record" for name in definition.branches)
-            what = f"'{_text(call)}' is not of type '{kind}', which has {known}"
+            what = f"'{_text(call)}' is not of type '{shown(str(kind))}', which has {known}"
             raise TypeMismatchError(self.program.point(what, call.span))
         if len(parts) != len(call.arguments):
             what = f"'{_text(call)}' has {len(call.arguments)} parts: expected {len(parts)}"
@@ -517,7 +520,7 @@ class _RuleTerms:
             return part
         word = "text" if first == "string" else "float" if first in _FLOATS else "number"
         if first not in ("string", "integer", None, *_FLOATS):
-            what = f"'{call.op}' takes a number, a float or a text, and '{call.arguments[0]}' is of type '{kinds[0]}'"
+            what = f"'{call.op}' takes a number, a float or a text, and '{call.arguments[0]}' is of type '{shown(str(kinds[0]))}'"
             raise TypeMismatchError(self.program.point(what, call.span))
         if first is None and call.op != "to_string":
             word = "text"  # numbers need no conversion
@@ -535,7 +538,7 @@ class _RuleTerms:
         kind = self.type_of(value, types)
         if kind is not None and family(self.types.kind(kind)) != family(self.types.kind(name.name)):
             what = (
-                f"'{_text(call)}' reads a value of type '{kind}' as bits of type '{name}'; convert it by to_number(x), "
+                f"'{_text(call)}' reads a value of type '{shown(kind)}' as bits of type '{shown(name.name)}'; convert it by to_number(x), "
                 "to_string(x) or to_float(x)"
             )
             raise UnsupportedError(self.program.point(what, call.span))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -115,7 +115,7 @@ class TypeTable:
         first = next(iter(kinds))
         for member, kind in kinds.items():
             if kind != kinds[first]:
-                raise TypeMistake(f"type '{name}' unites '{first}' and '{member}', which are not of one kind")
+                raise TypeMistake(f"type '{name}' unites '{shown(first)}' and '{shown(member)}', which are not of one kind")
         return kinds[first]
 
     def arrow(self, name: str) -> str:
@@ -220,6 +220,12 @@ def family(kind: str) -> str:
     return kind if kind == RECORD else DataType(kind).family
 
 
-def joined(names: Iterable[str]) -> str:
-    """Return names in quotes, for messages."""
-    return ", ".join(f"'{name}'" for name in names)
+def shown(name: str) -> str:
+    """Return the name of a type in messages: Soufflé's, if it has one.
+
+    Examples
+    --------
+    >>> shown("int64"), shown("Node")
+    ('number', 'Node')
+    """
+    return next((word for word, arrow in PRIMITIVES.items() if arrow == name), name)
