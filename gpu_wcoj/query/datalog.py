@@ -179,6 +179,8 @@ class _Declared:
         The full names of the columns' types.
     is_equivalence
         Whether the relation is closed to an equivalence.
+    is_inside
+        Whether it is declared in a component, where it may be unused.
     directives
         Lines of files and sizes for which qualifiers stand.
     """
@@ -186,6 +188,7 @@ class _Declared:
     declaration: Declaration
     kinds: tuple[str | None, ...]
     is_equivalence: bool
+    is_inside: bool
     directives: tuple[Directive, ...]
 
 
@@ -215,6 +218,8 @@ class _Reader:
         self.define_types(by_kind.get("typing", ()))
         declared = [one for element in by_kind.get("declaration", ()) for one in self.declarations(element)]
         rules = tuple(rule for element in by_kind["rule"] for rule in self.rules_of(element))
+        used = {atom.relation for rule in rules for atom in (rule.head, *rule.read)}
+        declared = [one for one in declared if one.declaration.relation in used or not one.is_inside]
         tagged = [directive for one in declared for directive in one.directives]
         directives = self.directives([*by_kind.get("directive", ()), *by_kind.get("counted", ())], tagged)
         rules, declarations = self.typed(rules, declared, directives)
@@ -542,14 +547,14 @@ class _Reader:
         if not columns:
             names, types, kinds = ("holds",), ("bool",), ("bool",)
         for token in tokens:
-            if token.type != "NAME":
+            if token.type not in ("NAME", "QUALIFIED"):
                 continue
             relation = self.relation(token)
             declaration = Declaration(
                 relation, names, types, _span(node), records=held, is_nullary=not columns
             )
             tags = [Directive(kind, relation) for kind in ("input", "output", "printsize") if kind in qualifiers]
-            yield _Declared(declaration, kinds, is_equivalence, tuple(tags))
+            yield _Declared(declaration, kinds, is_equivalence, bool(element.scope.prefix), tuple(tags))
 
     def define_types(self, elements: Iterable[Element]) -> None:
         """Define the types of ``.type`` lines."""

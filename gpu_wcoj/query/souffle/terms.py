@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import (
@@ -105,7 +105,7 @@ class Terms:
 
     def rule(self, rule: Rule) -> Rule:
         """Return a rule without open calls; `helpers` gets the rules that it needs beside it."""
-        return _RuleTerms(self, rule).rewritten()
+        return numbered(_RuleTerms(self, rule).rewritten())
 
     def with_stored(self, rules: Sequence[Rule], inputs: Iterable[Declaration]) -> list[Rule]:
         """Return rules that read records of inputs in their stored spelling, whatever users wrote.
@@ -608,7 +608,7 @@ class _RuleTerms:
         bound = body.bound(())
         ready = [comparison for comparison in body.comparisons if bound.issuperset(comparison.variables)]
         head = Atom(relation, (*keys, Constant(0), high))
-        self.program.helpers.append(Rule(head, tuple(body.atoms), (*ready, *whole)))
+        self.program.helpers.append(numbered(Rule(head, tuple(body.atoms), (*ready, *whole))))
         long = Comparison(">", Call("-", (high, low)), Constant(1))
         half = Comparison("=", middle, Call("+", (low, Call("/", (Call("-", (high, low)), Constant(2))))))
         interval = Atom(relation, (*keys, low, high))
@@ -619,27 +619,52 @@ class _RuleTerms:
 def renamed_reads(rule: Rule, relation: str, name: str) -> Rule:
     """Return a rule that reads another relation instead of `relation`."""
 
-    def renamed(piece: Expression) -> Expression:
+    def read(atom: Atom) -> Atom:
+        return replace(atom, relation=name) if atom.relation == relation else atom
+
+    return _rewritten(rule, read, lambda variable: variable)
+
+
+def numbered(rule: Rule) -> Rule:
+    """Return a rule whose wildcards are numbered in the order in which a text of it is read."""
+    names: dict[Variable, Variable] = {}
+
+    def number(variable: Variable) -> Variable:
+        if variable.is_wildcard:
+            return names.setdefault(variable, Variable(f"_#{len(names) + 1}"))
+        return variable
+
+    return _rewritten(rule, lambda atom: atom, number)
+
+
+def _rewritten(rule: Rule, read: Callable[[Atom], Atom], name: Callable[[Variable], Variable]) -> Rule:
+    """Return a rule with other atoms in its bodies and other variables."""
+
+    def expression(piece: Expression) -> Expression:
+        if isinstance(piece, Variable):
+            return name(piece)
         if isinstance(piece, Call):
-            return replace(piece, arguments=tuple(map(renamed, piece.arguments)))
+            return replace(piece, arguments=tuple(map(expression, piece.arguments)))
         if isinstance(piece, Aggregate):
-            value = None if piece.value is None else renamed(piece.value)
-            return replace(
-                piece, value=value, atoms=tuple(map(read, piece.atoms)), negated=tuple(map(read, piece.negated)),
-                comparisons=tuple(map(compared, piece.comparisons)),
-            )  # fmt: skip
+            value = None if piece.value is None else expression(piece.value)
+            return replace(piece, value=value, **body(piece))
         return piece
 
-    def read(atom: Atom) -> Atom:
-        terms = tuple(map(renamed, atom.terms))
-        return replace(atom, relation=name if atom.relation == relation else atom.relation, terms=terms)
+    def terms(atom: Atom) -> Atom:
+        return replace(atom, terms=tuple(map(expression, atom.terms)))
 
     def compared(comparison: Comparison) -> Comparison:
-        return replace(comparison, left=renamed(comparison.left), right=renamed(comparison.right))
+        return replace(comparison, left=expression(comparison.left), right=expression(comparison.right))
 
-    head = replace(rule.head, terms=tuple(map(renamed, rule.head.terms)))
-    body = tuple(map(read, rule.atoms)), tuple(map(compared, rule.comparisons)), tuple(map(read, rule.negated))
-    return Rule(head, *body)
+    def body(piece: Rule | Aggregate) -> dict[str, Any]:
+        atoms = tuple(terms(read(atom)) for atom in piece.atoms)
+        comparisons = tuple(map(compared, piece.comparisons))
+        return {
+            "atoms": atoms, "comparisons": comparisons, "negated": tuple(terms(read(atom)) for atom in piece.negated)
+        }  # fmt: skip
+
+    head = terms(rule.head)
+    return replace(rule, head=head, **body(rule))
 
 
 def _text(expression: Expression) -> str:

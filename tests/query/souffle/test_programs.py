@@ -14,7 +14,7 @@ def test_there_are_a_hundred_programs():
     assert len(names) == len(set(names)) >= 100
 
 
-@pytest.mark.parametrize("program", programs(), ids=lambda program: program.name)
+@pytest.mark.parametrize("program", list(programs()), ids=lambda program: program.name)
 def test_a_program_has_the_expected_output(program: SouffleProgram, tmp_path: Path):
     assert program.differences(tmp_path) == []
 
