@@ -74,7 +74,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 class SourceMap(str):
-    """The name of a text that is joined from several, which knows where each of its lines is from.
+    """Name of a text that is joined from several, with the source of each line.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ def main(*, output: Path | None = RESULTS) -> None:
     """
     console = Console(width=120, highlight=False)
     described = machine.describe()
-    results: dict[str, Any] = {}
+    results: dict[str, dict[str, Any]] = {}
     areas: dict[str, list[bool]] = {}
     for program in programs():
         with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def main(*, output: Path | None = RESULTS) -> None:
     share = sum(one["is_right"] for one in run.values()) / len(run)
     console.print(f"of {len(run)} programs that are no mistakes, {100 * share:.0f} % run with the right output")
     if output is not None:
-        date = described["date"][:10]
+        date = str(described["date"])[:10]
         path = output / f"souffle-{date}-{described['commit']}.json"
         text = json.dumps({"machine": described, "share": share, "results": results}, indent=1, ensure_ascii=False)
         path.write_text(text + "\n")

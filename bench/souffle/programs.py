@@ -11,8 +11,10 @@ from pathlib import Path
 from gpu_wcoj.cli.main import main
 
 FOLDER = Path(__file__).parents[2] / "tests" / "query" / "souffle"
-"""Files of programs. A line ``//// title`` begins a program; ``//// facts r``, ``//// file name``, ``//// expect r`` and
-``//// error`` begin its parts: files, the rows of outputs, or a piece of the message."""
+"""Files of programs.
+
+A line ``//// title`` begins a program; ``//// facts r``, ``//// file name``, ``//// expect r`` and ``//// error`` begin
+its parts: files, the rows of outputs, or a piece of the message."""
 _PARTS = ("facts", "file", "expect", "error")
 
 
@@ -29,6 +31,7 @@ class SouffleProgram:
 
     @property
     def name(self) -> str:
+        """The area and the title."""
         return f"{self.area}: {self.title}"
 
     def differences(self, folder: Path) -> list[str]:
@@ -43,7 +46,9 @@ class SouffleProgram:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main(arguments)
         if self.error:
-            return [] if status and self.error in err.getvalue() else [f"expected '{self.error}', got: {err.getvalue()}"]
+            return (
+                [] if status and self.error in err.getvalue() else [f"expected '{self.error}', got: {err.getvalue()}"]
+            )
         if status:
             return [f"status {status}: {err.getvalue()}"]
         different = []

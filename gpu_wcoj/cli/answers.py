@@ -24,7 +24,7 @@ from gpu_wcoj.errors import UsageError, listed
 from gpu_wcoj.files.output import OutputSpec, write_text
 from gpu_wcoj.query.ir import Declaration
 from gpu_wcoj.query.souffle.functors import format_float
-from gpu_wcoj.query.souffle.records import shown
+from gpu_wcoj.query.souffle.records import format_record
 from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet, clean
 
@@ -250,20 +250,23 @@ def print_relation(printed: PrintedRelation, answer: Result, declaration: Declar
     held = () if declaration is None else declaration.records
     rows = sorted(answer.rows(), key=lambda row: [(value is not None, value) for value in row])
     for row in rows:
-        cells = [shown(value) if i in held and value is not None else _souffle_cell(value) for i, value in enumerate(row)]
+        cells = [
+            format_record(value) if i in held and value is not None else _souffle_cell(value)
+            for i, value in enumerate(row)
+        ]
         lines.append("()" if _is_nullary(declaration) else printed.separator.join(cells))
     lines.append("=" * 15)
     sys.stdout.write("\n".join(lines) + "\n")
 
 
 def as_shown(table: pa.Table, declaration: Declaration | None) -> pa.Table:
-    """Return a table for a file of text: records as Soufflé prints them, and ``()`` for a relation without columns."""
+    """Return a table for a file of text, with records as Soufflé prints them."""
     if declaration is None:
         return table
     if _is_nullary(declaration):
         return pa.table({declaration.columns[0]: pa.array(["()"] * table.num_rows, pa.string())})
     for i in declaration.records:
-        texts = [None if text is None else shown(text) for text in table.column(i).to_pylist()]
+        texts = [None if text is None else format_record(text) for text in table.column(i).to_pylist()]
         table = table.set_column(i, table.column_names[i], pa.array(texts, pa.string()))
     return table
 

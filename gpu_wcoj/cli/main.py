@@ -304,7 +304,8 @@ def _split_output(argument: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 1 if a line .test of a program fails, 2 after an error, 130 after Ctrl-C, 141 if the reader of the output closed the pipe early.
+    0; 1 if a line .test of a program fails, 2 after an error, 130 after Ctrl-C, 141 if the reader of the output closed
+    the pipe early.
     """
     _ensure_streams()
     try:

@@ -74,14 +74,30 @@ if TYPE_CHECKING:
 # The command ``gpu-wcoj run``: a program over files, tick by tick.
 
 
-_FACTS: Final = Parameter(
-    name=("--facts", "-F"), help="The folder of the files of .input lines; by default that of the program."
-)
-_RESULTS: Final = Parameter(
-    name=("--results", "-D"), allow_leading_hyphen=True,
-    help="The folder of the files of .output lines, by default that of the program; or - to print the relations.",
-)  # fmt: skip
 _PROGRAM: Final = Parameter(help="A file with the text of the program; - is standard input.")
+
+
+_FACTS: Final = Parameter(name=("--facts", "-F"))
+_RESULTS: Final = Parameter(name=("--results", "-D"), allow_leading_hyphen=True)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FolderOptions:
+    """The folders of the files that are read and written."""
+
+    facts: Annotated[Path | None, _FACTS] = None
+    """The folder of the files of .input lines, by default that of the program."""
+    results: Annotated[Path | None, _RESULTS] = None
+    """The folder of the files of .output lines, by default that of the program; - prints the relations."""
+    output: Path | None = None
+    """A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column; or -
+    for standard output, as lines of csv, tsv or json."""
+
+    @property
+    def prints_all(self) -> bool:
+        """Return whether all relations are printed."""
+        return self.results in (Path("-"), STANDARD_OUTPUT)
 
 
 def run(
@@ -94,11 +110,9 @@ def run(
     match_options: MatchOptions | None = None,
     print_options: PrintOptions | None = None,
     count: Annotated[bool, FLAG] = False,
-    output: Path | None = None,
+    folders: FolderOptions | None = None,
     checkpoint: Path | None = None,
     json: Annotated[bool, FLAG] = False,
-    facts: Annotated[Path | None, _FACTS] = None,
-    results: Annotated[Path | None, _RESULTS] = None,
 ) -> int:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
 
@@ -121,9 +135,6 @@ def run(
     ----------
     count
         Count the answer without ever producing it.
-    output
-        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column; or -
-        for standard output, as lines of csv, tsv or json.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
     json
@@ -131,6 +142,8 @@ def run(
     """
     source = _source_of(program, text_options, file_options, match_options)
     files, printing = file_options or FileOptions(), print_options or PrintOptions()
+    folders = folders or FolderOptions()
+    output, results = folders.output, folders.results
     loaded, fed = source.loaded, source.fed
     if not loaded and not fed and source.path is None and source.text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
@@ -147,23 +160,22 @@ def run(
     named_relations = {spec.relation for spec in (*loaded, *fed)}
     check_sources(engine, named_relations)
     folder = Path() if program is None else program.parent
-    named, declared = files_of_program(engine, facts or folder, named_relations, facts is not None)
+    named, declared = files_of_program(engine, folders.facts or folder, named_relations, folders.facts is not None)
     if not named_relations and not engine.rules.directives and engine.inputs:
         raise UsageError(
             "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
             " or name files in the program, by lines .input."
         )
-    prints_all = results is not None and results in (Path("-"), STANDARD_OUTPUT)
     if (count or json or output is not None) and results is not None:
         raise UsageError.conflict("-D", "--count, --json or --output", "Leave out one of the two.")
     written: tuple[OutputSpec, ...] = ()
     printed: tuple[PrintedRelation, ...] = ()
     if not count and output is None:
-        if results is not None and not prints_all:
+        if results is not None and not folders.prints_all:
             results.mkdir(parents=True, exist_ok=True)
         has_named_files = bool(named_relations) and results is None
-        written = () if prints_all else outputs_of(engine.rules, results or folder, has_named_files)
-        printed = () if json else printed_of(engine.rules, prints_all)
+        written = () if folders.prints_all else outputs_of(engine.rules, results or folder, has_named_files)
+        printed = () if json else printed_of(engine.rules, folders.prints_all)
     if output != STANDARD_OUTPUT:
         check_format(printing.format, engine.outputs)
     job = Job(
@@ -175,7 +187,7 @@ def run(
 
 
 def _tell_failures(expected: Mapping[str, int], totals: Mapping[str, int]) -> int:
-    """Return the exit status: 1 if a relation has another number of rows than expected, which is printed."""
+    """Print each relation with another number of rows than expected; return the exit status."""
     status = 0
     for name, count in expected.items():
         if totals.get(name, 0) != count:
@@ -638,7 +650,9 @@ def _write_result(program: Runnable, spec: OutputSpec) -> None:
     rows = program.relation(spec.relation)
     table = (rows if program.bag else rows.with_weight_name(None)).to_arrow()
     is_text = not spec.path.name.endswith(".parquet")
-    write_whole(spec, as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table)
+    write_whole(
+        spec, as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
+    )
 
 
 def _step(

@@ -122,7 +122,7 @@ def outputs_of(rules: Rules, folder: Path, has_named_files: bool) -> tuple[Outpu
 
 
 def printed_of(rules: Rules, prints_all: bool) -> tuple[PrintedRelation, ...]:
-    """Return the relations that are printed as Soufflé does, and those of which only the number of rows is.
+    """Return the relations that are printed as Soufflé prints them, or their sizes.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ def printed_of(rules: Rules, prints_all: bool) -> tuple[PrintedRelation, ...]:
     Examples
     --------
     >>> from gpu_wcoj.query.datalog import parse
-    >>> printed_of(parse("h(x) :- e(x). g(x) :- e(x). .output h .printsize g"), True)
-    (PrintedRelation(relation='h', separator='\\t', header=True, is_size=False), \
-PrintedRelation(relation='g', separator='\\t', header=False, is_size=True))
+    >>> h, g = printed_of(parse("h(x) :- e(x). g(x) :- e(x). .output h .printsize g"), True)
+    >>> h.relation, h.header, g.relation, g.is_size
+    ('h', True, 'g', True)
     """
     printed = []
     for line in _output_lines(rules):
@@ -161,7 +161,7 @@ def counts_of(rules: Rules) -> dict[str, int]:
 
 
 def _output_lines(rules: Rules) -> list[Directive]:
-    """Return the ``.output`` line of each relation that has one, explicitly or as the program has none at all."""
+    """Return the ``.output`` lines, those that a program without any implies included."""
     kinds: dict[str, set[str]] = {}
     for directive in rules.directives:
         kinds.setdefault(directive.relation, set()).add(directive.kind)
@@ -302,7 +302,7 @@ def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
 def files_of_program(
     engine: Program | MotifProgram, folder: Path, named_relations: Collection[str], reads_all: bool = False
 ) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
-    """Return the files that a program names, and the types that it declares for them; see `inputs_of`."""
+    """Return the files that a program names, and their declared types; see `inputs_of`."""
     specs = inputs_of(engine.rules, folder, named_relations, reads_all)
     named = tuple(spec for spec in specs if not _is_empty(spec.path))
     declared = {declaration.relation: declaration.types for declaration in engine.rules.declarations}
@@ -606,7 +606,7 @@ _INCLUDE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|\.include[ \t]+"(
 
 
 def with_includes(text: str, path: Path) -> tuple[str, str]:
-    """Return the text of a program with its ``.include`` lines replaced by the files that they name, and its source.
+    """Return the text of a program and the files that it includes, and its source.
 
     A file is relative to the file that includes it, and is read once.
 

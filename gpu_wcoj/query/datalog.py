@@ -49,11 +49,24 @@ from gpu_wcoj.query.ir import (
     functions_by_name,
 )
 from gpu_wcoj.query.languages import language_of
-from gpu_wcoj.query.souffle import functors
-from gpu_wcoj.query.souffle.components import Element, Scope, expand, first_token
-from gpu_wcoj.query.souffle.equivalences import with_equivalences
-from gpu_wcoj.query.souffle.terms import NIL_TERM, RECORD_TERM, Terms, has_open_calls
-from gpu_wcoj.query.souffle.types import PRIMITIVES, RECORD, Definition, TypeMistake, TypeTable, is_arrow
+from gpu_wcoj.query.souffle import (
+    NIL_TERM,
+    PRIMITIVES,
+    RECORD,
+    RECORD_TERM,
+    Definition,
+    Element,
+    Rewriting,
+    Scope,
+    TypeDefinitionError,
+    TypeTable,
+    expand,
+    first_token,
+    functors,
+    has_open_calls,
+    is_arrow,
+    with_equivalences,
+)
 from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
@@ -85,6 +98,7 @@ _FLOAT_DIGITS = 15
 _MAX_DIGITS = 66
 """Most characters of an integer that is written in base 2 or 16."""
 _MAX_BYTE = 255
+"""Largest value of a part of an address, in units of 1."""
 _PRECEDENCE: Final[Mapping[str, int]] = {
     "lor": 1, "lxor": 2, "land": 3, "bor": 4, "bxor": 5, "band": 6, "bshl": 7, "bshr": 7, "bshru": 7, "+": 8, "-": 8,
     "*": 9, "/": 9, "%": 9, "prefix -": 10, "prefix bnot": 10, "prefix lnot": 10, "^": 11,
@@ -157,7 +171,7 @@ def _read(text: str, source: str, functions: tuple[Function, ...]) -> Rules:
 
 @functools.lru_cache(maxsize=16)
 def _parser(names: tuple[str, ...] = (), conditions: tuple[str, ...] = ()) -> Lark:
-    """Return the parser of texts that may call Python functions of these names; conditions are those of bool."""
+    """Return the parser of texts that may call Python functions; conditions return a bool."""
     from importlib.resources import files
 
     from lark import Lark
@@ -249,10 +263,10 @@ class _Reader:
         token, *_ = _tokens(node)
         word = token.split()[0]
         what = {
-            ".include": "'.include' is read by the command line only: run the file with gpu-wcoj run, or join the texts",
+            ".include": "'.include' is read by the command line only: run the file by gpu-wcoj run, or join the texts",
             ".functor": "'.functor' declares functions of C++; declare a Python function with gpu_wcoj.function, pass "
             "it as functions=[...], and call it without '@'",
-            ".lattice": "'.lattice' is not supported; min and max in heads go through recursion, as dist(y, min(d + w))",
+            ".lattice": "'.lattice' is not supported; min and max in heads go through recursion: dist(y, min(d + w))",
         }[word]
         return UnsupportedError(pointed(what, self.text, token.line or 0, token.column or 0, len(word), self.source))
 
@@ -272,12 +286,10 @@ class _Reader:
                     self.applied(term) if term.data == "applied" else self.expression(term) for term in _trees(head)
                 )
                 atoms, comparisons, negated = self.body(conjunction)
-                yield Rule(
-                    Atom(self.relation(name), terms or (TRUE,), _span(head)), atoms, comparisons, negated
-                )
+                yield Rule(Atom(self.relation(name), terms or (TRUE,), _span(head)), atoms, comparisons, negated)
 
     def alternatives(self, node: Node, is_negated: bool = False, depth: int = 0) -> list[list[_Literal]]:
-        """Return the conjunctions of which a body is the disjunction; negations stand at literals only."""
+        """Return the conjunctions whose disjunction a body is, with negations at literals only."""
         if depth > NESTING:
             raise self.error(f"bodies nest more than {NESTING} deep; derive a part in a rule before", first_token(node))
         if node.data == "negated":
@@ -382,7 +394,7 @@ class _Reader:
         """Return the calculation of operands and the operators between them, by precedence."""
         from lark import Token
 
-        parts = [child for child in node.children if child is not None]
+        parts = list(node.children)
         if depth + len(parts) // 2 > NESTING:
             what = f"calculations nest more than {NESTING} deep; calculate a part in a rule before"
             raise DatalogSyntaxError(what, self.text, *_place(_span(node)), self.source)
@@ -538,9 +550,11 @@ class _Reader:
         names = tuple(self.column(token) for column in columns for token in _tokens(column))
         kinds = tuple(next((self.type(kind) for kind in _trees(column)), None) for column in columns)
         types = tuple(None if kind is None else self.types.arrow(kind) for kind in kinds)
-        held = tuple(
-            i for i, kind in enumerate(kinds) if kind is not None and self.types.kind(kind) == RECORD
-        ) if self.types else ()
+        held = (
+            tuple(i for i, kind in enumerate(kinds) if kind is not None and self.types.kind(kind) == RECORD)
+            if self.types
+            else ()
+        )
         is_equivalence = "eqrel" in qualifiers
         if is_equivalence and len(names) != 2:
             raise self.error("an equivalence relation has two columns", qualifiers["eqrel"])
@@ -550,9 +564,7 @@ class _Reader:
             if token.type not in ("NAME", "QUALIFIED"):
                 continue
             relation = self.relation(token)
-            declaration = Declaration(
-                relation, names, types, _span(node), records=held, is_nullary=not columns
-            )
+            declaration = Declaration(relation, names, types, _span(node), records=held, is_nullary=not columns)
             tags = [Directive(kind, relation) for kind in ("input", "output", "printsize") if kind in qualifiers]
             yield _Declared(declaration, kinds, is_equivalence, bool(element.scope.prefix), tuple(tags))
 
@@ -587,12 +599,12 @@ class _Reader:
                 definition = Definition("sum", branches=branches)
             try:
                 self.types.define(name, definition)
-            except TypeMistake as error:
+            except TypeDefinitionError as error:
                 raise SchemaError(self.point(str(error), _span(element.node))) from None
         for name, span in defined.items():
             try:
                 self.types.check(name)
-            except TypeMistake as error:
+            except TypeDefinitionError as error:
                 raise SchemaError(self.point(str(error), span)) from None
 
     def fields(self, node: Node) -> tuple[str, ...]:
@@ -606,7 +618,7 @@ class _Reader:
     def typed(
         self, rules: tuple[Rule, ...], declared: Sequence[_Declared], directives: Sequence[Directive]
     ) -> tuple[tuple[Rule, ...], tuple[Declaration, ...]]:
-        """Return the rules with records and functors of several types rewritten, and the declarations."""
+        """Return the rules with records and typed functors rewritten, and the declarations."""
         declarations = tuple(one.declaration for one in declared)
         has_floats = any("float" in one.declaration.types for one in declared)
         if not (self.types or has_floats or any(map(has_open_calls, rules))):
@@ -614,7 +626,7 @@ class _Reader:
         reserved = {atom.relation for rule in rules for atom in (rule.head, *rule.read)}
         reserved.update(declaration.relation for declaration in declarations)
         columns = {one.declaration.relation: one.kinds for one in declared}
-        terms = Terms(self.types, columns, self.point, reserved)
+        terms = Rewriting(self.types, columns, self.point, reserved)
         rewritten = [terms.rule(rule) for rule in rules]
         inputs = {directive.relation for directive in directives if directive.kind == "input"}
         heads = {rule.head.relation for rule in rules}
@@ -632,7 +644,9 @@ class _Reader:
         try:
             return declared_type(full)
         except UnsupportedTypeError:
-            raise self.error(f"unknown type '{name}'; declare it with .type.{nearest(name, self.types.definitions)}", token) from None
+            raise self.error(
+                f"unknown type '{name}'; declare it with .type.{nearest(name, self.types.definitions)}", token
+            ) from None
 
     def type(self, node: Node) -> str:
         """Return the full name of a type."""
@@ -977,9 +991,7 @@ def _unsupported(place: _Place, text: str, functions: Sequence[str]) -> Complain
     if token_text == "$" and "INTEGER" in place.accepts:
         return "'$' numbers rows in the order in which they are derived, which changes cannot keep", *here
     if place.kind == "OPERATOR" and "_IF" in place.accepts and place.follows("_RPAR"):
-        what = (
-            "subsumption is not supported; keep the best row by min or max in the head, as in dist(y, min(d + w))"
-        )
+        what = "subsumption is not supported; keep the best row by min or max in the head, as in dist(y, min(d + w))"
         return what, *here
     if previous is None or not place.follows("NAME") or place.in_directive:
         return None

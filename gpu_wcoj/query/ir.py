@@ -577,7 +577,7 @@ def _column(name: str) -> str:
 
 @dataclass(frozen=True)
 class Directive:
-    """``.input relation(name=value, ...)`` or ``.output ...``: a file of a relation, or a line about its size.
+    """``.input relation(name=value, ...)``, ``.output ...``: its file, or its size.
 
     Attributes
     ----------

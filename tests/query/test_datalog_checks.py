@@ -13,7 +13,7 @@ from gpu_wcoj.errors import (
     UnsafeRuleError,
     UnsupportedError,
 )
-from gpu_wcoj.query.check import check, check_required, unnamed_inputs
+from gpu_wcoj.query.check import check, unnamed_inputs
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Atom, Rule, Rules, Variable
 

@@ -60,7 +60,9 @@ class Term:
             name = self.parts[0]
             if name == "_":
                 return env
-            return env if env.get(name, value) == value and name in env else None if name in env else {**env, name: value}
+            return (
+                env if env.get(name, value) == value and name in env else None if name in env else {**env, name: value}
+            )
         if self.op == "[]" or self.op.startswith("$"):
             head = () if self.op == "[]" else (self.op[1:],)
             if value is None or len(value) != len(head) + len(self.parts) or value[: len(head)] != head:
@@ -153,7 +155,8 @@ class DrawnProgram:
     def text(self) -> str:
         lines = [
             ".type L = [x: number, t: L]", ".type E = A {x: number} | B {l: L, y: number} | C {}",
-            ".decl r(x: number)", ".decl e(x: number, y: number)", ".decl p(l: L)", "used(x) :- r(x) ; e(x, _) ; p([x, _]).",
+            ".decl r(x: number)", ".decl e(x: number, y: number)", ".decl p(l: L)",
+            "used(x) :- r(x) ; e(x, _) ; p([x, _]).",
         ]  # fmt: skip
         inside = []
         for head in self.strata:
@@ -254,7 +257,7 @@ def draw_program(rng: random.Random) -> DrawnProgram:
     for number, (heads, body) in enumerate(rules):  # several heads: a rule also derives another head of later strata
         name = heads[0].parts[0]
         later = [head for head in program.strata[program.strata.index(name) :] if head[0] == name[0] and head != name]
-        reads = {part for part in str(body).replace("(", " ").split()}
+        reads = set(str(body).replace("(", " ").split())
         if later and rng.random() < 0.5 and not reads & set(later):
             program.rules[number] = ([*heads, Body("atom", (later[0], heads[0].parts[1]))], body)
     return program
@@ -289,8 +292,7 @@ def _body(rng: random.Random, known: Sequence[str], head: str) -> tuple[Body, li
     for _ in range(rng.randrange(1, 3)):
         relation = rng.choice(["r", "e", "p", *known, *own])
         parts.append(Body("atom", (relation, _patterns(rng, relation, names, lists))))
-    for _ in range(rng.randrange(3)):
-        parts.append(_condition(rng, known, names, lists))
+    parts += [_condition(rng, known, names, lists) for _ in range(rng.randrange(3))]
     if names and rng.random() < 0.2:
         name = f"v{len(names)}"
         parts.append(Body("range", (name, Term("constant", (rng.randrange(3),)), _variable(rng.choice(names)))))
@@ -329,7 +331,9 @@ def _patterns(rng: random.Random, relation: str, names: list[str], lists: list[s
     return (Term(f"${op}", parts),)
 
 
-def _condition(rng: random.Random, known: Sequence[str], names: Sequence[str], lists: Sequence[str], depth: int = 0) -> Body:
+def _condition(
+    rng: random.Random, known: Sequence[str], names: Sequence[str], lists: Sequence[str], depth: int = 0
+) -> Body:
     """A condition on bound variables."""
     chance = rng.random()
     if depth < 2 and chance < 0.45:

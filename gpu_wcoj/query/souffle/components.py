@@ -1,4 +1,4 @@
-"""Components: ``.comp`` and ``.init`` lines, expanded to the statements of each instance with a scope for their names.
+"""Components, expanded to the statements of each instance with a scope for their names.
 
 A name of an instance's relation is its name in the component behind the name of the instance: ``x.rel``. A name that a
 component does not declare is looked up where the component is instantiated, then around that, as in Soufflé.
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     Node = Tree[Token]
 
 MAX_STATEMENTS = 100_000
-"""Most statements after the expansion of components."""
+"""Most statements after the expansion of components, as a number of lines."""
 MAX_DEPTH = 50
-"""Deepest nesting of instances and longest chain of inheritance."""
+"""Deepest nesting of instances and longest chain of inheritance, in levels."""
 
 Complain = Callable[[str, "Token"], GpuWcojError]
 """Returns an error at a token."""
@@ -38,7 +38,7 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """Where names of a statement are looked up.
+    """Lookup of the names of a statement.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Scope:
         return name
 
     def argument(self, name: str) -> tuple[str, str]:
-        """Return an argument of a component as written, parameters replaced, and as the name of a type."""
+        """Return an argument as written, parameters replaced, and as the name of a type."""
         return (self.parameters[name][0] if name in self.parameters else name), self.type(name)
 
     def component(self, name: str) -> Node | None:
@@ -100,7 +100,7 @@ class Scope:
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """A statement with its scope; of a super-component with the relations whose rules a sub-component overrides."""
+    """A statement with its scope, and the relations whose rules a sub-component overrides."""
 
     node: Node
     scope: Scope
@@ -108,7 +108,7 @@ class Element:
 
 
 def expand(statements: Sequence[Node], complain: Complain) -> tuple[Element, ...]:
-    """Return the statements of a program and of all its instances, in order; without the component definitions."""
+    """Return the statements of a program and of all its instances, in order."""
     expansion = _Expansion(complain)
     scope = Scope()
     return tuple(expansion.enter([Element(statement, scope) for statement in statements], scope, 0))

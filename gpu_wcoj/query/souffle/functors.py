@@ -25,6 +25,7 @@ _KINDS: Final = {
 """Letters of the types of fields: numbers, unsigned numbers, floats of 64 and 32 bits, texts, records."""
 _RESULTS: Final = {**_KINDS, "g": DataType("float")}
 _BITS = 64
+"""Size of an integer, in bits."""
 
 
 def _as_int64(value: int) -> int:
@@ -83,23 +84,23 @@ def to_unsigned(text: str) -> int:
 
 
 def format_float(value: float) -> str:
-    """Return the shortest text of a float, without a point if it is whole, as C++ streams print it."""
+    """Return the shortest text of a float, without a point if it is whole."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _whole(value: float) -> int:
+def _truncate(value: float) -> int:
     if not math.isfinite(value):
         raise OverflowError(f"{value} is not a number of int64")
     return int(value)
 
 
 def ordinal(text: str) -> int:
-    """Return a number of a text: the same for equal texts, in every run, and different for different texts."""
+    """Return a number of a text, in every run the same for equal texts and no others."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def range_size(start: float, end: float, step: float) -> int:
-    """Return the number of values of ``range(start, end, step)``; a step of 0 gives the start, unless it is the end.
+    """Return the number of values of a range; a step of 0 gives the start, unless it is the end.
 
     Examples
     --------
@@ -144,9 +145,9 @@ _SINGLE: Final[dict[str, tuple[Callable[..., Any], tuple[DataType, ...], DataTyp
     "lesser_text": (min, (_TEXT, _TEXT), _TEXT),
     "greater_text": (max, (_TEXT, _TEXT), _TEXT),
     "number_of_text": (to_number, (_TEXT,), _INT),
-    "number_of_float": (_whole, (_FLOAT,), _INT),
+    "number_of_float": (_truncate, (_FLOAT,), _INT),
     "unsigned_of_text": (to_unsigned, (_TEXT,), _KINDS["u"]),
-    "unsigned_of_float": (_whole, (_FLOAT,), _KINDS["u"]),
+    "unsigned_of_float": (_truncate, (_FLOAT,), _KINDS["u"]),
     "unsigned_of_number": (int, (_INT,), _KINDS["u"]),
     "float_of_text": (float, (_TEXT,), _FLOAT),
     "text_of_number": (str, (_INT,), _TEXT),
@@ -168,7 +169,7 @@ PATTERN: Final = "|".join((*sorted(NAMES, reverse=True), "pack_[nufgsr]*", "unpa
 SPELLED: Final = (
     "as", "ord", "range", "to_float", "to_number", "to_string", "to_unsigned", "autoinc",
 )  # fmt: skip
-"""Functors that become others by the types of their arguments; see `gpu_wcoj.query.souffle.terms`."""
+"""Functors that become others by the types of their arguments; see `gpu_wcoj.query.souffle.rewriting`."""
 INFIX: Final = ("lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "bshru")
 """Functors that stand between their arguments."""
 

@@ -1,4 +1,4 @@
-"""Values of records and sums: texts of JSON in one spelling, so that equal values have equal codes.
+"""Values of records and sums: JSON in one spelling, so that equal values have equal codes.
 
 A record is an array, ``[1,[2,null]]``, and nil is ``null``. A value of a sum type is an object of its branch,
 ``{"Cons":[1,{"Nil":[]}]}``. Columns hold these texts, so they join, sort into checkpoints and leave to files as every
@@ -18,13 +18,13 @@ import numpy as np
 NIL: Final = "null"
 """The text of nil."""
 MAX_DEPTH: Final = 100_000
-"""Deepest nesting of records that is read from or printed as text."""
+"""Deepest nesting of records that is read, in levels."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]')
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0b[01]+|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
 
 
 def pack(branch: str, letters: str, values: Sequence[Any]) -> str:
-    """Return the text of a record, or of a value of a sum type if `branch` is not empty.
+    r"""Return the text of a record, or of a value of a sum type if `branch` is not empty.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def pack(branch: str, letters: str, values: Sequence[Any]) -> str:
     Examples
     --------
     >>> pack("", "nsr", (1, 'say "a"', "null")), pack("Leaf", "f", (2.0,))
-    ('[1,"say \\\\"a\\\\"",null]', '{"Leaf":[2.0]}')
+    ('[1,"say \\"a\\"",null]', '{"Leaf":[2.0]}')
     """
     parts = ",".join(_part(letter, value) for letter, value in zip(letters, values, strict=True))
     return f'{{"{branch}":[{parts}]}}' if branch else f"[{parts}]"
@@ -96,16 +96,16 @@ def unpack(value: str, branch: str, index: int, letter: str) -> Any:
 
 
 def is_branch(value: str, branch: str) -> bool:
-    """Return whether a value is of a branch, or for an empty branch, whether a record is not nil."""
+    """Return whether a value is of a branch; for an empty branch, whether it is not nil."""
     return value.startswith(f'{{"{branch}":' if branch else "[")
 
 
-def shown(text: str) -> str:
+def format_record(text: str) -> str:
     """Return a value as Soufflé prints it.
 
     Examples
     --------
-    >>> shown('[1,["a b",null]]'), shown('{"Cons":[1,{"Nil":[]}]}'), shown("null")
+    >>> format_record('[1,["a b",null]]'), format_record('{"Cons":[1,{"Nil":[]}]}'), format_record("null")
     ('[1, [a b, nil]]', '$Cons(1, $Nil)', 'nil')
     """
     pieces: list[str] = []
@@ -138,7 +138,7 @@ name of another of these types."""
 
 
 def stored(text: str, name: str, types: str) -> str:
-    """Return the stored text of a value that a user wrote: as JSON in any spelling, or as Soufflé prints it.
+    """Return the stored text of a value written as JSON or as Soufflé prints it.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class _Reader:
         done: list[tuple[str, Iterator[str], list[str], str]] = []
         kind = name
         while True:
-            text = self._leaf(kind) if kind not in self.types else self._begun(kind, done)
+            text = self._leaf(kind) if kind not in self.types else self._begin_value(kind, done)
             while text is not None:
                 if not done:
                     return text
@@ -195,7 +195,7 @@ class _Reader:
     def _joined(branch: str, parts: Sequence[str]) -> str:
         return f'{{"{branch}":[{",".join(parts)}]}}' if branch else f"[{','.join(parts)}]"
 
-    def _begun(self, kind: str, done: list[tuple[str, Iterator[str], list[str], str]]) -> str | None:
+    def _begin_value(self, kind: str, done: list[tuple[str, Iterator[str], list[str], str]]) -> str | None:
         """Read the beginning of a record or branch; return its text if it has no items."""
         if len(done) > MAX_DEPTH:
             raise ValueError(f"it nests more than {MAX_DEPTH:,} deep")

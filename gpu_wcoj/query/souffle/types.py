@@ -1,4 +1,4 @@
-"""Types that a program declares with ``.type``: subtypes, equivalent types, unions, records and sums."""
+"""Types that a program declares: subtypes, equivalent types, unions, records and sums."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Definition:
     branches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-class TypeMistake(Exception):
+class TypeDefinitionError(Exception):
     """A mistake in a declaration of a type; the reader points at its place."""
 
 
@@ -69,21 +69,21 @@ class TypeTable:
 
         Raises
         ------
-        TypeMistake
+        TypeDefinitionError
             If there is one of this name.
         """
         if name in self.definitions:
-            raise TypeMistake(f"type '{name}' is declared twice")
+            raise TypeDefinitionError(f"type '{name}' is declared twice")
         self.definitions[name] = definition
 
     def check(self, name: str) -> None:
-        """Raise `TypeMistake` if a type is made of unknown types, of itself, or of members that do not go together."""
+        """Raise if a type is made of unknown types, of itself, or of members of several kinds."""
         definition = self.definitions[name]
         for branch in definition.branches.values():
             for part in branch:
                 _ = self.kind(part)
                 if self.letter(part) is None:
-                    raise TypeMistake(
+                    raise TypeDefinitionError(
                         f"a field of type '{name}' is of type '{part}'; fields are numbers, floats, symbols, records "
                         "and sums"
                     )
@@ -94,7 +94,7 @@ class TypeTable:
 
         Raises
         ------
-        TypeMistake
+        TypeDefinitionError
             If there is no such type, or it is made of itself or of members of different kinds.
         """
         if name not in self._kinds:
@@ -105,17 +105,22 @@ class TypeTable:
         definition = self.definitions.get(name)
         if definition is None:
             if not is_arrow(name):
-                raise TypeMistake(f"unknown type '{name}'; declare it with .type.{nearest(name, self.definitions)}")
+                raise TypeDefinitionError(
+                    f"unknown type '{name}'; declare it with .type.{nearest(name, self.definitions)}"
+                )
             return name
         if definition.branches or definition.kind in ("record", "sum"):
             return RECORD
         if name in within:
-            raise TypeMistake(f"type '{name}' is defined by itself, through {', '.join(within)}")
+            raise TypeDefinitionError(f"type '{name}' is defined by itself, through {', '.join(within)}")
         kinds = {member: self._kind(member, (*within, name)) for member in definition.members}
         first = next(iter(kinds))
         for member, kind in kinds.items():
             if kind != kinds[first]:
-                raise TypeMistake(f"type '{name}' unites '{shown(first)}' and '{shown(member)}', which are not of one kind")
+                raise TypeDefinitionError(
+                    f"type '{name}' unites '{format_type(first)}' and '{format_type(member)}', which are not of one "
+                    "kind"
+                )
         return kinds[first]
 
     def arrow(self, name: str) -> str:
@@ -124,14 +129,14 @@ class TypeTable:
         return "string" if kind == RECORD else kind
 
     def letter(self, name: str) -> str | None:
-        """Return the letter of a field of this type in names of functors; None if records cannot hold it."""
+        """Return the letter of a field of this type; None if records cannot hold it."""
         kind = self.kind(name)
         if kind == RECORD:
             return "r"
         return "u" if kind == "uint64" else _LETTERS.get(DataType(kind).family)
 
     def shape(self, name: str) -> Definition | None:
-        """Return the definition of a record or sum, through aliases and subtypes; None for another type."""
+        """Return the definition of a record or sum, through aliases; None for another type."""
         definition = self.definitions.get(name)
         while definition is not None and definition.kind in ("alias", "subtype"):
             name = definition.members[0]
@@ -152,27 +157,27 @@ class TypeTable:
         if definition is not None and definition.kind == "subtype":
             yield from self.supers(definition.members[0])
 
-    def is_subtype(self, name: str, of: str) -> bool:
+    def is_subtype(self, name: str, upper: str) -> bool:
         """Return whether all values of a type are values of another one."""
-        of = self.root(of)
-        definition = self.definitions.get(self.root(name))
-        if definition is not None and definition.kind == "union" and self.root(name) != of:
-            return all(self.is_subtype(member, of) for member in definition.members)
+        name, upper = self.root(name), self.root(upper)
+        definition = self.definitions.get(name)
+        if definition is not None and definition.kind == "union" and name != upper:
+            return all(self.is_subtype(member, upper) for member in definition.members)
         supers = tuple(self.supers(name))
-        if of in supers:
+        if upper in supers:
             return True
-        target = self.definitions.get(of)
+        target = self.definitions.get(upper)
         if target is not None and target.kind == "union":
-            return any(self.is_subtype(upper, member) for upper in supers for member in target.members)
+            return any(self.is_subtype(one, member) for one in supers for member in target.members)
         return False
 
-    def meet(self, name: str, other: str) -> str | None:
+    def meet(self, left: str, right: str) -> str | None:
         """Return the type of the values that are of both types; None if there is none."""
-        if self.is_subtype(name, other):
-            return name
-        if self.is_subtype(other, name):
-            return other
-        for first, second in ((name, other), (other, name)):
+        if self.is_subtype(left, right):
+            return left
+        if self.is_subtype(right, left):
+            return right
+        for first, second in ((left, right), (right, left)):
             definition = self.definitions.get(self.root(first))
             if definition is not None and definition.kind == "union":
                 common = [found for member in definition.members if (found := self.meet(member, second)) is not None]
@@ -201,7 +206,9 @@ class TypeTable:
                 continue
             fields[current] = {}
             for branch, parts in definition.branches.items():
-                fields[current][branch] = [part if self.letter(part) == "r" else str(self.letter(part)) for part in parts]
+                fields[current][branch] = [
+                    part if self.letter(part) == "r" else str(self.letter(part)) for part in parts
+                ]
                 waiting += parts
         return json.dumps(fields, separators=(",", ":"))
 
@@ -220,12 +227,12 @@ def family(kind: str) -> str:
     return kind if kind == RECORD else DataType(kind).family
 
 
-def shown(name: str) -> str:
+def format_type(name: str) -> str:
     """Return the name of a type in messages: Soufflé's, if it has one.
 
     Examples
     --------
-    >>> shown("int64"), shown("Node")
+    >>> format_type("int64"), format_type("Node")
     ('number', 'Node')
     """
     return next((word for word, arrow in PRIMITIVES.items() if arrow == name), name)

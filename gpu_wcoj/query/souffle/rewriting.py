@@ -1,7 +1,8 @@
-"""Typed terms of rules: records, branches and functors of several types, rewritten to calls of declared functions.
+"""Rewriting of records, branches, functors of several types and equivalences to core rules.
 
 A record in a head, or whose parts other conditions bind, is packed into a text; elsewhere the text is taken apart, and
-its parts bind variables. ``range`` becomes a relation of intervals that are halved until they hold one number.
+its parts bind variables. ``range`` becomes a relation of intervals that are halved until they hold one number. An
+equivalence relation gets the rules of its closure.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any, Final
 
 from gpu_wcoj.errors import TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import (
-    FUNCTIONS,
     NULL_AWARE,
     Aggregate,
     Atom,
@@ -21,8 +21,10 @@ from gpu_wcoj.query.ir import (
     Comparison,
     Constant,
     Declaration,
+    Directive,
     Expression,
     Rule,
+    Rules,
     Span,
     Variable,
     variables_of,
@@ -30,7 +32,7 @@ from gpu_wcoj.query.ir import (
 from gpu_wcoj.query.safety import bound_variables, standing
 from gpu_wcoj.query.souffle import records
 from gpu_wcoj.query.souffle.functors import SPELLED, functor
-from gpu_wcoj.query.souffle.types import RECORD, Definition, TypeTable, family, shown
+from gpu_wcoj.query.souffle.types import RECORD, Definition, TypeTable, family, format_type
 
 Point = Callable[[str, Span], str]
 """Returns a message with the place that it points at."""
@@ -66,9 +68,7 @@ def is_open(call: Call) -> bool:
 
 
 def _is_record(expression: Expression) -> bool:
-    return isinstance(expression, Call) and (
-        expression.op in (RECORD_TERM, NIL_TERM) or expression.op.startswith("$")
-    )
+    return isinstance(expression, Call) and (expression.op in (RECORD_TERM, NIL_TERM) or expression.op.startswith("$"))
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _Body:
         return bound_variables(rule, (), already_bound)
 
 
-class Terms:
+class Rewriting:
     """Rewriting of the rules of one program.
 
     Parameters
@@ -105,7 +105,7 @@ class Terms:
 
     def rule(self, rule: Rule) -> Rule:
         """Return a rule without open calls; `helpers` gets the rules that it needs beside it."""
-        return numbered(_RuleTerms(self, rule).rewritten())
+        return numbered(_RuleRewriting(self, rule).rewritten())
 
     def with_stored(self, rules: Sequence[Rule], inputs: Iterable[Declaration]) -> list[Rule]:
         """Return rules that read records of inputs in their stored spelling, whatever users wrote.
@@ -151,10 +151,10 @@ class Terms:
         return kinds[index] if len(kinds) == arity else None
 
 
-class _RuleTerms:
+class _RuleRewriting:
     """Rewriting of one rule."""
 
-    def __init__(self, program: Terms, rule: Rule) -> None:
+    def __init__(self, program: Rewriting, rule: Rule) -> None:
         self.program, self.types, self.rule = program, program.types, rule
         self.names = {variable.name for variable in _all_variables(rule)}
         self.ranges: list[tuple[Variable, Call]] = []
@@ -164,9 +164,9 @@ class _RuleTerms:
         types: TypeOf = {}
         body = self.body(rule, types, ())
         terms = tuple(self.head_term(rule.head, i, term, types) for i, term in enumerate(rule.head.terms))
-        self.place_ranges(body, types)
-        atoms, comparisons, negated = map(tuple, (body.atoms, body.comparisons, body.negated))
-        return Rule(replace(rule.head, terms=terms), atoms, comparisons, negated)
+        self.place_ranges(body)
+        head = replace(rule.head, terms=terms)
+        return Rule(head, tuple(body.atoms), tuple(body.comparisons), tuple(body.negated))
 
     def head_term(self, head: Atom, index: int, term: Expression, types: TypeOf) -> Expression:
         column = self.program.column(head.relation, index, len(head.terms))
@@ -186,9 +186,10 @@ class _RuleTerms:
             return
         self.check_kinds(term, kind, column, head)
         if isinstance(term, Variable) and not self.types.is_subtype(kind, column) and self.is_strict(kind, column):
+            upper = format_type(column)
             what = (
-                f"'{term}' is of type '{shown(kind)}', which is not a subtype of '{shown(column)}', the type of its "
-                f"column in '{head.relation}'; write as({term}, {shown(column)}) if it is one"
+                f"'{term}' is of type '{format_type(kind)}', which is not a subtype of '{upper}', the type of its "
+                f"column in '{head.relation}'; write as({term}, {upper}) if it is one"
             )
             raise TypeMismatchError(self.program.point(what, head.span))
 
@@ -206,7 +207,9 @@ class _RuleTerms:
             return  # dates and the like are written as texts
         if left in _FLOATS and right in _FLOATS:
             return
-        what = f"'{term}' in '{atom}' is of type '{shown(kind)}', and its column is of type '{shown(column)}'"
+        what = (
+            f"'{term}' in '{atom}' is of type '{format_type(kind)}', and its column is of type '{format_type(column)}'"
+        )
         raise TypeMismatchError(self.program.point(what, atom.span))
 
     def fresh(self, stem: str) -> Variable:
@@ -228,8 +231,8 @@ class _RuleTerms:
                 left, right = (family(self.types.kind(name)) for name in (known, kind))
                 if self.types and (left != right or self.is_strict(known, kind)):
                     what = (
-                        f"'{expression}' is of type '{shown(known)}', and here in '{where}' of type '{shown(kind)}'; no "
-                        "value is both"
+                        f"'{expression}' is of type '{format_type(known)}', and here in '{where}' of type "
+                        f"'{format_type(kind)}'; no value is both"
                     )
                     raise TypeMismatchError(self.program.point(what, span))
                 common = known
@@ -344,9 +347,7 @@ class _RuleTerms:
         if comparison.op == "=" and _is_record(left) and _is_record(right):
             variable = self.fresh("record")
             kind = self.type_of(left, types) or self.type_of(right, types)
-            pending += [
-                (variable, side, kind, comparison.span) for side in (left, right) if isinstance(side, Call)
-            ]
+            pending += [(variable, side, kind, comparison.span) for side in (left, right) if isinstance(side, Call)]
             return
         if comparison.op == "=" and _is_record(left):
             left, right = right, left
@@ -404,24 +405,26 @@ class _RuleTerms:
                 body.comparisons.append(Comparison("=", term, taken, span))
 
     def branch_of(self, call: Call, kind: str | None) -> tuple[str, tuple[str, ...]]:
-        """Return the branch of a record, empty for that of a record type, and the types of its parts."""
+        """Return the branch of a record, empty for a record type, and the types of its parts."""
         branch = "" if call.op == RECORD_TERM else call.op[1:]
         definition: Definition | None = None if kind is None else self.types.shape(kind)
         if definition is None and branch:
             sums = self.types.branches.get(branch, [])
             if len(sums) > 1:
-                what = f"branch '{branch}' is in several types, {', '.join(sums)}, and none of them is meant by the place"
+                what = (
+                    f"branch '{branch}' is in several types, {', '.join(sums)}, and none of them is meant by the place"
+                )
                 raise TypeMismatchError(self.program.point(f"{what}; declare the column that holds it", call.span))
             definition = self.types.definitions[sums[0]] if sums else None
         if definition is None:
             what = f"'{_text(call)}' has no type here: no declared column or variable of a record type is equal to it"
             if kind is not None:
-                what = f"'{_text(call)}' is a record, and its place is of type '{shown(kind)}'"
+                what = f"'{_text(call)}' is a record, and its place is of type '{format_type(kind)}'"
             raise TypeMismatchError(self.program.point(what, call.span))
         parts = definition.branches.get(branch)
         if parts is None:
             known = ", ".join(name or "a record" for name in definition.branches)
-            what = f"'{_text(call)}' is not of type '{shown(str(kind))}', which has {known}"
+            what = f"'{_text(call)}' is not of type '{format_type(str(kind))}', which has {known}"
             raise TypeMismatchError(self.program.point(what, call.span))
         if len(parts) != len(call.arguments):
             what = f"'{_text(call)}' has {len(call.arguments)} parts: expected {len(parts)}"
@@ -453,7 +456,7 @@ class _RuleTerms:
         body = self.body(aggregate, inner, (*types, *standing(self.rule)))
         value = None if aggregate.value is None else self.expression(aggregate.value, inner)
         if len(self.ranges) > n_ranges:
-            self.place_ranges(body, inner, n_ranges)
+            self.place_ranges(body, n_ranges)
         return replace(
             aggregate, value=value, atoms=tuple(body.atoms), comparisons=tuple(body.comparisons),
             negated=tuple(body.negated),
@@ -520,7 +523,8 @@ class _RuleTerms:
             return part
         word = "text" if first == "string" else "float" if first in _FLOATS else "number"
         if first not in ("string", "integer", None, *_FLOATS):
-            what = f"'{call.op}' takes a number, a float or a text, and '{call.arguments[0]}' is of type '{shown(str(kinds[0]))}'"
+            found = f"'{call.arguments[0]}' is of type '{format_type(str(kinds[0]))}'"
+            what = f"'{call.op}' takes a number, a float or a text, and {found}"
             raise TypeMismatchError(self.program.point(what, call.span))
         if first is None and call.op != "to_string":
             word = "text"  # numbers need no conversion
@@ -538,8 +542,8 @@ class _RuleTerms:
         kind = self.type_of(value, types)
         if kind is not None and family(self.types.kind(kind)) != family(self.types.kind(name.name)):
             what = (
-                f"'{_text(call)}' reads a value of type '{shown(kind)}' as bits of type '{shown(name.name)}'; convert it by to_number(x), "
-                "to_string(x) or to_float(x)"
+                f"'{_text(call)}' reads a value of type '{format_type(kind)}' as bits of type "
+                f"'{format_type(name.name)}'; convert it by to_number(x), to_string(x) or to_float(x)"
             )
             raise UnsupportedError(self.program.point(what, call.span))
         return self.expression(value, types, name.name)
@@ -556,7 +560,7 @@ class _RuleTerms:
         types[variable] = "double" if is_float else "int64"
         return variable
 
-    def place_ranges(self, body: _Body, types: TypeOf, start: int = 0) -> None:
+    def place_ranges(self, body: _Body, start: int = 0) -> None:
         """Add an atom for each range to a body, and the rules of its relation to the program."""
         ranges, self.ranges[start:] = self.ranges[start:], []
         for variable, call in ranges:
@@ -599,12 +603,12 @@ class _RuleTerms:
         return True
 
     def halved(
-        self, relation: str, keys: tuple[Variable, ...], given: list[Comparison], body: _Body, ending: str
+        self, relation: str, keys: tuple[Variable, ...], bindings: list[Comparison], body: _Body, ending: str
     ) -> None:
-        """Add the rules of a relation of intervals: the positions of a range, halved until each holds one."""
+        """Add the rules of a relation of intervals, halved until each holds one position."""
         low, high, middle = (self.fresh(stem) for stem in ("low", "high", "middle"))
         size = self.called(f"range_size{ending}", keys, Call("range", keys))
-        whole = (*given, Comparison("=", high, size), Comparison(">", high, Constant(0)))
+        whole = (*bindings, Comparison("=", high, size), Comparison(">", high, Constant(0)))
         bound = body.bound(())
         ready = [comparison for comparison in body.comparisons if bound.issuperset(comparison.variables)]
         head = Atom(relation, (*keys, Constant(0), high))
@@ -629,12 +633,12 @@ def numbered(rule: Rule) -> Rule:
     """Return a rule whose wildcards are numbered in the order in which a text of it is read."""
     names: dict[Variable, Variable] = {}
 
-    def number(variable: Variable) -> Variable:
+    def assign_number(variable: Variable) -> Variable:
         if variable.is_wildcard:
             return names.setdefault(variable, Variable(f"_#{len(names) + 1}"))
         return variable
 
-    return _rewritten(rule, lambda atom: atom, number)
+    return _rewritten(rule, lambda atom: atom, assign_number)
 
 
 def _rewritten(rule: Rule, read: Callable[[Atom], Atom], name: Callable[[Variable], Variable]) -> Rule:
@@ -698,7 +702,7 @@ def _variables(terms: Iterable[Expression]) -> Iterator[Variable]:
 
 
 def has_open_calls(rule: Rule) -> bool:
-    """Return whether a rule has calls that `Terms` rewrites."""
+    """Return whether a rule has calls that `Rewriting` rewrites."""
     atoms = (rule.head, *rule.read)
     terms = [term for atom in atoms for term in atom.terms]
     bodies: list[Rule | Aggregate] = [rule]
@@ -720,3 +724,56 @@ def has_open_calls(rule: Rule) -> bool:
     return False
 
 
+# Equivalence relations: the rules of their closure.
+
+
+_X, _Y, _Z = map(Variable, "xyz")
+
+
+def with_equivalences(program: Rules, relations: Iterable[str]) -> Rules:
+    """Return a program in which these relations of two columns are closed to equivalences.
+
+    What rules derive goes to a relation of pairs, which the closure follows in both directions: for a class of n
+    elements with m pairs that takes n * m derivations. A relation that takes rows is joined with itself instead.
+
+    Examples
+    --------
+    >>> x, y = map(Variable, "xy")
+    >>> program = Rules((Rule(Atom("same", (x, y)), (Atom("edge", (x, y)),)),), outputs=("same",))
+    >>> print(with_equivalences(program, ["same"]))
+    same_pairs(x, y) :- edge(x, y).
+    same(x, y) :- same_pairs(x, y).
+    same(y, x) :- same_pairs(x, y).
+    same(x, z) :- same(x, y), same_pairs(y, z).
+    same(x, z) :- same(x, y), same_pairs(z, y).
+    .output same
+    """
+    for relation in relations:
+        taken = {*program.heads, *program.inputs, *program.arity}
+        if relation in program.inputs or relation not in program.heads:
+            closure: tuple[Rule, ...] = (
+                Rule(Atom(relation, (_Y, _X)), (Atom(relation, (_X, _Y)),)),
+                Rule(Atom(relation, (_X, _Z)), (Atom(relation, (_X, _Y)), Atom(relation, (_Y, _Z)))),
+            )
+            line = Directive("input", relation)
+            is_named = any((one.kind, one.relation) == ("input", relation) for one in program.directives)
+            directives = program.directives if is_named else (line, *program.directives)
+            program = replace(program, rules=(*program.rules, *closure), directives=directives)
+            continue
+        suffix, pairs = 1, f"{relation}_pairs"
+        while pairs in taken:
+            suffix += 1
+            pairs = f"{relation}_pairs_{suffix}"
+        rules = [
+            replace(rule, head=replace(rule.head, relation=pairs)) if rule.head.relation == relation else rule
+            for rule in program.rules
+        ]
+        pair = Atom(pairs, (_X, _Y))
+        closure = (
+            Rule(Atom(relation, (_X, _Y)), (pair,)),
+            Rule(Atom(relation, (_Y, _X)), (pair,)),
+            Rule(Atom(relation, (_X, _Z)), (Atom(relation, (_X, _Y)), Atom(pairs, (_Y, _Z)))),
+            Rule(Atom(relation, (_X, _Z)), (Atom(relation, (_X, _Y)), Atom(pairs, (_Z, _Y)))),
+        )
+        program = replace(program, rules=(*rules, *closure))
+    return program
