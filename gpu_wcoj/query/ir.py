@@ -934,13 +934,13 @@ class Rules:
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """The Python functions that the program calls, by name."""
+        """The Python functions of users that the program calls, by name, without functors."""
         functions: dict[str, Function] = {}
         waiting: list[Rule | Aggregate | Expression] = [*self.rules]
         while waiting:
             piece = waiting.pop()
             if isinstance(piece, Call):
-                if piece.function is not None:
+                if type(piece.function) is Function:
                     functions[piece.op] = piece.function
                 waiting += piece.arguments
             elif isinstance(piece, (Rule, Aggregate)):

@@ -28,6 +28,10 @@ _BITS = 64
 """Size of an integer, in bits."""
 
 
+class Functor(Function):
+    """A function that needs no declaration: its name says what it does, so that programs store the name only."""
+
+
 def _as_int64(value: int) -> int:
     """Return an integer modulo 2^64, from -2^63 to 2^63-1."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
@@ -175,7 +179,7 @@ INFIX: Final = ("lor", "lxor", "land", "bor", "bxor", "band", "bshl", "bshr", "b
 
 
 @lru_cache(maxsize=1024)
-def functor(name: str) -> Function | None:
+def functor(name: str) -> Functor | None:
     """Return the functor of this name, always the same one; None if there is none.
 
     Examples
@@ -186,15 +190,15 @@ Function(unpack_s(string, string, int64) -> string), None)
     """
     if name in _ARRAYS:
         parameters = (_INT,) if name in ("bnot", "lnot") else (_INT, _INT)
-        return Function(name, parameters, _INT, _ARRAYS[name], arrays=True)
+        return Functor(name, parameters, _INT, _ARRAYS[name], arrays=True)
     if name in _SINGLE:
         call, kinds, returns = _SINGLE[name]
-        return Function(name, kinds, returns, call)
+        return Functor(name, kinds, returns, call)
     stem, _, letters = name.partition("_")
     if stem == "pack" and _ and set(letters) <= set(_KINDS):
-        return Function(name, (_TEXT, *(_KINDS[letter] for letter in letters)), _TEXT, _packer(letters))
+        return Functor(name, (_TEXT, *(_KINDS[letter] for letter in letters)), _TEXT, _packer(letters))
     if stem == "unpack" and letters in _KINDS:
-        return Function(name, (_TEXT, _TEXT, _INT), _RESULTS[letters], _unpacker(letters))
+        return Functor(name, (_TEXT, _TEXT, _INT), _RESULTS[letters], _unpacker(letters))
     return None
 
 
