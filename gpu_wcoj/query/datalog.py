@@ -836,6 +836,8 @@ _WORDS = {
     "_COMMA": "','",
     "_RPAR": "')'",
     "_RBRACE": "'}'",
+    "_RBRACKET": "']'",
+    "_GREATER": "'>'",
     "_DOT": "'.'",
 }
 _SLIPS = {"==": "=", "=<": "<=", "=>": ">=", "<>": "!="}
@@ -1056,6 +1058,7 @@ def _expected(place: _Place) -> str:
     elif accepts == {"_COLON"}:
         return _after("expected ':' and the body of the aggregate, as in sum x : { r(x) },", place)
     words += [word for kind, word in _WORDS.items() if kind in accepts]
+    words = words or ["something else"]
     listing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
     return _after(f"expected {listing}", place)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Node = Tree[Token]
 
-MAX_STATEMENTS = 100_000
+MAX_STATEMENTS = 20_000
 """Most statements after the expansion of components, as a number of lines."""
 MAX_DEPTH = 50
 """Deepest nesting of instances and longest chain of inheritance, in levels."""
@@ -134,14 +134,16 @@ class _Expansion:
                     raise self.complain(f"component '{token}' is defined twice", token)
         expanded: list[Element] = []
         for element in elements:
+            if element.node.data in ("component", "override"):
+                continue
+            self.n_statements += 1
+            if self.n_statements > MAX_STATEMENTS:
+                what = f"the components expand to more than {MAX_STATEMENTS:,} statements; instantiate less"
+                raise self.complain(what, first_token(element.node))
             if element.node.data == "instance":
                 expanded += self.instance(element, depth)
-            elif element.node.data not in ("component", "override"):
+            else:
                 expanded.append(element)
-                self.n_statements += 1
-                if self.n_statements > MAX_STATEMENTS:
-                    what = f"the components expand to more than {MAX_STATEMENTS:,} statements; instantiate less"
-                    raise self.complain(what, first_token(element.node))
         return expanded
 
     def instance(self, element: Element, depth: int) -> list[Element]:

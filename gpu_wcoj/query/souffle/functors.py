@@ -186,7 +186,7 @@ def functor(name: str) -> Functor | None:
     --------
     >>> functor("band"), functor("pack_nr"), functor("unpack_s"), functor("edge")
     (Function(band(int64, int64) -> int64, arrays=True), Function(pack_nr(string, int64, string) -> string), \
-Function(unpack_s(string, string, int64) -> string), None)
+Function(unpack_s(string, string, int64, int64) -> string), None)
     """
     if name in _ARRAYS:
         parameters = (_INT,) if name in ("bnot", "lnot") else (_INT, _INT)
@@ -198,7 +198,7 @@ Function(unpack_s(string, string, int64) -> string), None)
     if stem == "pack" and _ and set(letters) <= set(_KINDS):
         return Functor(name, (_TEXT, *(_KINDS[letter] for letter in letters)), _TEXT, _packer(letters))
     if stem == "unpack" and letters in _KINDS:
-        return Functor(name, (_TEXT, _TEXT, _INT), _RESULTS[letters], _unpacker(letters))
+        return Functor(name, (_TEXT, _TEXT, _INT, _INT), _RESULTS[letters], _unpacker(letters))
     return None
 
 
@@ -209,8 +209,8 @@ def _packer(letters: str) -> Callable[..., str]:
     return pack
 
 
-def _unpacker(letter: str) -> Callable[[str, str, int], Any]:
-    def unpack(value: str, branch: str, index: int) -> Any:
-        return records.unpack(value, branch, index, letter)
+def _unpacker(letter: str) -> Callable[[str, str, int, int], Any]:
+    def unpack(value: str, branch: str, index: int, arity: int) -> Any:
+        return records.unpack(value, branch, index, arity, letter)
 
     return unpack

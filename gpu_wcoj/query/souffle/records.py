@@ -20,6 +20,9 @@ NIL: Final = "null"
 MAX_DEPTH: Final = 100_000
 """Deepest nesting of records that is read, in levels."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]')
+_PRINTED = re.compile(
+    r'\{"(\w+)":\[\]\}|\{"(\w+)":\[|"(?:[^"\\]|\\.)*"|\[|\]\}?|,|[^\[\]{},"]+',
+)
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0b[01]+|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
 
 
@@ -51,43 +54,41 @@ def _part(letter: str, value: Any) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=4096)
-def _items(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the branch of a value, empty for a record, and the texts of its items."""
-    branch, start, end = "", 1, len(text) - 1
+@lru_cache(maxsize=1024)
+def _items(text: str, arity: int) -> tuple[str, ...]:
+    """Return the texts of the items of a value; the last one is not searched, as it may be a long list."""
+    start, end = 1, len(text) - 1
     if text.startswith("{"):
-        branch = text[2 : text.index('"', 2)]
-        start, end = len(branch) + 5, len(text) - 2
+        start, end = text.index("[") + 1, len(text) - 2
     items: list[str] = []
     depth = 0
-    begin = start
     for token in _TOKEN.finditer(text, start, end):
+        if len(items) == arity - 1:
+            break
         sign = token[0]
         if sign in ("[", "{"):
             depth += 1
         elif sign in ("]", "}"):
             depth -= 1
         elif sign == "," and depth == 0:
-            items.append(text[begin : token.start()])
-            begin = token.end()
-    if begin < end:
-        items.append(text[begin:end])
-    return branch, tuple(items)
+            items.append(text[start : token.start()])
+            start = token.end()
+    return (*items, text[start:end])
 
 
-def unpack(value: str, branch: str, index: int, letter: str) -> Any:
+def unpack(value: str, branch: str, index: int, arity: int, letter: str) -> Any:
     """Return an item of a record or of a branch; None if the value is nil or of another branch.
 
     Examples
     --------
-    >>> unpack("[1,[2,null]]", "", 1, "r"), unpack('{"Cons":[1,{"Nil":[]}]}', "Cons", 0, "n")
+    >>> unpack("[1,[2,null]]", "", 1, 2, "r"), unpack('{"Cons":[1,{"Nil":[]}]}', "Cons", 0, 2, "n")
     ('[2,null]', 1)
-    >>> unpack("null", "", 0, "n"), unpack('{"Nil":[]}', "Cons", 0, "n")
+    >>> unpack("null", "", 0, 2, "n"), unpack('{"Nil":[]}', "Cons", 0, 2, "n")
     (None, None)
     """
     if not is_branch(value, branch):
         return None
-    item = _items(value)[1][index]
+    item = _items(value, arity)[index]
     if letter == "r":
         return item
     if letter == "s":
@@ -109,26 +110,16 @@ def format_record(text: str) -> str:
     ('[1, [a b, nil]]', '$Cons(1, $Nil)', 'nil')
     """
     pieces: list[str] = []
-    waiting: list[str | tuple[str]] = [(text,)]
-    while waiting:
-        piece = waiting.pop()
-        if isinstance(piece, str):
-            pieces.append(piece)
-            continue
-        (value,) = piece
-        if value.startswith(("[", "{")):
-            branch, items = _items(value)
-            opened, closed = (f"${branch}(", ")") if branch else ("[", "]")
-            if branch and not items:
-                pieces.append(f"${branch}")
-                continue
-            pieces.append(opened)
-            waiting.append(closed)
-            for i, item in enumerate(reversed(items)):
-                waiting += [", "] if i else []
-                waiting.append((item,))
+    for token in _PRINTED.finditer(text):
+        sign = token[0]
+        if token[1]:
+            pieces.append(f"${token[1]}")
+        elif token[2]:
+            pieces.append(f"${token[2]}(")
+        elif sign.startswith('"'):
+            pieces.append(str(json.loads(sign)))
         else:
-            pieces.append("nil" if value == NIL else str(json.loads(value)) if value.startswith('"') else value)
+            pieces.append({"]}": ")", ",": ", ", NIL: "nil"}.get(sign, sign))
     return "".join(pieces)
 
 

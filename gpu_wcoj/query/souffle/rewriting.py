@@ -395,7 +395,7 @@ class _RuleRewriting:
             if isinstance(part, Variable) and part.is_wildcard:
                 continue
             letter = self.types.letter(part_kind)
-            taken = self.called(f"unpack_{letter}", (value, name, Constant(index)), call)
+            taken = self.called(f"unpack_{letter}", (value, name, Constant(index), Constant(len(kinds))), call)
             if isinstance(part, Call) and _is_record(part) and part.op != NIL_TERM:
                 inner = self.fresh("record")
                 body.comparisons.append(Comparison("=", inner, taken, span))
