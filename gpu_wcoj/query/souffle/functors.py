@@ -29,7 +29,7 @@ _BITS = 64
 
 
 class Functor(Function):
-    """A function that needs no declaration: its name says what it does, so that programs store the name only."""
+    """A function that needs no declaration, so that programs store its name only."""
 
 
 def _as_int64(value: int) -> int:

@@ -56,7 +56,7 @@ def _part(letter: str, value: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _items(text: str, arity: int) -> tuple[str, ...]:
-    """Return the texts of the items of a value; the last one is not searched, as it may be a long list."""
+    """Return the texts of the items of a value, without a search of the last one."""
     start, end = 1, len(text) - 1
     if text.startswith("{"):
         start, end = text.index("[") + 1, len(text) - 2
