@@ -170,13 +170,15 @@ def _read(text: str, source: str, functions: tuple[Function, ...]) -> Rules:
 
 
 @functools.lru_cache(maxsize=16)
-def _parser(names: tuple[str, ...] = (), conditions: tuple[str, ...] = ()) -> Lark:
+def _parser(names: tuple[str, ...] = (), conditions: tuple[str, ...] = (), is_small: bool = False) -> Lark:
     """Return the parser of texts that may call Python functions; conditions return a bool."""
     from importlib.resources import files
 
     from lark import Lark
 
     grammar = files("gpu_wcoj.query").joinpath("datalog.lark").read_text(encoding="utf-8")
+    if is_small:
+        grammar = re.sub(r"(?m)^.*// \+\n", "", grammar)
     grammar = grammar.replace("FUNCTION.2: /(", f"FUNCTION.2: /({functors.PATTERN}|{'|'.join(functors.SPELLED)}|")
     for token, added in (("FUNCTION", names), ("CONSTRAINT", conditions)):
         grammar = grammar.replace(f"{token}.2: /(", "".join((f"{token}.2: /(", *(f"{name}|" for name in added))))
@@ -253,10 +255,13 @@ class _Reader:
         names = tuple(name for name, is_bool in are_bool.items() if not is_bool)
         conditions = tuple(name for name, is_bool in are_bool.items() if is_bool)
         try:
-            tree = _parser(names, conditions).parse(self.text)
+            return _trees(_parser(names, conditions, is_small=True).parse(self.text))
+        except UnexpectedInput:  # a mistake, or what the small parser does not know
+            parser = _parser(names, conditions)
+        try:
+            return _trees(parser.parse(self.text))
         except UnexpectedInput:
-            raise syntax_error(_parser(names, conditions), self.text, self.source, tuple(are_bool)) from None
-        return _trees(tree)
+            raise syntax_error(parser, self.text, self.source, tuple(are_bool)) from None
 
     def refusal(self, node: Node) -> UnsupportedError:
         """Return the error for a line that is never supported."""
