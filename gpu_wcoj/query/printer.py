@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from gpu_wcoj.data.schema import DataType
-from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED, parse
+from gpu_wcoj.query.datalog import DIRECTIVES, NAME_LENGTH, RESERVED, parse
 from gpu_wcoj.query.ir import (
     AGGREGATES,
     Aggregate,
@@ -35,9 +35,14 @@ from gpu_wcoj.query.ir import (
     functions_by_name,
 )
 from gpu_wcoj.query.safety import expressions
+from gpu_wcoj.query.souffle.functors import functor
 from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
 
 _NAME = re.compile(r"[^\W\d]\w*")
+_VARIABLE = re.compile(r"\?\w+|[^\W\d]\w*")
+_DIRECTIVE = "|".join(word.removeprefix(".") for word in DIRECTIVES)
+_RELATION = re.compile(rf"[^\W\d]\w*(\.(?!({_DIRECTIVE}|limitsize|include)(?!\w))[^\W\d]\w*)*")
+"""Names of relations; those of components' instances have points."""
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
 _NO_VARIABLES = _CONSTANTS | {"not"}
 _NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
@@ -75,7 +80,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     without_words: tuple[FirstRows | ComputedGroups, ...] = (*program.first_rows, *program.computed_groups)
     kept = [name for helper in without_words for name in (helper.relation, helper.source)]
     relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
-    names = _legal(relations, _NO_RELATIONS.union(rules.functions))
+    names = _legal(relations, _NO_RELATIONS.union(rules.functions), _RELATION)
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
     notes += [f"// Datalog has no word for {_without_word(helper, names)}" for helper in without_words]
     notes += [f"// {new} is {Constant(old)}" for old, new in names.items() if old != new and "#" not in old]
@@ -89,20 +94,17 @@ def _without_word(helper: FirstRows | ComputedGroups, names: Mapping[str, str]) 
     return str(replace(helper, relation=names[helper.relation], source=names[helper.source]))
 
 
-def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:
+def _legal(names: Iterable[str], reserved: frozenset[str], form: re.Pattern[str]) -> dict[str, str]:
     """Return a legal name for each name: the name itself if it is legal, else an unused one."""
     distinct_names = list(dict.fromkeys(names))
-    legal = {name: name for name in distinct_names if _is_legal(name, reserved)}
+    is_short = {name: len(name) <= NAME_LENGTH and name not in reserved for name in distinct_names}
+    legal = {name: name for name, is_allowed in is_short.items() if is_allowed and form.fullmatch(name)}
     taken = set(legal)
     for name in distinct_names:
         if name not in legal:
             legal[name] = _fresh(name, taken, reserved)
             taken.add(legal[name])
     return legal
-
-
-def _is_legal(name: str, reserved: frozenset[str]) -> bool:
-    return len(name) <= NAME_LENGTH and name not in reserved and _NAME.fullmatch(name) is not None
 
 
 def _fresh(name: str, taken: set[str], reserved: frozenset[str]) -> str:
@@ -170,7 +172,7 @@ class _Renaming:
         times = Counter(_standing(rule))
         named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
         bases = {variable: variable.name.removesuffix("?") for variable in named}
-        legal = _legal(bases.values(), _NO_VARIABLES)
+        legal = _legal(bases.values(), _NO_VARIABLES, _VARIABLE)
         marks = {variable: "?" if variable.is_null_safe else "" for variable in named}
         return cls(relations, {variable: Variable(legal[bases[variable]] + marks[variable]) for variable in named})
 
@@ -232,7 +234,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         FirstRows, Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text", "sorting")
+_LEFT_OUT = ("span", "text", "sorting", "records", "is_nullary")
 _FUNCTION = "function"
 """Field of a call that holds a function: of a Python function the name is stored, of an SQL expression all."""
 _SQL = SqlFunction.__name__
@@ -303,8 +305,9 @@ def _read(piece: Any, functions: Mapping[str, Function]) -> Any:
         *parameters, returns = map(DataType, piece["types"])
         return SqlFunction(SQL_CALL, tuple(parameters), returns, piece["expression"])
     arguments = {name: _read(value, functions) for name, value in piece.items() if name != _KIND}
-    if isinstance(arguments.get(_FUNCTION), str):
-        arguments[_FUNCTION] = functions[arguments[_FUNCTION]]
+    name = arguments.get(_FUNCTION)
+    if isinstance(name, str):
+        arguments[_FUNCTION] = functions.get(name) or functor(name)
     if _OWN_KIND in arguments:
         arguments[_KIND] = arguments.pop(_OWN_KIND)
     return _CLASSES[kind](**arguments)
