@@ -85,6 +85,11 @@ class DecodedRows(ArrowRows):
         super().__init__(tuple(table.column_names), weights)
         self._decoded = table
 
+    @classmethod
+    def of_table(cls, table: Any) -> DecodedRows:
+        """Return the rows of a table, each once."""
+        return cls(table, np.ones(len(table), np.int64))
+
     @cached_property
     def table(self) -> Any:
         """The columns, without weights."""
