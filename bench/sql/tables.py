@@ -17,7 +17,12 @@ _EMP = [
     (7, None, 9, 2, "2200.00", "2024-02-29", 75.25, True),
     (8, "Hana", 1, 4, None, "2019-07-04", 100.0, False),
 ]
-_DEPT = [(1, "Sales", "Oslo", 900_000), (2, "Design", "Bern", 350_000), (3, "Law", None, 120_000), (4, "Lab", "Oslo", None)]
+_DEPT = [
+    (1, "Sales", "Oslo", 900_000),
+    (2, "Design", "Bern", 350_000),
+    (3, "Law", None, 120_000),
+    (4, "Lab", "Oslo", None),
+]
 _SALE = [
     (1, 1, "pen", 3, "1.50", "2024-01-05 09:30:00", "3 pens for anna"),
     (2, 1, "desk", 1, "250.00", "2024-02-10 15:45:10", "heavy"),
@@ -47,7 +52,13 @@ def tables() -> dict[str, pa.Table]:
     date, money = dt.date.fromisoformat, Decimal
     emp = [(*row[:4], row[4] and money(row[4]), row[5] and date(row[5]), *row[6:]) for row in _EMP]
     sale = [
-        (*row[:4], row[4] and money(row[4]), row[5] and dt.datetime.fromisoformat(row[5]), row[5] and date(row[5][:10]), row[6])
+        (
+            *row[:4],
+            row[4] and money(row[4]),
+            row[5] and dt.datetime.fromisoformat(row[5]),
+            row[5] and date(row[5][:10]),
+            row[6],
+        )
         for row in _SALE
     ]
     return {
