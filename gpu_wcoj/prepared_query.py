@@ -133,7 +133,15 @@ class PreparedQuery:
     refusal: UnsupportedError | None = None
 
     def start(self, options: ProgramOptions) -> tuple[Program, dict[str, Any]]:
-        """Return the program and the changes of its first tick: the initial rows."""
+        """Return the program and the changes of its first tick: the initial rows.
+
+        Raises
+        ------
+        UnsupportedError
+            If the engine does not answer the query.
+        """
+        if self.refusal is not None:
+            raise self.refusal
         program = Program.from_options(self.rules, options)
         return program, self.initial_changes(program)
 

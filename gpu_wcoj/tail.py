@@ -61,9 +61,9 @@ INTEGER_QUOTIENTS = ("postgres", "redshift", "trino", "presto", "athena", "mater
 """Dialects in which ``/`` of integers is an integer."""
 _COLUMN = re.compile(r'column "(.*?)" not found|does not have a column named "(.*?)"')
 _TABLE = re.compile(r'Referenced table "(.*?)" not found')
+_FUNCTION = re.compile(r'Function with name "?(.*?)"? does not exist')
+_VALUES = ("Conversion", "Out of Range", "Invalid Input", "Invalid")
 _TYPES = re.compile(r"No function matches|Cannot (?:compare|mix|combine|cast)|types? |argument")
-EMPTY_MEMORY = 64 << 20
-"""Bytes of `memory` that DuckDB needs at least to start; not measured."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Tail:
         budget = options.budget()
         self._deadline = None if budget is None or budget.seconds is None else time.monotonic() + budget.seconds
         self._limit = options.limit
-        memory = None if budget is None or budget.nbytes is None else max(budget.nbytes, EMPTY_MEMORY)
+        memory = None if budget is None or budget.nbytes is None else budget.nbytes
         divides_integers = source.dialect in INTEGER_QUOTIENTS
         self.database = Database(Settings(options.threads, memory, divides_integers))
         self._registered: dict[str, Any] = {}
@@ -161,6 +161,10 @@ class Tail:
             self.place.names.fold(node)
         for node in nodes:
             name, query, names = self._statement(node)
+            if self.place.names.matching(name, False, [*self.tables, *results], is_table=True):
+                raise self.place.wrong(
+                    f"there is a relation '{name}' already; write CREATE VIEW with other names", node
+                )
             is_whole = len(nodes) == 1 and query is node and self.source.dialect == "duckdb"
             table = self._answer(query, self.place.text.rstrip().rstrip(";") if is_whole else None)
             shown = _unique(names or shown_names(query, table.column_names), self.place)
@@ -195,9 +199,10 @@ class Tail:
             self._register(name, query)
         statement = text or self._written(query)
         try:
-            _ = self.database.columns(statement)
+            if not self._calls_python(query):
+                _ = self.database.columns(statement)
         except StatementError as error:
-            raise self._in_our_words(error, query, text is not None) from None
+            raise self._in_our_words(error, query, text is not None, is_binding=True) from None
         rewritten = query.copy()
         rewritten = self._rewritten(rewritten, {})
         if len(self.parts) and any(part.worker == "engine" for part in self.parts):
@@ -264,6 +269,12 @@ class Tail:
             name = f"part_{self._n_tables}"
             if name not in self.place.text.lower() and name not in self.tables:
                 return name
+
+    def _calls_python(self, query: Node) -> bool:
+        """Return whether a query calls Python functions, which the engine may do."""
+        from sqlglot import expressions as exp
+
+        return any(call.name.lower() in self.functions for call in query.find_all(exp.Anonymous))
 
     # the engine
 
@@ -488,8 +499,16 @@ class Tail:
 
     # errors
 
-    def _in_our_words(self, error: StatementError, query: Node, is_text: bool) -> GpuWcojError:
-        """Return DuckDB's error as one of ours, with the place if the statement is the text of the user."""
+    def _in_our_words(
+        self, error: StatementError, query: Node, is_text: bool, is_binding: bool = False
+    ) -> GpuWcojError:
+        """Return DuckDB's error as one of ours, with the place if the statement is the text of the user.
+
+        Parameters
+        ----------
+        is_binding
+            Whether the statement has not begun to run.
+        """
         first = error.message.split("\n", maxsplit=1)[0].rstrip("!. ")
         span = error.span if is_text else None
 
@@ -522,24 +541,41 @@ class Tail:
         if error.kind == "Permission":
             remedy = "Read the file first, and pass its rows."
             return UnsupportedError(f"{marked('a query does not read files')}\n  {remedy}")
-        if error.kind == "Catalog":
-            if error.name.lower() in self.functions:
-                what = f"the Python function '{error.name}' cannot be called in what DuckDB does"
-                return UnsupportedError(f"{marked(what)}\n  The engine does not do it: {_first(self.refusal)}.")
-            return UnsupportedError(marked(f"unknown function '{error.name}'.{nearest(error.name, ())}"))
+        match = _FUNCTION.search(error.message)
+        if match is not None:
+            return self._unknown_function(match[1], query)
         if error.kind == "Out of Memory":
             return MemoryBudgetError.with_parts(
                 f"the part of the query that DuckDB does needs more than memory={self.options.memory} allows",
                 remedy="Raise memory, or ask for less.",
             )
-        if error.kind in ("Conversion", "Out of Range", "Invalid Input", "Invalid"):
-            return CalculationError("a calculation of the query", f"has no value: {marked(first)}")
-        if error.kind == "Binder" and _TYPES.search(error.message):
-            return TypeMismatchError(marked(first))
-        if error.kind == "Binder":
+        first = first[:1].lower() + first[1:].partition(". ")[0]
+        if error.kind == "Binder" and not _TYPES.search(error.message):
             line, column, width = (1, 1, 1) if span is None else self.place.span_at(span[0], max(span[1], 1))
             return SqlSyntaxError(first, self.place.text, line, column, width, self.place.source)
+        if error.kind == "Binder" or (error.kind in _VALUES and is_binding):
+            return TypeMismatchError(marked(first))
+        if error.kind in _VALUES:
+            failed = CalculationError("a calculation", "has no value")
+            failed.args = (f"{marked(first)}\n  Leave such rows out by a condition; TRY_CAST gives NULL for them.",)
+            return failed
         return UnsupportedError(f"{self.refusal}\n  DuckDB does not do it either: {first}.")
+
+    def _unknown_function(self, name: str, query: Node) -> GpuWcojError:
+        """Return the error for a function that DuckDB does not know."""
+        from sqlglot import expressions as exp
+
+        from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
+
+        node = next((call for call in query.find_all(exp.Anonymous) if call.name.lower() == name.lower()), None)
+        if name.lower() in self.functions:
+            what = f"the Python function '{name}' cannot be called in what DuckDB does"
+            return self.place.refused(what, node, f"The engine does not do it: {_first(self.refusal)}.")
+        if f"'{name}'" in str(self.refusal):
+            return self.refusal
+        names = [*FUNCTION_NAMES, *(function.name for function in self.functions.values())]
+        near = nearest(name.upper(), FUNCTION_NAMES) or nearest(name, names)
+        return self.place.refused(f"unknown function '{name}'.{near}", node or query)
 
 
 def _first(error: Exception) -> str:

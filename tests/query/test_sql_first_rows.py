@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import ColumnError, SqlSyntaxError, UnsupportedError
+from gpu_wcoj.errors import ColumnError, SqlSyntaxError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 
@@ -100,7 +100,6 @@ def test_equal_rows_of_an_ordered_answer_stand_apart():
         ("SELECT k FROM t ORDER BY 3 LIMIT 1", SqlSyntaxError, "ORDER BY names column 3, but the query selects 1"),
         ("SELECT k FROM t ORDER BY x LIMIT 1", ColumnError, "no column 'x'"),
         ("SELECT k FROM t UNION SELECT k FROM t ORDER BY x LIMIT 1", Exception, "x"),
-        ("CREATE VIEW a AS SELECT k FROM t ORDER BY k", UnsupportedError, "ORDER BY without LIMIT"),
     ],
 )
 def test_what_is_wrong_is_said(query, error, says):

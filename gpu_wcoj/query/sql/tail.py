@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.query.sql.source import Place, Quoted
+from gpu_wcoj.query.sql.source import Place, Quoted, describe_node
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -488,5 +488,6 @@ def _calculation_name(item: Node) -> str | None:
     if isinstance(item, exp.Anonymous):
         return str(item.name).lower()
     if isinstance(item, exp.Func) and not isinstance(item, (exp.Connector, exp.Predicate, exp.Cast)):
-        return item.sql_name().lower()
+        name = describe_node(item)
+        return (item.sql_name() if " " in name else name).lower()
     return ""
