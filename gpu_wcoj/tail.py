@@ -38,6 +38,7 @@ from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
 from gpu_wcoj.query.sql.tail import (
     Block,
     Relation,
+    check_case,
     is_block,
     items_of_from,
     named_columns,
@@ -195,7 +196,9 @@ class Tail:
 
     def _answer(self, query: Node, text: str | None) -> Any:
         """Return the answer of a statement; `text` is its text if DuckDB can read it."""
-        for name in named_tables(query, self.tables, self.place):
+        tables = named_tables(query, self.tables, self.place)
+        check_case(query, (column for name in tables for column in self.tables[name]), self.place)
+        for name in tables:
             self._register(name, query)
         statement = text or self._written(query)
         try:

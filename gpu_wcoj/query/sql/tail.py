@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpu_wcoj.errors import ColumnError
 from gpu_wcoj.query.sql.source import Place, Quoted, describe_node
 
 if TYPE_CHECKING:
@@ -63,6 +64,40 @@ def named_columns(node: Node, columns: Iterable[str], place: Place) -> list[str]
     if any(not column.table and column.name.lower() in tables for column in node.find_all(exp.Column)):
         return names  # a row of a table as a struct
     return [name for name in names if name.lower() in used]
+
+
+def check_case(node: Node, columns: Iterable[str], place: Place) -> None:
+    """Raise for names that DuckDB, which ignores case, takes for others than the dialect does.
+
+    Parameters
+    ----------
+    columns
+        The columns of the tables that the statement reads.
+
+    Raises
+    ------
+    ColumnError
+        If a quoted name differs in case from all columns and names of the statement.
+    UnsupportedError
+        If names that differ in case only stand for different things.
+    """
+    from sqlglot import expressions as exp
+
+    if not place.names.has_case:
+        return
+    sources = list(dict.fromkeys(columns))
+    defined = [name.this for name in node.find_all(exp.Identifier) if not isinstance(name.parent, exp.Column)]
+    for column in node.find_all(exp.Column):
+        if isinstance(column.this, exp.Star):
+            continue
+        is_quoted, name = bool(column.this.args.get("quoted")), str(column.name)
+        candidates = [*sources, *map(str, defined)] if is_quoted else sources
+        near = {candidate for candidate in candidates if candidate.lower() == name.lower()}
+        if is_quoted and name not in near:
+            raise place.marked(ColumnError(None, name, sources, table="the query"), column.this)
+        if len(near) > 1:
+            what = "names that differ only in case are not supported in what DuckDB does"
+            raise place.refused(what, column, "Rename one of them.")
 
 
 def identifier(name: str, place: Place) -> Identifier:
