@@ -291,10 +291,17 @@ class Tail:
         """
         from gpu_wcoj.query.sql.compiler import compile_statements
 
-        needed = self._needed(query, ctes)
-        is_recursive = any(reads(cte.this, cte.alias, self.place) for cte in needed)
-        node = with_ctes(query, needed, is_recursive)
+        node = self._self_contained(query, ctes)
         return compile_statements([node], self.tables, self.place, self.functions)
+
+    def _with_ctes(self, query: Node, ctes: Mapping[str, Node]) -> str:
+        """Return a query with the common table expressions that it reads, in DuckDB's SQL."""
+        return self._written(self._self_contained(query, ctes))
+
+    def _self_contained(self, query: Node, ctes: Mapping[str, Node]) -> Node:
+        """Return a copy of a query with the common table expressions that it reads."""
+        needed = self._needed(query, ctes)
+        return with_ctes(query, needed, any(reads(cte.this, cte.alias, self.place) for cte in needed))
 
     def _needed(self, query: Node, ctes: Mapping[str, Node]) -> list[Node]:
         """Return the common table expressions that a query reads, in their order."""
@@ -316,14 +323,8 @@ class Tail:
             return error
         return None
 
-    def _joined(self, query: Node, ctes: Mapping[str, Node], kinds: Mapping[str, Any]) -> str | None:
-        """Return the name of a table of the engine's answer; None if the engine cannot do it.
-
-        Parameters
-        ----------
-        kinds
-            Types in which columns of the answer were before they were joined.
-        """
+    def _joined(self, query: Node, ctes: Mapping[str, Node]) -> str | None:
+        """Return the name of a table of the engine's answer; None if the engine cannot do it."""
         try:
             rules = self._compiled(query, ctes)
             inputs = {name: self.relations[name] for name in rules.inputs}
@@ -339,7 +340,8 @@ class Tail:
         except GpuWcojError:
             return None
         name = self._fresh()
-        self._add(name, cast_back(table, kinds))
+        schema = self.database.schema(self._with_ctes(query, ctes))
+        self._add(name, table if schema is None else cast_back(table, schema))
         self._note("engine", name, self._written(query), "", len(table))
         return name
 
@@ -391,9 +393,7 @@ class Tail:
 
     def _materialized(self, query: Node, ctes: Mapping[str, Node], reason: Exception) -> str | None:
         """Return the name of a table of DuckDB's answer to a query; None if it reads columns from outside."""
-        needed = self._needed(query, ctes)
-        is_recursive = any(reads(cte.this, cte.alias, self.place) for cte in needed)
-        statement = self._written(with_ctes(query, needed, is_recursive))
+        statement = self._with_ctes(query, ctes)
         try:
             columns = self.database.columns(statement)
         except StatementError:
@@ -431,7 +431,7 @@ class Tail:
             without = select.copy()
             without.set("with_", None)
             if self._reason(without, ctes) is None:
-                name = self._joined(without, ctes, {})
+                name = self._joined(without, ctes)
                 if name is not None:
                     return self._in_place_of(select, name)
             self._rewrite_core(select, ctes)
@@ -466,12 +466,7 @@ class Tail:
             exposures = block.exposures(kept)
         if not block.connects(kept) or (len(relations) == 1 and not kept):
             return
-        kinds = {}
-        for exposure in exposures:
-            table = None if exposure.relation is None else relations[exposure.relation].table
-            if table in self._registered and exposure.column in self._registered[table].column_names:
-                kinds[exposure.name] = self._registered[table].schema.field(exposure.column).type
-        name = self._joined(block.core(kept, exposures), ctes, kinds)
+        name = self._joined(block.core(kept, exposures), ctes)
         if name is not None:
             block.replace_core(name, exposures, [part for part in conditions if part not in kept])
 
@@ -491,14 +486,7 @@ class Tail:
         columns = next(
             declaration.columns for declaration in rules.declarations if declaration.relation in rules.outputs
         )
-        table = None
-        if isinstance(item, exp.Table) and self.place.names.key(item.name) not in ctes:
-            is_quoted = bool(item.this.args.get("quoted"))
-            table = next(iter(self.place.names.matching(item.name, is_quoted, self.tables, is_table=True)), None)
-            alias = item.args.get("alias")
-            if alias is not None and alias.args.get("columns"):
-                table = None
-        return Relation(item.alias_or_name, tuple(columns), table)
+        return Relation(item.alias_or_name, tuple(columns))
 
     # errors
 

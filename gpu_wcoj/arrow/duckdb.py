@@ -128,6 +128,13 @@ class Database:
         except self._error as error:
             raise _statement_error(error, len("DESCRIBE ")) from None
 
+    def schema(self, statement: str) -> pa.Schema | None:
+        """Return the types of the columns of a statement, which does not run; None if DuckDB cannot read it."""
+        try:
+            return self._connection.sql(statement).limit(0).to_arrow_table().schema
+        except self._error:
+            return None
+
     def answer(self, statement: str, seconds: float | None = None, limit: int | None = None) -> pa.Table:
         """Return the answer of a statement.
 
@@ -251,21 +258,31 @@ def arrow_table(columns: Mapping[str, Any], names: list[str], what: str) -> pa.T
     )
 
 
-def cast_back(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return a table with its numbers and times in these types, where they are of others.
+def cast_back(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table of the engine with the types of a schema of as many columns, where its values fit.
 
-    The engine gives columns that it compares the wider type of both.
+    The engine gives columns that it compares the wider type of both, and columns that are null in all rows any type.
 
     Examples
     --------
-    >>> cast_back(pa.table({"a": [1]}), {"a": pa.int8()}).schema.types
-    [DataType(int8)]
+    >>> table = pa.table({"a": [1], "b": pa.array([None], pa.int64())})
+    >>> cast_back(table, pa.schema({"x": "int8", "y": "string"})).schema.types
+    [DataType(int8), DataType(string)]
     """
     for position, field in enumerate(table.schema):
-        kind = kinds.get(field.name)
-        if kind is None or kind == field.type or not (_is_plain(kind) and _is_plain(field.type)):
+        kind, column = schema.field(position).type, table.column(position)
+        if kind == field.type:
             continue
-        table = table.set_column(position, field.with_type(kind), table.column(position).cast(kind))
+        if column.null_count == len(column):
+            column = pa.nulls(len(column), kind)
+        elif _is_plain(kind) and _is_plain(field.type):
+            try:
+                column = column.cast(kind)
+            except pa.ArrowInvalid:
+                continue
+        else:
+            continue
+        table = table.set_column(position, field.with_type(kind), column)
     return table
 
 

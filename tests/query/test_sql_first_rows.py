@@ -107,6 +107,14 @@ def test_what_is_wrong_is_said(query, error, says):
         gw.query(query, t={"k": ["a"], "w": [1]})
 
 
+def test_first_rows_of_texts_that_are_all_null():
+    nulls = pa.table({"k": pa.array([None, None], pa.string()), "v": [2, 1]})
+    view = gw.view("SELECT k, v FROM t ORDER BY k, v LIMIT 1", t=nulls)
+    assert view.snapshot().rows() == [(None, 1)]
+    view.apply(t=[(("a", 3), 1), ((None, 1), -1)])
+    assert view.snapshot().rows() == [("a", 3)]
+
+
 def test_texts_that_are_all_null_are_in_order():
     nulls = pa.table({"k": pa.array([None, None], pa.string()), "v": [2, 1]})
     assert gw.query("SELECT k, v FROM t ORDER BY k, v", t=nulls).rows() == [(None, 1), (None, 2)]

@@ -174,17 +174,10 @@ def subqueries(select: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation of FROM with its columns.
-
-    Attributes
-    ----------
-    table
-        The table that it is, if it is no query.
-    """
+    """A relation of FROM with its columns."""
 
     alias: str
     columns: tuple[str, ...]
-    table: str | None = None
 
 
 @dataclass(frozen=True)
