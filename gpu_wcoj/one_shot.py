@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
@@ -25,8 +26,6 @@ from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.zset import in_order
 
 if TYPE_CHECKING:
-    from gpu_wcoj.engine.options import ProgramOptions
-    from gpu_wcoj.prepared_query import QuerySource
     from gpu_wcoj.query.ir import Rules
 
 
@@ -160,21 +159,15 @@ def query(
 
 
 def _answer_with_duckdb(
-    source: QuerySource,
-    relations: Mapping[str, Any],
-    options: ProgramOptions,
-    refusal: GpuWcojError,
-    outputs: str | list[str] | tuple[str, ...] | None,
+    source: Any, relations: Mapping[str, Any], options: Any, refusal: GpuWcojError, outputs: Any
 ) -> Result | dict[str, Result]:
     """Return the answer of a text in SQL that the engine refuses.
 
     Raises
     ------
-    UnsupportedError
-        If DuckDB is not installed, or does not do it either.
+    GpuWcojError
+        The refusal, if DuckDB is not installed; or the error of DuckDB.
     """
-    from importlib.util import find_spec
-
     if find_spec("duckdb") is None:
         refusal.args = (f"{refusal}\n  With DuckDB, gpu_wcoj.query does it: pip install 'gpu_wcoj[sql]'.",)
         raise refusal from None
@@ -182,15 +175,11 @@ def _answer_with_duckdb(
 
     with closing(Tail(source, relations, options, refusal)) as tail:
         results = tail.answers()
-    if not isinstance(outputs, (list, tuple)):
-        return results[single_output(list(results)) if outputs is None else _known_output(outputs, results)]
-    return {name: results[_known_output(name, results)] for name in outputs}
-
-
-def _known_output(name: str, results: Mapping[str, Result]) -> str:
-    if name not in results:
-        raise UsageError.unknown_name("output", name, results)
-    return name
+    names = outputs if isinstance(outputs, (list, tuple)) else [outputs or single_output(list(results))]
+    for name in names:
+        if name not in results:
+            raise UsageError.unknown_name("output", name, results)
+    return {name: results[name] for name in names} if names is outputs else results[names[0]]
 
 
 def listed_outputs(outputs: str | list[str] | tuple[str, ...] | None) -> Sequence[str] | None:

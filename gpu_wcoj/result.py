@@ -281,7 +281,7 @@ class Result:
         return len(self._rows.weights) > 0
 
     def explain(self) -> str:
-        """Return who has answered the parts of the query: the engine, or DuckDB, and then for what reason.
+        """Return who has answered the parts of the query, the engine or DuckDB, and why.
 
         Examples
         --------

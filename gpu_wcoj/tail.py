@@ -1,4 +1,4 @@
-"""Queries in SQL of which DuckDB does what the engine refuses: the engine joins, DuckDB does the rest."""
+"""Queries in SQL that the engine refuses: the engine joins, and DuckDB does the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpu_wcoj.arrow.duckdb import (
+from gpu_wcoj.arrow.database import (
     Database,
     Settings,
     StatementError,
@@ -35,6 +35,11 @@ from gpu_wcoj.errors import (
     pointed,
 )
 from gpu_wcoj.prepared_query import PreparedQuery, QuerySource
+from gpu_wcoj.query.ir import Rules, functions_by_name
+from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
+from gpu_wcoj.query.sql.compiler import compile_statements
+from gpu_wcoj.query.sql.scope import ANSWER
+from gpu_wcoj.query.sql.source import Place, statements, unique
 from gpu_wcoj.query.sql.tail import (
     Block,
     Relation,
@@ -55,8 +60,6 @@ from gpu_wcoj.zset.zset import ZSet
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
 
-    from gpu_wcoj.query.ir import Rules
-    from gpu_wcoj.query.sql.source import Place
 
 INTEGER_QUOTIENTS = ("postgres", "redshift", "trino", "presto", "athena", "materialize", "risingwave")
 """Dialects in which ``/`` of integers is an integer."""
@@ -121,9 +124,6 @@ class Tail:
     def __init__(
         self, source: QuerySource, relations: Mapping[str, Any], options: ProgramOptions, refusal: GpuWcojError
     ) -> None:
-        from gpu_wcoj.query.ir import functions_by_name
-        from gpu_wcoj.query.sql.source import Place
-
         assert isinstance(source.text, str)
         self.source = source
         self.options = options
@@ -154,8 +154,6 @@ class Tail:
         GpuWcojError
             If a statement cannot be answered.
         """
-        from gpu_wcoj.query.sql.source import statements
-
         nodes = statements(self.place.text, self.source.dialect, self.place, self.functions)
         results: dict[str, Result] = {}
         for node in nodes:
@@ -178,8 +176,6 @@ class Tail:
     def _statement(self, node: Node) -> tuple[str, Node, list[str]]:
         """Return the name, the query and the names of columns of a statement."""
         from sqlglot import expressions as exp
-
-        from gpu_wcoj.query.sql.scope import ANSWER
 
         if isinstance(node, exp.Query):
             return ANSWER, node, []
@@ -289,8 +285,6 @@ class Tail:
         GpuWcojError
             If the engine cannot do it.
         """
-        from gpu_wcoj.query.sql.compiler import compile_statements
-
         node = self._self_contained(query, ctes)
         return compile_statements([node], self.tables, self.place, self.functions)
 
@@ -392,7 +386,7 @@ class Tail:
             ctes[key] = cte
 
     def _materialized(self, query: Node, ctes: Mapping[str, Node], reason: Exception) -> str | None:
-        """Return the name of a table of DuckDB's answer to a query; None if it reads columns from outside."""
+        """Return the name of a table of DuckDB's answer; None if it reads columns from outside."""
         statement = self._with_ctes(query, ctes)
         try:
             columns = self.database.columns(statement)
@@ -471,7 +465,7 @@ class Tail:
             block.replace_core(name, exposures, [part for part in conditions if part not in kept])
 
     def _relation(self, item: Node, ctes: Mapping[str, Node]) -> Relation | None:
-        """Return a relation of FROM with its columns; None if it is of another kind, or the engine cannot do it."""
+        """Return a relation of FROM with its columns; None if the engine cannot do it."""
         from sqlglot import expressions as exp
 
         if not isinstance(item, (exp.Table, exp.Subquery)):
@@ -493,7 +487,7 @@ class Tail:
     def _in_our_words(
         self, error: StatementError, query: Node, is_text: bool, is_binding: bool = False
     ) -> GpuWcojError:
-        """Return DuckDB's error as one of ours, with the place if the statement is the text of the user.
+        """Return DuckDB's error as one of ours, with the place if it is about the user's text.
 
         Parameters
         ----------
@@ -556,8 +550,6 @@ class Tail:
         """Return the error for a function that DuckDB does not know."""
         from sqlglot import expressions as exp
 
-        from gpu_wcoj.query.sql.coercion import FUNCTION_NAMES
-
         node = next((call for call in query.find_all(exp.Anonymous) if call.name.lower() == name.lower()), None)
         if name.lower() in self.functions:
             what = f"the Python function '{name}' cannot be called in what DuckDB does"
@@ -587,6 +579,4 @@ def _as_columns(name: str, data: Any) -> dict[str, Any]:
 
 
 def _unique(names: Sequence[str], place: Place) -> list[str]:
-    from gpu_wcoj.query.sql.source import unique
-
     return list(unique(names, place.names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pyarrow as pa
@@ -77,6 +78,6 @@ def tables() -> dict[str, pa.Table]:
     }  # fmt: skip
 
 
-def _table(rows: list[tuple[object, ...]], **types: pa.DataType) -> pa.Table:
+def _table(rows: Sequence[tuple[object, ...]], **types: pa.DataType) -> pa.Table:
     columns = zip(*rows, strict=True)
     return pa.table({name: pa.array(values, kind) for (name, kind), values in zip(types.items(), columns, strict=True)})

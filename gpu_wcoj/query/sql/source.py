@@ -445,6 +445,7 @@ def _error_at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError
 _NODES = {
     "ILike": "ILIKE",
     "RegexpLike": "a regular expression",
+    "Explode": "UNNEST",
     "GroupConcat": "STRING_AGG",
     "Star": "*",
     "Rand": "RANDOM",

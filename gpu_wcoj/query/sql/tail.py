@@ -6,12 +6,13 @@ the block, its tail, reads the rows of the core in place of FROM and WHERE.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.errors import ColumnError
-from gpu_wcoj.query.sql.source import Place, Quoted, describe_node
+from gpu_wcoj.query.sql.source import Place, Quoted, describe_node, statements
+from gpu_wcoj.user_functions import Function
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -50,7 +51,7 @@ def named_tables(node: Node, tables: Iterable[str], place: Place) -> list[str]:
 
 
 def named_columns(node: Node, columns: Iterable[str], place: Place) -> list[str]:
-    """Return those of the columns of a table that a statement may read: all, if it may name them together."""
+    """Return the columns of a table that a statement may read: all if it may have a `*`."""
     from sqlglot import expressions as exp
 
     names = list(columns)
@@ -64,6 +65,29 @@ def named_columns(node: Node, columns: Iterable[str], place: Place) -> list[str]
     if any(not column.table and column.name.lower() in tables for column in node.find_all(exp.Column)):
         return names  # a row of a table as a struct
     return [name for name in names if name.lower() in used]
+
+
+def check_tables(
+    text: str, tables: Mapping[str, object], *, dialect: str = "duckdb", functions: Iterable[Function] = ()
+) -> None:
+    """Raise if a text names other relations than the tables and its own views.
+
+    Raises
+    ------
+    UnknownRelationError
+        With the first such relation.
+    """
+    from sqlglot import expressions as exp
+
+    place = Place(text, "<text>", dialect)
+    names = list(tables)
+    for node in statements(text, dialect, place, [function.name.lower() for function in functions]):
+        place.names.fold(node)
+        query = node.expression if isinstance(node, exp.Create) else node
+        if isinstance(query, exp.Query):
+            _ = named_tables(query, names, place)
+        if isinstance(node, exp.Create):
+            names += [table.name for table in node.this.find_all(exp.Table)]
 
 
 def check_case(node: Node, columns: Iterable[str], place: Place) -> None:
@@ -275,7 +299,7 @@ class Block:
         return list(merged) if merged.keys() <= seen else None
 
     def _columns(self, left_out: Sequence[Node] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
-        """Yield the columns outside of FROM and of `left_out`, with the relations of subqueries around them."""
+        """Yield columns outside of FROM and `left_out` with the relations of subqueries around."""
         from sqlglot import expressions as exp
 
         waiting: list[tuple[Node, frozenset[str]]] = [
@@ -300,7 +324,7 @@ class Block:
             waiting += [(child, hidden) for child in node.iter_expressions()]
 
     def exposures(self, conditions: Sequence[Node]) -> list[Exposure]:
-        """Return the columns that the block may read, without those that only the conditions of its core name."""
+        """Return the columns that the block may read outside of the conditions of its core."""
         from sqlglot import expressions as exp
 
         merged = self._merged() or []
@@ -312,10 +336,10 @@ class Block:
                         for name in relation.columns:
                             self._expose(result, position, name)
             elif isinstance(column.this, exp.Star):
-                position = self._stars_of(column)
-                if position is not None and not hidden:
-                    for name in self.relations[position].columns:
-                        self._expose(result, position, name)
+                star_of = self._stars_of(column)
+                if star_of is not None and not hidden:
+                    for name in self.relations[star_of].columns:
+                        self._expose(result, star_of, name)
             elif column.args.get("table"):
                 key = self.place.names.key(column.args["table"].name)
                 if key in self.keys and key not in hidden:
@@ -342,7 +366,7 @@ class Block:
         return self.place.names.matching(column.name, is_quoted, self.relations[position].columns)
 
     def _expose(self, result: dict[tuple[int | None, str], Exposure], position: int, column: str) -> None:
-        """Add a column under its name, or under that of its relation too if several relations have the name."""
+        """Add a column, with the name of its relation too if several relations have its name."""
         key = self.place.names.key(column)
         owners = sum(any(self.place.names.key(name) == key for name in relation.columns) for relation in self.relations)
         name = column if owners == 1 else f"{self.relations[position].alias}.{column}"
@@ -366,7 +390,7 @@ class Block:
         return [join for join in joins if join.args.get("on") is not None and not join.args.get("side")]
 
     def connects(self, conditions: Sequence[Node]) -> bool:
-        """Return whether conditions and joins connect all relations, so that there is no cross product."""
+        """Return whether conditions and joins connect all relations: there is no cross product."""
         groups = list(range(len(self.relations)))
 
         def unite(positions: Iterable[int]) -> None:
@@ -462,12 +486,12 @@ class Block:
                 column.set("this", identifier(name, self.place))
         self.select.set("from_", exp.From(this=exp.Table(this=identifier(table, self.place))))
 
-    def _read(self, table: str, name: str, shown: str) -> Node:
-        """Return a selected column of the table of the core, under the name that it has without it."""
+    def _read(self, table: str, name: str, label: str) -> Node:
+        """Return a selected column of the core's table, under the name that it had."""
         from sqlglot import expressions as exp
 
         column = exp.Column(this=identifier(name, self.place), table=identifier(table, self.place))
-        return column if name == shown else exp.Alias(this=column, alias=identifier(shown, self.place))
+        return column if name == label else exp.Alias(this=column, alias=identifier(label, self.place))
 
 
 def _conjuncts(node: Node) -> list[Node]:
@@ -506,7 +530,7 @@ def shown_names(query: Node, columns: Sequence[str]) -> list[str]:
 
 
 def _calculation_name(item: Node) -> str | None:
-    """Return the name of a function, an empty name for another calculation, None for a column or an alias."""
+    """Return a function's name, "" for other calculations, None for a column or an alias."""
     from sqlglot import expressions as exp
 
     while isinstance(item, (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):

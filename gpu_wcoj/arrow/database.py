@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +114,8 @@ class Database:
 
     def create(self, name: str, statement: str, seconds: float | None = None) -> None:
         """Add a table of the answer of a statement."""
-        self._run(f"CREATE TABLE {quoted(name)} AS {statement}", seconds, None)
+        with self._limited(seconds):
+            _ = self._connection.execute(f"CREATE TABLE {quoted(name)} AS {statement}")
 
     def columns(self, statement: str) -> list[str]:
         """Return the names of the columns of a statement, which does not run.
@@ -129,7 +131,7 @@ class Database:
             raise _statement_error(error, len("DESCRIBE ")) from None
 
     def schema(self, statement: str) -> pa.Schema | None:
-        """Return the types of the columns of a statement, which does not run; None if DuckDB cannot read it."""
+        """Return the types of a statement, which does not run; None if DuckDB cannot read it."""
         try:
             return self._connection.sql(statement).limit(0).to_arrow_table().schema
         except self._error:
@@ -156,18 +158,8 @@ class Database:
         TooManyRowsError
             If it has more rows.
         """
-        return self._run(statement, seconds, limit)
-
-    def _run(self, statement: str, seconds: float | None, limit: int | None) -> pa.Table:
-        timer = None
-        if seconds is not None:
-            timer = threading.Timer(max(seconds, 0), self._connection.interrupt)
-            timer.daemon = True
-            timer.start()
-        try:
+        with self._limited(seconds):
             relation = self._connection.sql(statement)
-            if relation is None:
-                return pa.table({})
             reader = relation.to_arrow_reader(BATCH_ROWS)
             batches, n_rows = [], 0
             for batch in reader:
@@ -178,14 +170,20 @@ class Database:
             table = pa.Table.from_batches(batches, reader.schema)
             wide = [position for position, kind in enumerate(relation.types) if str(kind) in ("HUGEINT", "UHUGEINT")]
             return _narrowed(table, wide)
-        except self._error as error:
-            if "nterrupted" in str(error) and timer is not None:
+
+    @contextmanager
+    def _limited(self, seconds: float | None) -> Generator[None]:
+        """Interrupt what runs in the context after some seconds; errors are those of `answer`."""
+        timer = None if seconds is None else threading.Timer(max(seconds, 0), self._connection.interrupt)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        except (self._error, pa.ArrowException) as error:
+            if timer is not None and "nterrupted" in str(error):
                 raise TimeoutError from None
             raise _statement_error(error, 0) from None
-        except pa.ArrowException as error:
-            if "nterrupted" in str(error) and timer is not None:
-                raise TimeoutError from None
-            raise StatementError("Invalid", str(error), "", "", None) from None
         finally:
             if timer is not None:
                 timer.cancel()
@@ -236,7 +234,7 @@ def quoted(name: str) -> str:
 
 
 def arrow_table(columns: Mapping[str, Any], names: list[str], what: str) -> pa.Table:
-    """Return columns of `gpu_wcoj.arrow.table.columns_by_name` as a table; Arrow's columns are not copied.
+    """Return columns of `columns_by_name` as a table; Arrow's columns are not copied.
 
     Parameters
     ----------
@@ -259,7 +257,7 @@ def arrow_table(columns: Mapping[str, Any], names: list[str], what: str) -> pa.T
 
 
 def cast_back(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table of the engine with the types of a schema of as many columns, where its values fit.
+    """Return a table of the engine with the types of a schema, where its values fit.
 
     The engine gives columns that it compares the wider type of both, and columns that are null in all rows any type.
 
