@@ -186,7 +186,7 @@ class TestRows:
     def test_tables_in_variables_of_the_caller(self):
         frame = pd.DataFrame({"a": [2, 1]})
         assert gw.query("SELECT a, rank() OVER (ORDER BY a) FROM (SELECT * FROM frame) f").rows() == [(1, 1), (2, 2)]
-        joined = "SELECT f.a FROM (SELECT a, random() AS r FROM t) x JOIN frame f ON f.a = x.a"  # refused before the frame
+        joined = "SELECT f.a FROM (SELECT a, random() AS r FROM t) x JOIN frame f ON f.a = x.a"
         assert gw.query(joined, t={"a": [1]}).rows() == [(1,)]
         del frame
         with pytest.raises(UnknownRelationError, match="unknown relation 'frame'"):
