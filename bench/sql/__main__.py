@@ -38,7 +38,7 @@ def main(
 ) -> None:
     """Answer TPC-H, TPC-DS and a thousand statements by gw.query, and compare each answer with DuckDB's.
 
-    Queries of TPC-H and TPC-DS that gw.view accepts are kept over refreshes, too, and compared with the query from
+    Queries of TPC-H and TPC-DS that gw.view accepts are kept over refreshes, too, and compared with the answer from
     scratch after each of them; an ORDER BY that cuts nothing off is left out there.
 
     These are no results of the TPC, whose data and queries they use.
