@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import numpy as np
@@ -73,7 +73,7 @@ class Rival:
         for name, table in self.tables.items():
             self.connection.register(name, table)
 
-    def __enter__(self) -> Rival:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
