@@ -452,7 +452,7 @@ class Block:
         """Let the block read a table of the rows of its core, under the remaining conditions."""
         from sqlglot import expressions as exp
 
-        names = {(exposure.relation, self.place.names.key(exposure.column)): exposure.name for exposure in exposures}
+        exposed = {(exposure.relation, self.place.names.key(exposure.column)): exposure for exposure in exposures}
         where = exp.Where(this=exp.and_(*remaining, copy=True)) if remaining else None
         self.select.set("joins", [])
         self.select.set("where", where)
@@ -463,14 +463,15 @@ class Block:
                 position = self._stars_of(item) if isinstance(item, exp.Column) else None
                 chosen = range(len(self.relations)) if position is None else (position,)
                 items += [
-                    self._read(table, names[number, self.place.names.key(column)], column)
+                    self._read(table, exposed[number, self.place.names.key(column)])
                     for number in chosen
                     for column in self.relations[number].columns
                 ]
             elif isinstance(item, exp.Column) and item.args.get("table"):
                 key = self.place.names.key(item.args["table"].name)
-                name = names.get((self.keys.index(key), self.place.names.key(item.name))) if key in self.keys else None
-                items.append(item if name is None else self._read(table, name, item.name))
+                position = self.keys.index(key) if key in self.keys else -1
+                exposure = exposed.get((position, self.place.names.key(item.name)))
+                items.append(item if exposure is None else self._read(table, exposure))
             else:
                 items.append(item)
         self.select.set("expressions", items)
@@ -480,18 +481,19 @@ class Block:
             key = self.place.names.key(column.args["table"].name)
             if key not in self.keys or key in hidden:
                 continue
-            name = names.get((self.keys.index(key), self.place.names.key(column.name)))
-            if name is not None:
+            exposure = exposed.get((self.keys.index(key), self.place.names.key(column.name)))
+            if exposure is not None:
                 column.set("table", identifier(table, self.place))
-                column.set("this", identifier(name, self.place))
+                column.set("this", identifier(exposure.name, self.place))
         self.select.set("from_", exp.From(this=exp.Table(this=identifier(table, self.place))))
 
-    def _read(self, table: str, name: str, label: str) -> Node:
+    def _read(self, table: str, exposure: Exposure) -> Node:
         """Return a selected column of the core's table, under the name that it had."""
         from sqlglot import expressions as exp
 
-        column = exp.Column(this=identifier(name, self.place), table=identifier(table, self.place))
-        return column if name == label else exp.Alias(this=column, alias=identifier(label, self.place))
+        column = exp.Column(this=identifier(exposure.name, self.place), table=identifier(table, self.place))
+        label = exposure.column
+        return column if exposure.name == label else exp.Alias(this=column, alias=identifier(label, self.place))
 
 
 def _conjuncts(node: Node) -> list[Node]:
