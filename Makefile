@@ -49,6 +49,8 @@ SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 # NumPy's kernels. Tests of devices are left out: the CuPy of the extra gpu asks for NumPy 2.
 LOWEST := numpy==1.26.4 pyarrow==19.0.1 numba==0.61.0 lark==1.2.1 cyclopts==4.5.1 rich==13.9.1
 LOWEST_PYTHON ?= python3.11
+PYTHON ?= python3.15
+PYTHON_TESTS ?= $(addprefix tests/,arrow checkpoint circuit cli data files join planner program query trace views zset test_result.py test_first_lines.py test_imports.py)
 LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files views cli/test_terminal.py $(addprefix program/test_,ticks.py types.py nulls.py weights.py))
 
 # What generates the tables and queries of TPC-H and TPC-DS: DuckDB's extensions, which are on PyPI for this version.
@@ -57,7 +59,7 @@ TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-cliffs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-cliffs bench-estimates clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -131,6 +133,13 @@ test-lowest:  ## test on the lowest versions of NumPy, PyArrow and the others, i
 	  edn_format hypothesis pytest pyyaml && touch .run/lowest/ready; }
 	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=never .run/lowest/bin/python -m pytest --ignore tests/zset/test_device.py $(LOWEST_TESTS)
 
+test-python:  ## test on another Python, with the newest versions that it has wheels of (PYTHON=python3.15, PYTHON_TESTS=path)
+	@test -e .run/$(PYTHON)/ready || { $(PYTHON) -m venv .run/$(PYTHON) && .run/$(PYTHON)/bin/python -m pip install --quiet \
+	  --only-binary :all: numpy pyarrow numba lark cyclopts rich pandas polars duckdb 'sqlglot>=30,<31' scipy networkx \
+	  clingo edn_format prompt_toolkit ipython hypothesis pytest pytest-xdist pyyaml hatchling && \
+	  touch .run/$(PYTHON)/ready; }
+	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=wait .run/$(PYTHON)/bin/python -m pytest -n 2 $(PYTHON_TESTS)
+
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
 	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak
 
@@ -160,6 +169,9 @@ bench-one-shot: setup  ## answer one-shot queries from Arrow tables, beside Duck
 
 bench-fast-paths: setup  ## time ticks with and without each fast path, on the case that it is there for
 	$(BIN)/python -m bench.fast_paths $(BENCH)
+
+bench-estimates: setup  ## compare what plans were expected to do with what ticks counted
+	$(BIN)/python -m bench.estimates $(BENCH)
 
 bench-cliffs: setup  ## search for random queries whose cost hangs on how they are put (BENCH="--seconds 3600")
 	$(BIN)/python -m bench.cliffs $(BENCH)

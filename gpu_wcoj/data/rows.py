@@ -256,11 +256,14 @@ def _times(values: Sequence[np.datetime64 | np.timedelta64 | None], what: str) -
 
     NumPy would convert several units to one and wrap values that leave its range.
     """
-    kind = next(type(value) for value in values if value is not None)
-    missing = kind("NaT")
-    with_unit = [None if value is None or value.dtype == missing.dtype else value for value in values]
+    with_unit = [None if value is None or np.datetime_data(value)[0] == "generic" else value for value in values]
     _refuse_mixed(with_unit, what, "units", lambda value: value.dtype)
-    return np.array([missing if value is None else value for value in values])
+    kind = next((value.dtype for value in with_unit if value is not None), None)
+    if kind is None:  # all are missing
+        is_date = any(isinstance(value, np.datetime64) for value in values)
+        kind = np.dtype("datetime64[D]" if is_date else "timedelta64[s]")
+    missing = np.array("NaT", kind)[()]
+    return np.array([missing if value is None else value for value in with_unit])
 
 
 def _integers(values: Sequence[int | None], what: str) -> Values:

@@ -1077,17 +1077,21 @@ def alias_of(rule: Rule, textual: Callable[[str, int], bool]) -> Alias | None:
 # Sums and differences of integers, solved for one of their arguments.
 
 
+def solvable(calculation: Calculation) -> Iterator[str]:
+    """Yield the arguments of an integer sum or difference, which it can be solved for."""
+    if calculation.family == "integer" and calculation.op in ("+", "-"):
+        for argument in calculation.arguments:
+            if isinstance(argument, str) and calculation.arguments.count(argument) == 1:
+                yield argument
+
+
 def inverse_of(body: Body, name: str, bound: Collection[str]) -> Calculation | None:
     """Return the calculation that solves an integer sum or difference for a variable, or None.
 
     The result and the other argument have to be bound.
     """
     for calculation in body.calculations:
-        if (
-            calculation.family != "integer"
-            or calculation.op not in ("+", "-")
-            or calculation.arguments.count(name) != 1
-        ):
+        if name not in solvable(calculation):
             continue
         operands = [argument for argument in calculation.arguments if argument != name]
         result = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,26 @@ class Catalog:
         if not above:
             return n_values
         return max(facts.below(above, column), n_values / max(_prefixes(facts, atom, above), 1.0))
+
+    def spread(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float:
+        """Return the variance of the logarithm of the number of values below a binding.
+
+        The binding is met through rows. The variance is that of a logarithmic normal distribution with the means over
+        bindings and over rows.
+
+        Examples
+        --------
+        >>> edge = BodyAtom("edge", (0, 1), ("a", "b"))
+        >>> Catalog.from_sizes({"edge": 10_000}).spread(edge, ["a"], "b")
+        0.0
+        """
+        facts = self.facts(atom)
+        if facts is None or not bound:
+            return 0.0
+        above, (column,) = _columns(atom, bound), _columns(atom, [variable])
+        mean = _prefixes(facts, atom, [*above, column]) / max(_prefixes(facts, atom, above), 1.0)
+        met = facts.below(above, column)
+        return log(met / mean) if met > mean > 0 else 0.0
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable."""

@@ -30,7 +30,7 @@ from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import AtomUse, Branch, Check, Condition, DeltaPath, Step, check_variables, split_independent
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.planner.body import Body, BodyAtom
+from gpu_wcoj.planner.body import Body, BodyAtom, solvable
 from gpu_wcoj.planner.ir import TOO_DEAR, CatalogReader, Expected, Foreseen, Order
 from gpu_wcoj.trace.arrangement import COMPARE
 
@@ -69,6 +69,37 @@ def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
         Values that the steps propose for each of these, and one for each step.
     """
     return INDEX_COST * indexed + rows * proposed
+
+
+def expected_minimum(left: float, left_spread: float, right: float, right_spread: float) -> float:
+    """Return the mean of the smaller of two degrees that are independent of each other.
+
+    Degrees have a logarithmic normal distribution: that is what is known from their mean over prefixes and their mean
+    over rows, whose ratio is the exponential of the variance of the logarithm.
+
+    Parameters
+    ----------
+    left, right
+        Mean degrees over rows.
+    left_spread, right_spread
+        Variances of their logarithms.
+
+    Examples
+    --------
+    >>> expected_minimum(5.0, 0.0, 7.0, 0.0)
+    5.0
+    >>> round(expected_minimum(8.0, 1.0, 8.0, 1.0), 3)
+    3.836
+    """
+    spread = left_spread + right_spread
+    if spread <= 0 or min(left, right) <= 1:
+        return min(left, right)
+    deviation, difference = math.sqrt(2 * spread), math.log(right / left)
+    # the means of the logarithms are those of the degrees' less half of the variances
+    between = difference + (left_spread - right_spread) / 2
+    first = math.erfc((left_spread - between) / deviation) / 2
+    second = math.erfc((right_spread + between) / deviation) / 2
+    return max(left * first + right * second, 1.0)
 
 
 def copying(prefixes: float, values: float) -> float:
@@ -207,6 +238,7 @@ class SharedCosts:
     bits: Bits
     values: dict[str, float] = field(default_factory=dict)
     degrees: dict[tuple[int, int, str], float] = field(default_factory=dict)
+    spreads: dict[tuple[int, int, str], float] = field(default_factory=dict)
     levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(default_factory=dict)
     steps: dict[tuple[str, tuple[int, ...], tuple[int, ...], float], tuple[float, float, float]] = field(
         default_factory=dict
@@ -477,6 +509,7 @@ class Estimator:
     known: CatalogReader
     is_known: bool
     worked: SharedCosts
+    sought: frozenset[str]
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -515,7 +548,9 @@ class Estimator:
         bits = Bits.of_body(body).of_change(seed, row_atom.variables) if bits is None else bits
         if seed < 0 or body.calculations:
             shared_costs = None
-        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs or SharedCosts(bits))
+        sought = frozenset(itertools.chain.from_iterable(map(solvable, body.calculations)))
+        shared_costs = shared_costs or SharedCosts(bits)
+        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs, sought)
 
     @classmethod
     def of_path(cls, path: DeltaPath, catalog: CatalogReader) -> Estimator:
@@ -529,9 +564,13 @@ class Estimator:
         conditions = [
             check for check in checks if isinstance(check, Condition) and solved.isdisjoint(check_variables(check))
         ]
+        sought = frozenset(
+            check.variable for check in checks if isinstance(check, Condition) and check.operand in solved
+        )
         bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.other_atoms})
         absent = [check_variables(negated) for negated in path.absent]
-        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, SharedCosts(bits))
+        shared_costs = SharedCosts(bits)
+        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, shared_costs, sought)
 
     @classmethod
     def _of(
@@ -543,6 +582,7 @@ class Estimator:
         absent: Iterable[Collection[str]],
         catalog: CatalogReader,
         shared_costs: SharedCosts,
+        sought: frozenset[str] = frozenset(),
     ) -> Estimator:
         joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
         is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
@@ -562,7 +602,7 @@ class Estimator:
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
-        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs)
+        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs, sought)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -727,17 +767,24 @@ class Estimator:
     ) -> tuple[float, float, float]:
         """Return `_step` of several atoms."""
         degrees = [
-            (self._degree(atom_index, before, name), self._n_values(atom_index, name))
+            (
+                self._degree(atom_index, before, name),
+                self._n_values(atom_index, name),
+                self._spread(atom_index, before, name),
+            )
             for atom_index, before in zip(atoms, bound_masks, strict=True)
         ]
-        (smallest, domain), *larger = sorted(degrees)
-        proposed = left = smallest * clipped
+        (smallest, domain, spread), *larger = sorted(degrees)
+        left = smallest * clipped
+        proposed = expected_minimum(smallest, spread, larger[0][0], larger[0][2]) * clipped
         cost = PREFIX + WIDTH * len(atoms) + proposed * PROPOSAL
-        for degree, n_values in larger:
-            cost += left * PROBE
+        searched = proposed
+        for degree, n_values, _ in larger:
+            cost += searched * PROBE
+            searched *= min(degree / max(n_values, domain), 1.0)
             left *= min(degree / max(n_values, domain), 1.0)
             domain = min(domain, n_values)
-        return proposed, left, cost
+        return proposed, min(left, proposed), cost
 
     def _degree(self, atom_index: int, before: int, name: str) -> float:
         """Return the number of values that an atom has for a variable below bound variables."""
@@ -750,6 +797,16 @@ class Estimator:
             assert degree is not None
             self.worked.degrees[key] = degree
         return degree
+
+    def _spread(self, atom_index: int, before: int, name: str) -> float:
+        """Return the variance of the logarithm of `_degree` over prefixes that are met through rows."""
+        key = atom_index, before, name
+        spread = self.worked.spreads.get(key)
+        if spread is None:
+            atom = self.bits.atoms[atom_index]
+            above = [variable for variable in atom.variables if self.bits.bit[variable] & before]
+            spread = self.worked.spreads[key] = self.known.spread(atom, above, name) if above else 0.0
+        return spread
 
     def _shares(self, before: int, name: str) -> tuple[float, float]:
         """Return the shares that the due conditions leave: by clipping ranges, and afterwards.
@@ -771,8 +828,9 @@ class Estimator:
         due: dict[str, list[tuple[int, bool, float]]] = {}
         for condition, names, share in self.compared:
             for name in names if names <= self.bits.bit.keys() else ():
-                clips = (
-                    condition.op != "!=" and not condition.textual and name in (condition.variable, condition.operand)
+                clips = not condition.textual and (
+                    (condition.op != "!=" and name in (condition.variable, condition.operand))
+                    or (condition.op == "=" and name in self.sought)
                 )
                 due.setdefault(name, []).append((self.bits.mask(names) & ~self.bits.bit[name], clips, share))
         return due

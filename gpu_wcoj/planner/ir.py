@@ -120,6 +120,10 @@ class CatalogReader(Protocol):
     def degree(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float | None:
         """Return the mean number of values of a variable below a binding of others, or None."""
 
+    def spread(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float:
+        """Return the variance of the logarithm of that number over rows, or 0."""
+        ...
+
     def values(self, atom: BodyAtom, variable: str) -> float | None:
         """Return the number of distinct values that an atom has for a variable, or None."""
 
@@ -149,6 +153,10 @@ class EmptyCatalog:
 
     def degree(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float | None:  # as `CatalogReader` has it
         """Return None."""
+
+    def spread(self, atom: BodyAtom, bound: Sequence[str], variable: str) -> float:  # noqa: ARG002  # as `CatalogReader` has it
+        """Return 0."""
+        return 0.0
 
     def values(self, atom: BodyAtom, variable: str) -> float | None:  # as `CatalogReader` has it
         """Return None."""

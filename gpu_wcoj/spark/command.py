@@ -23,9 +23,8 @@ from gpu_wcoj.files.spec import ColumnName, InputSpec, parse_input
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.languages import language_of_file
-from gpu_wcoj.spark.options import Layout
-from gpu_wcoj.spark.session import local_session
-from gpu_wcoj.spark.sources import Format
+from gpu_wcoj.spark.options import Format, Layout
+from gpu_wcoj.spark.session import local_session, require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,6 +147,7 @@ def run(
     json
         Print one line of JSON a batch and one at the end.
     """
+    require_pyspark()
     from pyspark.errors import PySparkException
 
     text, session = text_options or TextOptions(), session_options or SessionOptions()

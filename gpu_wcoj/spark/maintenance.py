@@ -25,10 +25,11 @@ from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
 from gpu_wcoj.spark.cluster.layout import reason_against, require_spread
 from gpu_wcoj.spark.cluster.view import CellView
-from gpu_wcoj.spark.options import Layout, SparkOptions
+from gpu_wcoj.spark.options import Format, Layout, SparkOptions
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
-from gpu_wcoj.spark.session import arrow_type, check_frames, require_classic
-from gpu_wcoj.spark.sources import Format, Reading, Sources, sources_of
+from gpu_wcoj.spark.schema import arrow_type
+from gpu_wcoj.spark.session import check_frames, require_classic
+from gpu_wcoj.spark.sources import Reading, Sources, sources_of
 from gpu_wcoj.spark.view import View
 
 if TYPE_CHECKING:

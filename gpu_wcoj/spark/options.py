@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from gpu_wcoj.engine.options import ProgramOptions, validate_integer
 from gpu_wcoj.errors import UsageError
@@ -17,6 +17,11 @@ Layout = Literal["one", "auto", "hypercube", "replicated"]
 
 LAYOUTS: Final[tuple[Layout, ...]] = get_args(Layout)
 """The names of layouts."""
+
+Format: TypeAlias = Literal[
+    "auto", "append", "weight", "sign", "op", "debezium", "delta_cdf", "iceberg", "flink", "risingwave"
+]
+"""Formats of change data by name; ``"auto"`` detects the format by the columns."""
 
 ADAPTS_FROM: Final = 100_000
 """Rows of a cell below which heavy values are not searched for: their imbalance costs no noticeable time."""

@@ -33,7 +33,7 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import ChangeCount, Program
-from gpu_wcoj.spark.session import spark_schema
+from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ from gpu_wcoj.spark.maintenance import (
 )
 from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
-from gpu_wcoj.spark.session import check_frames, require_classic, spark_schema
+from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import collect_table
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlparse
 
 import numpy as np
@@ -35,7 +35,9 @@ from gpu_wcoj.errors import (
     entry_point,
     listed,
 )
-from gpu_wcoj.spark.session import arrow_schema, require_classic
+from gpu_wcoj.spark.options import Format
+from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -44,12 +46,6 @@ if TYPE_CHECKING:
 
 
 # Formats of change data: their columns and codes, and detection by columns.
-
-
-Format: TypeAlias = Literal[
-    "auto", "append", "weight", "sign", "op", "debezium", "delta_cdf", "iceberg", "flink", "risingwave"
-]
-"""The formats by name; ``"auto"`` detects the format by the columns."""
 
 
 @dataclass(frozen=True)

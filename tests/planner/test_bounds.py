@@ -242,6 +242,9 @@ class Told:
     def degree(self, atom, bound, variable):
         return Levels((*bound, variable), self.distinct, self.met).degree(len(bound))
 
+    def spread(self, atom, bound, variable):
+        return 0.0
+
     def values(self, atom, variable):
         return self.vertices
 

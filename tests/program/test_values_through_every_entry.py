@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import math
 import uuid
+import warnings
 import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal
@@ -20,6 +21,10 @@ import pytest
 
 import gpu_wcoj as gw
 from gpu_wcoj.errors import GpuWcojError, SchemaError, TypeMismatchError, UnsupportedTypeError, WeightError
+
+with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of NumPy 2.5
+    NO_DATE, NO_DURATION = np.datetime64("NaT"), np.timedelta64("NaT")
+"""Missing times without a unit."""
 
 
 class Color(str, enum.Enum):  # noqa: UP042  # StrEnum has no other text for str()
@@ -85,10 +90,10 @@ VALUES: dict[str, tuple[list[Any], Any]] = {
     "NumPy's texts": ([np.str_("a"), "b"], ["a", "b"]),
     "NumPy's bytes": ([np.bytes_(b"a"), b"b"], [b"a", b"b"]),
     "NumPy's truth values": ([np.True_, False], [True, False]),
-    "NumPy's days": ([np.datetime64("2020-01-01"), None, np.datetime64("NaT")], [dt.date(2020, 1, 1), None, None]),
+    "NumPy's days": ([np.datetime64("2020-01-01"), None, NO_DATE], [dt.date(2020, 1, 1), None, None]),
     "NumPy's hours": ([np.datetime64("2020-01-01T05"), None], [dt.datetime(2020, 1, 1, 5), None]),
     "NumPy's years": ([np.datetime64("2020", "Y")], [dt.date(2020, 1, 1)]),
-    "NumPy's durations": ([np.timedelta64(90, "m"), np.timedelta64("NaT")], [dt.timedelta(hours=1.5), None]),
+    "NumPy's durations": ([np.timedelta64(90, "m"), NO_DURATION], [dt.timedelta(hours=1.5), None]),
     "times of day": ([dt.time(), dt.time(23, 59, 59, 999999), None], SAME),
     "durations": ([dt.timedelta(), dt.timedelta(-1, 5, 7), dt.timedelta(100_000), None], SAME),
     "UUIDs": ([uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), None], SAME),
@@ -341,7 +346,7 @@ TYPED: dict[str, tuple[Callable[[], Any], Any]] = {
     "years beyond days of 32 bits": (lambda: {"x": np.array([2**40], "M8[Y]")}, UNSUPPORTED),
     "picoseconds of NumPy": (lambda: {"x": np.array([10**9], "M8[ps]")}, [dt.datetime(1970, 1, 1, 0, 0, 0, 1000)]),
     "picoseconds finer than nanoseconds": (lambda: {"x": np.array([1], "M8[ps]")}, UNSUPPORTED),
-    "times without a unit": (lambda: {"x": np.array(["NaT"], "M8")}, [None]),
+    "times without a unit": (lambda: {"x": np.array([NO_DATE])}, [None]),
     "durations of NumPy": (lambda: {"x": np.array([1, "NaT"], "m8[s]")}, [dt.timedelta(seconds=1), None]),
     "durations of weeks": (lambda: {"x": np.array([-2], "m8[W]")}, [dt.timedelta(-14)]),
     "durations of months": (lambda: {"x": np.array([1], "m8[M]")}, UNSUPPORTED),

@@ -87,6 +87,8 @@ def test_a_view_goes_on_after_a_division_by_zero():
 def test_upper_and_lower_of_every_character_are_those_of_duckdb():
     """Compare all characters that the Unicode of Python has; there is no difference with 14.0.
 
+    Later versions of Unicode have cases of characters that have none in DuckDB.
+
     Ordinary runs compare every sixteenth of those beyond the first scripts.
     """
     codes = [*range(1, 0x3000), *range(0x3000, 0x110000, 1 if IS_LONG else 16)]
@@ -94,7 +96,8 @@ def test_upper_and_lower_of_every_character_are_those_of_duckdb():
     with duckdb.connect() as connection:
         _ = connection.register("r", pa.table({"c": chars}))
         for row in connection.execute("SELECT c, UPPER(c), LOWER(c) FROM r").fetchall():
-            if all(unicodedata.category(char) != "Cn" for char in "".join(row)):
+            is_newer = unicodedata.unidata_version != "14.0.0" and len(set(row)) == 1
+            if not is_newer and all(unicodedata.category(char) != "Cn" for char in "".join(row)):
                 assert (upcase(row[0]), downcase(row[0])) == row[1:], row
     cased = pa.table({"c": [char for char in chars if upcase(char) != downcase(char)]})
     text = "SELECT c, UPPER('ß' || c || 'a') AS u, LOWER('A' || c || 'Σ') AS l FROM r"

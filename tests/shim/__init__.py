@@ -22,6 +22,9 @@ compiles them (`tests.ptx`). A device can have sources of its own, as in `test_s
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
+
+import pytest
 
 from gpu_wcoj.backend import Backend
 from tests.shim import build
@@ -34,11 +37,15 @@ def available() -> str | None:
     """Why there is no shim on this machine; None if there is one."""
     if sys.platform != "linux":
         return "the shim needs Linux: shared memory is a section of an ELF file"
+    if find_spec("cupy") is None:
+        return "the shim needs CuPy: pip install cupy-cuda13x"
     return None if build.compiler() else "the shim needs a C++ compiler: g++, or the one named by CXX"
 
 
 def shim_backend(seed: int = 0, memory_limit: int | None = None) -> Backend:
-    """A CUDA backend on the host; see the module's text."""
+    """A CUDA backend on the host, see the module's text; a machine without one skips the test."""
+    if (reason := available()) is not None:
+        pytest.skip(reason)
     from gpu_wcoj.kernels.cuda.kernels import CudaKernels
     from tests.shim.device import ShimDevice
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_wcoj.kernels.cuda.device import source_text
 from tests.shim.errors import ShimError
 
 FOLDER = Path(__file__).parent
@@ -140,6 +139,8 @@ def flavour() -> str:
 def package_source(name: str) -> str:
     """Return the text of a source of the package, or of the folder that stands in for its own."""
     folder = os.environ.get(SOURCES_VARIABLE)
+    from gpu_wcoj.kernels.cuda.device import source_text  # loads CuPy, which not every Python has
+
     return source_text(name) if folder is None else source_text(name, Path(folder))
 
 

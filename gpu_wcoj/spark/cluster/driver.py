@@ -43,7 +43,7 @@ from gpu_wcoj.spark.cluster.worker import (
     as_listed,
 )
 from gpu_wcoj.spark.output import ToCallable, json_schema
-from gpu_wcoj.spark.session import arrow_schema
+from gpu_wcoj.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

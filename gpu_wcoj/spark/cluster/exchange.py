@@ -36,7 +36,7 @@ from gpu_wcoj.engine.ingest import arity_message, column_order
 from gpu_wcoj.errors import ArityError, UnsupportedTypeError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
-from gpu_wcoj.spark.session import arrow_schema, spark_schema
+from gpu_wcoj.spark.schema import arrow_schema, spark_schema
 from gpu_wcoj.spark.sources import WEIGHT, order_columns
 
 if TYPE_CHECKING:

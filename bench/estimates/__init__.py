@@ -1,0 +1,1 @@
+"""What plans are expected to do, beside what ticks do."""
