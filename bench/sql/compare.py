@@ -52,8 +52,8 @@ def _is_near(left: Any, right: Any) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_is_near(left[key], right[key]) for key in left)
     if isinstance(left, float) or isinstance(right, float):
-        if left is None or right is None or isinstance(left, str) or isinstance(right, str):
-            return left is right
-        left, right = float(left), float(right)
-        return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=NEAR, abs_tol=NEAR)
+        if not all(isinstance(value, (int, float, Decimal)) for value in (left, right)):
+            return False
+        ours, theirs = map(float, (left, right))
+        return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=NEAR, abs_tol=NEAR)
     return bool(left == right)

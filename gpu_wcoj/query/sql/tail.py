@@ -394,10 +394,8 @@ class Block:
         groups = list(range(len(self.relations)))
 
         def unite(positions: Iterable[int]) -> None:
-            first, *others = sorted({groups[position] for position in positions}) or [0]
-            for position, group in enumerate(groups):
-                if group in others:
-                    groups[position] = first
+            united = {groups[position] for position in positions}
+            groups[:] = [min(united) if group in united else group for group in groups]
 
         movable = self.movable_joins()
         for number, join in enumerate(self.select.args.get("joins") or (), 1):
