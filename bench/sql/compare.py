@@ -54,6 +54,7 @@ def _is_near(left: Any, right: Any) -> bool:
     if isinstance(left, float) or isinstance(right, float):
         if not all(isinstance(value, (int, float, Decimal)) for value in (left, right)):
             return False
-        ours, theirs = map(float, (left, right))
+        pair: list[Any] = [left, right]
+        ours, theirs = (float(value) for value in pair)
         return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=NEAR, abs_tol=NEAR)
     return bool(left == right)

@@ -289,12 +289,13 @@ class Block:
         """Return the columns that USING and NATURAL merge; None if one of them cannot be named."""
         merged: dict[str, None] = {}
         seen: set[str] = {self.place.names.key(column) for column in self.relations[0].columns}
-        for join, relation in zip(self.select.args.get("joins") or (), self.relations[1:], strict=True):
+        joins: list[Node] = self.select.args.get("joins") or []
+        for join, relation in zip(joins, self.relations[1:], strict=True):
             here = {self.place.names.key(column) for column in relation.columns}
             if join.args.get("method") == "NATURAL":
                 merged.update(dict.fromkeys(sorted(seen & here)))
-            for node in join.args.get("using") or ():
-                merged[self.place.names.key(node.name)] = None
+            using: list[Node] = join.args.get("using") or []
+            merged.update(dict.fromkeys(self.place.names.key(node.name) for node in using))
             seen |= here
         return list(merged) if merged.keys() <= seen else None
 
