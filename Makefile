@@ -59,7 +59,7 @@ TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-cliffs bench-estimates clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -170,8 +170,14 @@ bench-one-shot: setup  ## answer one-shot queries from Arrow tables, beside Duck
 bench-fast-paths: setup  ## time ticks with and without each fast path, on the case that it is there for
 	$(BIN)/python -m bench.fast_paths $(BENCH)
 
+calibrate-costs: setup  ## measure the costs that plans are compared by, beside the table of them (BENCH="--write" sets it)
+	$(BIN)/python -m bench.costs $(BENCH)
+
 bench-estimates: setup  ## compare what plans were expected to do with what ticks counted
 	$(BIN)/python -m bench.estimates $(BENCH)
+
+bench-souffle: setup  ## run programs in Soufflé's dialect and count those with the right output
+	$(BIN)/python -m bench.souffle $(BENCH)
 
 bench-cliffs: setup  ## search for random queries whose cost hangs on how they are put (BENCH="--seconds 3600")
 	$(BIN)/python -m bench.cliffs $(BENCH)

@@ -73,6 +73,32 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
+class SourceMap(str):
+    """Name of a text that is joined from several, with the source of each line.
+
+    Attributes
+    ----------
+    origins
+        Per piece of the text in order, its first line, the name of its source and the line there.
+
+    Examples
+    --------
+    >>> source = SourceMap("a.dl")
+    >>> source.origins = ((1, "a.dl", 1), (2, "b.dl", 1), (5, "a.dl", 3))
+    >>> source.locate(4), source.locate(6)
+    (('b.dl', 3), ('a.dl', 4))
+    """
+
+    origins: tuple[tuple[int, str, int], ...] = ()
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """Return the name of the source of a line, and its number there."""
+        for first, name, there in reversed(self.origins):
+            if first <= line:
+                return name, line - first + there
+        return str(self), line
+
+
 def pointed(what: str, text: str, line: int, column: int, width: int = 1, source: str = "<text>") -> str:
     r"""Return `what` with line and column, and below it the marked line of `text`.
 
@@ -88,7 +114,8 @@ def pointed(what: str, text: str, line: int, column: int, width: int = 1, source
     """
     if line < 1:
         return what
-    place = f"line {line}, column {column}" + ("" if source == "<text>" else f" of {source}")
+    name, place_line = source.locate(line) if isinstance(source, SourceMap) else (source, line)
+    place = f"line {place_line}, column {column}" + ("" if source == "<text>" else f" of {name}")
     shown = (text.split("\n")[line - 1 : line] or [""])[0].rstrip("\r")
     start = max(0, column - 1 - 60)
     before, after = shown[start : column - 1], shown[column - 1 : start + 160]

@@ -61,7 +61,8 @@ class Condition:
     ----------
     kind
         ``constant``: v op n. ``equality``: v = w. ``range``: v op w + n. ``band``: 0 <= v - w < n. ``modulo``:
-        v % n = 1. ``sum``: v + w op n.
+        v % n = 1. ``sum``: v + w op n. ``either``: v = n or w < n. ``record``: w < n, of the second part of a record of
+        v and w.
     """
 
     kind: str
@@ -358,6 +359,11 @@ def draw(seed: int, max_rows: int = 50_000) -> Query:
     listed = [*variables, *(name for join in outer_joins for name in join.variables)]
     selected = tuple(chance.sample(listed, min(len(listed), chance.choice((1, 2, 2, 3)))))
     aggregate = "count" if language == "datalog" else chance.choice(("count", "count", "sum", "min", "max"))
+    more = random.Random(f"disjunctions and records {seed}")
+    if language == "datalog" and len(variables) > 1 and more.random() < 0.4:
+        pair = tuple(more.sample(variables, 2))
+        added = Condition(more.choice(("either", "record")), pair, "<", more.choice((1, parts.n_rows // 3)))
+        conditions = (*conditions, added)
     query = Query(
         seed, language, tuple(parts.tables), atoms, conditions, subqueries, outer_joins, mode, selected, aggregate,
         chance.choice(listed),

@@ -54,6 +54,10 @@ def _compared(condition: Condition, place: Callable[[str], str]) -> list[str]:
     (second,) = others
     if condition.kind == "band":
         return [f"{first} - {second} < {n}", f"{first} - {second} >= 0"]
+    if condition.kind == "either":
+        return [f"({first} = {n} OR {second} < {n})"]
+    if condition.kind == "record":
+        return [f"{second} < {n}"]
     if condition.kind == "sum":
         return [f"{first} + {second} {condition.op} {n}"]
     return [f"{first} {condition.op} {second}" + (f" + {n}" if n else "")]
@@ -168,6 +172,17 @@ class _Sql(_Writer):
         return ("NOT " if subquery.is_negated else "") + f"EXISTS (SELECT 1 FROM {', '.join(tables)}{tail})"
 
 
+def _literals(condition: Condition, number: int) -> list[str]:
+    """Return a condition as literals of Datalog."""
+    if condition.kind == "record":
+        first, second = condition.variables
+        return [
+            f"pair{number} = $Pair({first}, {second})", f"$Pair(_, part{number}) = pair{number}",
+            f"part{number} < {condition.n}",
+        ]  # fmt: skip
+    return [text.replace(" OR ", " ; ") for text in _compared(condition, str)]
+
+
 def _atom(name: str, variables: Sequence[str]) -> str:
     return f"{name}({', '.join(variables)})"
 
@@ -183,8 +198,8 @@ class _Datalog(_Writer):
             rules.append(f"helper({', '.join(names)}) :- {', '.join(_atom(a.table, a.variables) for a in pair)}.")
             atoms.append(Atom("helper", tuple(names)))
         body = [_atom(atom.table, atom.variables) for atom in atoms]
-        for condition in query.conditions:
-            body += _compared(condition, str)
+        for number, condition in enumerate(query.conditions):
+            body += _literals(condition, number)
         for number, subquery in enumerate(query.subqueries):
             if subquery.is_negated:
                 body.append(self._negated(number, rules))
@@ -197,7 +212,9 @@ class _Datalog(_Writer):
             rules.append(f"q(n) :- n = count : {{ {_atom('bindings', query.variables)} }}.")
         else:
             rules.append(f"q({', '.join(self.shuffled(query.selected))}) :- {', '.join(body)}.")
-        return "\n".join([*self.shuffled(rules), *([".output q"] if len(rules) > 1 else [])])
+        has_records = any(condition.kind == "record" for condition in query.conditions)
+        types = [".type P = Pair {a: number, b: number}"] if has_records else []
+        return "\n".join([*types, *self.shuffled(rules), *([".output q"] if len(rules) > 1 else [])])
 
     def _inside(self, number: int, own: set[str]) -> list[str]:
         """Return the literals of a subquery."""

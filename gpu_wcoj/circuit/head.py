@@ -15,13 +15,13 @@ from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.circuit.recount import (
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
-    MERGED_ROW,
     MIN_LIMIT,
     ListingCosts,
     Recounted,
     Recounting,
 )
 from gpu_wcoj.circuit.source import refuse_overflow
+from gpu_wcoj.costs import MERGED_ROW
 from gpu_wcoj.data.column import floats_of
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowError

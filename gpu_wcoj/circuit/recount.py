@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from gpu_wcoj.costs import MERGED_ROW
 from gpu_wcoj.join.delta import IncrementalGenericJoin, distinct_paths
 from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, with_weights
 from gpu_wcoj.join.full_join import (
@@ -39,7 +40,7 @@ MIN_CHANGED_ON_DEVICE = 1 << 16
 """Minimum changed rows on a device, where the choice has to wait for the device."""
 
 MIN_CANDIDATES_PER_ROW = 4
-"""Lower bound of the cost of a full count, in candidates per row of the atoms."""
+"""Lower bound of the cost of a full count, in nanoseconds per row of the atoms."""
 
 MAX_COST_RATIO = 0.5
 """Maximum estimated cost of a full count, as a fraction of the cost of the incremental count."""
@@ -434,9 +435,6 @@ The first where the change is expected to cost less; the second where it is expe
 
 MIN_GAIN = 1.5
 """Factor by which listing all rows has to be cheaper than a change."""
-
-MERGED_ROW = 60
-"""Cost of a row that is merged: of an atom, or of the rows before and after."""
 
 FORGOTTEN = 7 / 8
 """Part of the expected cost of a change that is left after each tick that lists all rows, so that it is tried again."""

@@ -22,6 +22,9 @@ from cyclopts import Parameter
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.errors import UsageError, listed
 from gpu_wcoj.files.output import OutputSpec, write_text
+from gpu_wcoj.query.ir import Declaration
+from gpu_wcoj.query.souffle.functors import format_float
+from gpu_wcoj.query.souffle.records import format_record
 from gpu_wcoj.result import Result
 from gpu_wcoj.zset.zset import ZSet, clean
 
@@ -215,6 +218,67 @@ def write_answer(name: str, answer: Result, form: TableFormat, with_name: bool) 
             stream.write_table(table)
     else:
         _write_csv(answer.to_arrow(), form, True)
+
+
+@dataclass(frozen=True)
+class PrintedRelation:
+    """A relation that is printed as Soufflé prints it.
+
+    Attributes
+    ----------
+    header
+        Whether the names of the columns are printed.
+    is_size
+        Whether only the number of rows is printed.
+    """
+
+    relation: str
+    separator: str = "\t"
+    header: bool = False
+    is_size: bool = False
+
+
+def print_relation(printed: PrintedRelation, answer: Result, declaration: Declaration | None) -> None:
+    r"""Print the rows of an answer between lines, sorted; or their number."""
+    if printed.is_size:
+        sys.stdout.write(f"{printed.relation}\t{len(answer)}\n")
+        return
+    lines = ["-" * 15, printed.relation]
+    if printed.header:
+        lines.append(printed.separator.join(() if _is_nullary(declaration) else answer.columns))
+    lines.append("=" * 15)
+    held = () if declaration is None else declaration.records
+    rows = sorted(answer.rows(), key=lambda row: [(value is not None, value) for value in row])
+    for row in rows:
+        cells = [
+            format_record(value) if i in held and value is not None else _souffle_cell(value)
+            for i, value in enumerate(row)
+        ]
+        lines.append("()" if _is_nullary(declaration) else printed.separator.join(cells))
+    lines.append("=" * 15)
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def as_shown(table: pa.Table, declaration: Declaration | None) -> pa.Table:
+    """Return a table for a file of text, with records as Soufflé prints them."""
+    if declaration is None:
+        return table
+    if _is_nullary(declaration):
+        return pa.table({declaration.columns[0]: pa.array(["()"] * table.num_rows, pa.string())})
+    for i in declaration.records:
+        texts = [None if text is None else format_record(text) for text in table.column(i).to_pylist()]
+        table = table.set_column(i, table.column_names[i], pa.array(texts, pa.string()))
+    return table
+
+
+def _is_nullary(declaration: Declaration | None) -> bool:
+    return declaration is not None and declaration.is_nullary
+
+
+def _souffle_cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return "" if value is None else format_float(value) if isinstance(value, float) else str(value)
 
 
 class ChangeLines:

@@ -289,9 +289,12 @@ def _with_streams(arguments: Sequence[str]) -> list[str]:
     arguments = [part for argument in arguments for part in _split_output(argument)]
     before = ["", *arguments]
     return [
-        argument if argument != "-" else "/dev/stdout" if option == "--output" else "/dev/stdin"
+        argument if argument != "-" else "/dev/stdout" if option in _OUTPUTS else "/dev/stdin"
         for option, argument in zip(before, arguments, strict=False)
     ]
+
+
+_OUTPUTS: Final = ("--output", "--results", "-D")
 
 
 def _split_output(argument: str) -> list[str]:
@@ -301,11 +304,13 @@ def _split_output(argument: str) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 2 after an error, 130 after Ctrl-C, 141 if the reader of the output closed the pipe early.
+    0; 1 if a line .test of a program fails, 2 after an error, 130 after Ctrl-C, 141 if the reader of the output closed
+    the pipe early.
     """
     _ensure_streams()
     try:
-        app(_with_streams(sys.argv[1:] if arguments is None else arguments), exit_on_error=False, print_error=False)
+        given = _with_streams(sys.argv[1:] if arguments is None else arguments)
+        status = app(given, exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
         _complain(f"{error}\n  See gpu-wcoj --help.")
@@ -330,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"  This is a bug in gpu-wcoj; {_DEBUG_VARIABLE}=1 shows the traceback. Please report it."
         )
         return ERROR_STATUS
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 if __name__ == "__main__":

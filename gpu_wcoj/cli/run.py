@@ -24,10 +24,13 @@ from gpu_wcoj.cli.answers import (
     TABLE_ROWS,
     AnswerRows,
     ChangeLines,
+    PrintedRelation,
     PrintOptions,
     TableFormat,
+    as_shown,
     check_format,
     check_limit,
+    print_relation,
     print_rows,
     write_answer,
 )
@@ -41,10 +44,12 @@ from gpu_wcoj.cli.source import (
     check_files,
     check_sources,
     check_tick_rows,
+    counts_of,
     expecting,
     files_of_program,
     outputs_of,
     parse_files,
+    printed_of,
 )
 from gpu_wcoj.destination import replacing
 from gpu_wcoj.errors import UsageError
@@ -55,6 +60,7 @@ from gpu_wcoj.files.record_batch import memory_budget
 from gpu_wcoj.files.spec import InputSpec
 from gpu_wcoj.planner.catalog import FILE, Catalog
 from gpu_wcoj.program import ChangeCount, Program, TickReport
+from gpu_wcoj.query.ir import Declaration
 from gpu_wcoj.result import Result
 from gpu_wcoj.units import format_bytes
 
@@ -71,6 +77,29 @@ if TYPE_CHECKING:
 _PROGRAM: Final = Parameter(help="A file with the text of the program; - is standard input.")
 
 
+_FACTS: Final = Parameter(name=("--facts", "-F"))
+_RESULTS: Final = Parameter(name=("--results", "-D"), allow_leading_hyphen=True)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FolderOptions:
+    """The folders of the files that are read and written."""
+
+    facts: Annotated[Path | None, _FACTS] = None
+    """The folder of the files of .input lines, by default that of the program."""
+    results: Annotated[Path | None, _RESULTS] = None
+    """The folder of the files of .output lines, by default that of the program; - prints the relations."""
+    output: Path | None = None
+    """A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column; or -
+    for standard output, as lines of csv, tsv or json."""
+
+    @property
+    def prints_all(self) -> bool:
+        """Return whether all relations are printed."""
+        return self.results in (Path("-"), STANDARD_OUTPUT)
+
+
 def run(
     program: Annotated[Path | None, _PROGRAM] = None,
     /,
@@ -81,10 +110,10 @@ def run(
     match_options: MatchOptions | None = None,
     print_options: PrintOptions | None = None,
     count: Annotated[bool, FLAG] = False,
-    output: Path | None = None,
+    folders: FolderOptions | None = None,
     checkpoint: Path | None = None,
     json: Annotated[bool, FLAG] = False,
-) -> None:
+) -> int:
     """Run a program over files: load the inputs as the first tick, then apply the changes.
 
     The answers are printed at the end.
@@ -98,15 +127,14 @@ def run(
 
     A program can name its own files: .input edge(filename="edge.csv", delimiter=",") and
     .output path(filename="path.csv"). Without parameters, and if the command line names no file, .input edge reads
-    edge.facts and .output path writes path.csv, with fields separated by tabs.
+    edge.facts and .output path writes path.csv, with fields separated by tabs. -F and -D name the folders of these
+    files, as for Soufflé; -D- prints the relations. The exit status is 1 if a line .test path 3 expects another number
+    of rows.
 
     Parameters
     ----------
     count
         Count the answer without ever producing it.
-    output
-        A folder for the changes of every tick, as RELATION/tick-000000000.parquet with a weight and a tick column; or -
-        for standard output, as lines of csv, tsv or json.
     checkpoint
         A folder for the state after every tick: after a stop or a kill, the same command resumes there.
     json
@@ -114,6 +142,8 @@ def run(
     """
     source = _source_of(program, text_options, file_options, match_options)
     files, printing = file_options or FileOptions(), print_options or PrintOptions()
+    folders = folders or FolderOptions()
+    output, results = folders.output, folders.results
     loaded, fed = source.loaded, source.fed
     if not loaded and not fed and source.path is None and source.text is None:
         raise UsageError("there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both.")
@@ -130,20 +160,40 @@ def run(
     named_relations = {spec.relation for spec in (*loaded, *fed)}
     check_sources(engine, named_relations)
     folder = Path() if program is None else program.parent
-    named, declared = files_of_program(engine, folder, named_relations)
+    named, declared = files_of_program(engine, folders.facts or folder, named_relations, folders.facts is not None)
     if not named_relations and not engine.rules.directives and engine.inputs:
         raise UsageError(
             "there is nothing to run on.\n  Give --input RELATION=PATH, --changes RELATION=PATH, or both;"
             " or name files in the program, by lines .input."
         )
-    results = () if count or output is not None else outputs_of(engine.rules, folder, bool(named_relations))
+    if (count or json or output is not None) and results is not None:
+        raise UsageError.conflict("-D", "--count, --json or --output", "Leave out one of the two.")
+    written: tuple[OutputSpec, ...] = ()
+    printed: tuple[PrintedRelation, ...] = ()
+    if not count and output is None:
+        if results is not None and not folders.prints_all:
+            results.mkdir(parents=True, exist_ok=True)
+        has_named_files = bool(named_relations) and results is None
+        written = () if folders.prints_all else outputs_of(engine.rules, results or folder, has_named_files)
+        printed = () if json else printed_of(engine.rules, folders.prints_all)
     if output != STANDARD_OUTPUT:
         check_format(printing.format, engine.outputs)
     job = Job(
-        (*loaded, *named), fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, results,
-        printing.format, printing.limit,
+        (*loaded, *named), fed, files.tick_rows, count, output, source.budget, json, checkpoint, declared, written,
+        printing.format, printing.limit, printed,
     )  # fmt: skip
-    run_job(engine, job)
+    totals = run_job(engine, job)
+    return _tell_failures(counts_of(engine.rules), totals)
+
+
+def _tell_failures(expected: Mapping[str, int], totals: Mapping[str, int]) -> int:
+    """Print each relation with another number of rows than expected; return the exit status."""
+    status = 0
+    for name, count in expected.items():
+        if totals.get(name, 0) != count:
+            sys.stderr.write(f"test of '{name}' failed: it has {totals.get(name, 0):,} rows, expected {count:,}\n")
+            status = 1
+    return status
 
 
 def _source_of(
@@ -343,6 +393,8 @@ class Job:
         The form in which the answers are printed at the end.
     limit
         Maximum rows of each answer that are printed; None for the default of the form.
+    printed
+        Relations that are printed as Soufflé prints them; then there is no summary.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -357,6 +409,7 @@ class Job:
     results: tuple[OutputSpec, ...] = ()
     form: TableFormat = "table"
     limit: int | None = None
+    printed: tuple[PrintedRelation, ...] = ()
 
     @property
     def n_shown(self) -> int:
@@ -396,8 +449,13 @@ class _Totals:
             self.ignored[name] = self.ignored.get(name, 0) + count
 
 
-def run_job(program: Runnable, job: Job) -> None:
+def run_job(program: Runnable, job: Job) -> Mapping[str, int]:
     """Run `program` to the end of the files of `job`, reporting on standard output.
+
+    Returns
+    -------
+    Mapping
+        The number of rows of each output.
 
     Raises
     ------
@@ -464,13 +522,18 @@ def run_job(program: Runnable, job: Job) -> None:
         _print_line({"total": totals.net, "ticks": totals.ticks, "seconds": round(seconds, 6), "peak_rss_bytes": peak})
     else:
         _print_answers(program, job, totals, answer_rows)
-        if job.form == "table" and job.output != STANDARD_OUTPUT:
+        if job.form == "table" and job.output != STANDARD_OUTPUT and not job.printed:
             _print_table(totals, seconds)
+    return totals.net
 
 
 def _print_answers(program: Runnable, job: Job, totals: _Totals, answer_rows: AnswerRows) -> None:
     """Print the rows of the answers that are not written to files."""
     written = {result.relation for result in job.results}
+    for printed in job.printed:
+        answer = _answer_of(program, printed.relation)
+        print_relation(printed, answer, _declaration_of(program, printed.relation))
+        written.add(printed.relation)
     for name in program.outputs:
         if job.counts_only or name in written or job.output == STANDARD_OUTPUT or job.limit == 0:
             continue
@@ -484,6 +547,12 @@ def _print_answers(program: Runnable, job: Job, totals: _Totals, answer_rows: An
             rows = _answer_of(program, name).limit(job.n_shown).rows()
         columns, kinds = _columns_of(program, name)
         print_rows(name, columns, kinds, rows, n_rows)
+
+
+def _declaration_of(program: Runnable, name: str) -> Declaration | None:
+    """Return the declaration of a relation, if there is one."""
+    assert isinstance(program, Program), "only programs name files"
+    return next((one for one in program.rules.declarations if one.relation == name), None)
 
 
 def _answer_of(program: Runnable, name: str) -> Result:
@@ -579,7 +648,11 @@ def _read_whole(program: Runnable, job: Job, spec: InputSpec) -> pa.Table:
 def _write_result(program: Runnable, spec: OutputSpec) -> None:
     assert isinstance(program, Program), "only programs name files"
     rows = program.relation(spec.relation)
-    write_whole(spec, (rows if program.bag else rows.with_weight_name(None)).to_arrow())
+    table = (rows if program.bag else rows.with_weight_name(None)).to_arrow()
+    is_text = not spec.path.name.endswith(".parquet")
+    write_whole(
+        spec, as_shown(table, _declaration_of(program, spec.relation)) if is_text and not program.bag else table
+    )
 
 
 def _step(

@@ -5,6 +5,7 @@ The parameters are those of Soufflé.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,9 +22,10 @@ from cyclopts import Parameter
 from gpu_wcoj.arrow.types import table_without_rows
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.cli import FLAG
+from gpu_wcoj.cli.answers import PrintedRelation
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions, describe_option
-from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.errors import SourceMap, UnknownRelationError, UnsupportedError, UsageError
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
@@ -45,13 +47,17 @@ if TYPE_CHECKING:
 STANDARD: Final = Path(STANDARD_INPUT)
 """The program that is read from standard input."""
 
-_PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180")
+_PARAMETERS = ("IO", "filename", "delimiter", "headers", "rfc4180", "compress")
+_IO: Final = {"input": ("file",), "output": ("file", "stdout", "stdoutprintsize")}
+"""Values of the parameter IO."""
 _BINARY = (".parquet", ".pq", ".arrow", ".arrows", ".ipc", ".feather")
 _STANDARD = {"input": "/dev/stdin", "output": "/dev/stdout"}
 _TRUTH = {"true": True, "false": False}
 
 
-def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> tuple[InputSpec, ...]:
+def inputs_of(
+    rules: Rules, folder: Path, named_relations: Collection[str], reads_all: bool = False
+) -> tuple[InputSpec, ...]:
     r"""Return the files of ``.input`` lines, for relations the command line does not name.
 
     Lines without parameters are ignored if the command line names any file; else ``r`` is read from ``r.facts``,
@@ -63,6 +69,8 @@ def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> t
         The base of relative file names: the folder of the program.
     named_relations
         The relations that the command line names.
+    reads_all
+        True if lines without parameters name files in any case.
 
     Raises
     ------
@@ -83,7 +91,8 @@ def inputs_of(rules: Rules, folder: Path, named_relations: Collection[str]) -> t
         for directive in rules.directives
         if directive.kind == "input" and directive.relation not in named_relations
     ]
-    return tuple(_input(rules, directive, folder) for directive in lines if directive.parameters or not named_relations)
+    reads_all = reads_all or not named_relations
+    return tuple(_input(rules, directive, folder) for directive in lines if directive.parameters or reads_all)
 
 
 def outputs_of(rules: Rules, folder: Path, has_named_files: bool) -> tuple[OutputSpec, ...]:
@@ -106,15 +115,80 @@ def outputs_of(rules: Rules, folder: Path, has_named_files: bool) -> tuple[Outpu
     >>> outputs_of(parse("h(x) :- e(x).\n.output h"), Path("here"), False)
     (OutputSpec(relation='h', path=PosixPath('here/h.csv'), separator='\t', header=False),)
     """
-    written = {directive.relation: directive for directive in rules.directives if directive.kind == "output"}
-    lines = [written.get(name, Directive("output", name)) for name in rules.outputs]
+    lines = [line for line in _output_lines(rules) if _io(line) == "file"]
     specs = tuple(_output(directive, folder) for directive in lines if directive.parameters or not has_named_files)
     check_apart(specs)
     return specs
 
 
+def printed_of(rules: Rules, prints_all: bool) -> tuple[PrintedRelation, ...]:
+    """Return the relations that are printed as Soufflé prints them, or their sizes.
+
+    Parameters
+    ----------
+    prints_all
+        True if all ``.output`` lines go to standard output, with the names of the columns.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> h, g = printed_of(parse("h(x) :- e(x). g(x) :- e(x). .output h .printsize g"), True)
+    >>> h.relation, h.header, g.relation, g.is_size
+    ('h', True, 'g', True)
+    """
+    printed = []
+    for line in _output_lines(rules):
+        kind = "stdout" if prints_all and _io(line) == "file" else _io(line)
+        if kind != "file":
+            header = prints_all or _truth(line, "headers")
+            is_size = kind == "stdoutprintsize"
+            printed.append(PrintedRelation(line.relation, _separator(line), header and not is_size, is_size))
+    sizes = [directive.relation for directive in rules.directives if directive.kind == "printsize"]
+    return (*printed, *(PrintedRelation(relation, is_size=True) for relation in sizes))
+
+
+def counts_of(rules: Rules) -> dict[str, int]:
+    """Return the numbers of rows that ``.test`` lines expect.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> counts_of(parse("h(x) :- e(x). .test h 3"))
+    {'h': 3}
+    """
+    lines = (directive for directive in rules.directives if directive.kind == "test")
+    return {directive.relation: int(dict(directive.parameters)["count"]) for directive in lines}
+
+
+def _output_lines(rules: Rules) -> list[Directive]:
+    """Return the ``.output`` lines, those that a program without any implies included."""
+    kinds: dict[str, set[str]] = {}
+    for directive in rules.directives:
+        kinds.setdefault(directive.relation, set()).add(directive.kind)
+    written = {directive.relation: directive for directive in rules.directives if directive.kind == "output"}
+    return [
+        written.get(name, Directive("output", name))
+        for name in rules.outputs
+        if "output" in kinds.get(name, ()) or not kinds.get(name, set()) - {"input"}
+    ]
+
+
+def _io(directive: Directive) -> str:
+    """Return the parameter IO."""
+    value = dict(directive.parameters).get("IO", "file")
+    if value not in _IO[directive.kind]:
+        allowed = " or ".join(f"'{kind}'" for kind in _IO[directive.kind])
+        remedy = f'For the standard stream write filename="{_STANDARD[directive.kind]}".'
+        raise UsageError.with_parts(
+            f"'{directive}': IO='{value}' is not allowed", subject="IO", got=value, expected=allowed, remedy=remedy
+        )
+    return value
+
+
 def _input(rules: Rules, directive: Directive, folder: Path) -> InputSpec:
     path = _path(directive, folder, f"{directive.relation}.facts")
+    if _truth(directive, "compress") and not path.exists() and path.suffix != ".gz":
+        path = path.with_name(f"{path.name}.gz")
     if path.name.removesuffix(".gz").endswith(_BINARY):
         _refuse_text_options(directive)
         return InputSpec(directive.relation, path)
@@ -142,7 +216,10 @@ def _text_type(kind: str | None) -> str | None:
 
 
 def _output(directive: Directive, folder: Path) -> OutputSpec:
-    path = _path(directive, folder, f"{directive.relation}.csv")
+    ending = ".csv.gz" if _truth(directive, "compress") else ".csv"
+    path = _path(directive, folder, f"{directive.relation}{ending}")
+    if _truth(directive, "compress") and path.suffix != ".gz":
+        path = path.with_name(f"{path.name}.gz")
     if path.name.endswith(_BINARY) and not path.name.endswith(".parquet"):
         raise UsageError.unsupported(
             f"'{directive}': output '{path.name}'", remedy="Name a file that ends in .parquet, .csv or .tsv."
@@ -154,17 +231,10 @@ def _output(directive: Directive, folder: Path) -> OutputSpec:
 
 
 def _path(directive: Directive, folder: Path, default: str) -> Path:
+    _ = _io(directive)
     for name, value in directive.parameters:
         if name not in _PARAMETERS:
             raise UsageError.unknown_name(f"parameter in '{directive}':", name, _PARAMETERS)
-        if name == "IO" and value != "file":
-            raise UsageError.with_parts(
-                f"'{directive}': IO='{value}' is not allowed",
-                subject="IO",
-                got=value,
-                expected="'file'",
-                remedy=f'For the standard stream write filename="{_STANDARD[directive.kind]}".',
-            )
         if name == "filename" and not value:
             raise UsageError.with_parts(
                 f"'{directive}': filename is empty", subject="filename", got=value, remedy="Name a file."
@@ -230,10 +300,11 @@ def check_tick_rows(tick_rows: int | None, changes: Sequence[object]) -> None:
 
 
 def files_of_program(
-    engine: Program | MotifProgram, folder: Path, named_relations: Collection[str]
+    engine: Program | MotifProgram, folder: Path, named_relations: Collection[str], reads_all: bool = False
 ) -> tuple[tuple[InputSpec, ...], dict[str, tuple[str | None, ...]]]:
-    """Return the files that a program names, and the types that it declares for them."""
-    named = tuple(spec for spec in inputs_of(engine.rules, folder, named_relations) if not _is_empty(spec.path))
+    """Return the files that a program names, and their declared types; see `inputs_of`."""
+    specs = inputs_of(engine.rules, folder, named_relations, reads_all)
+    named = tuple(spec for spec in specs if not _is_empty(spec.path))
     declared = {declaration.relation: declaration.types for declaration in engine.rules.declarations}
     return named, {spec.relation: declared[spec.relation] for spec in named if spec.relation in declared}
 
@@ -448,6 +519,8 @@ class ProgramSource:
             path = self.path
             language = "datalog" if path is None or path == STANDARD else language_of_file(path)
         source = "<text>" if self.path is None else "standard input" if self.path == STANDARD else str(self.path)
+        if language == "datalog" and self.path is not None and self.path != STANDARD:
+            text, source = with_includes(text, self.path)
         if language == "motif":
             ends = ((self.motif.src, None), (self.motif.dst, None))
             graph = self._tables({"edges": ends, "vertices": ((self.motif.id, None),)})
@@ -492,14 +565,7 @@ class ProgramSource:
                         "a program from standard input", f"'{spec}'", "Put one of them into a file, or pass -e TEXT."
                     )
         with nullcontext(sys.stdin.buffer) if self.path == STANDARD else open_bytes(self.path) as file:
-            try:
-                return file.read().decode()
-            except UnicodeDecodeError:
-                raise UsageError.with_parts(
-                    f"the program '{self.path}' is not UTF-8 text",
-                    subject=str(self.path),
-                    remedy="Convert it to UTF-8.",
-                ) from None
+            return _decoded(file.read(), self.path)
 
     def _tables(
         self, expected: Mapping[str, tuple[tuple[str, str | None], ...]] = MappingProxyType({})
@@ -531,6 +597,82 @@ def _with_facts(reading: Reading) -> Rules:
                 )
             facts.append(Rule(Atom(name, tuple(map(Constant, values))), ()))
     return replace(reading.rules, rules=(*facts, *reading.rules.rules)) if facts else reading.rules
+
+
+# Files that a program includes.
+
+
+_INCLUDE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|\.include[ \t]+"([^"\n]*)"', re.DOTALL)
+
+
+def with_includes(text: str, path: Path) -> tuple[str, str]:
+    """Return the text of a program and the files that it includes, and its source.
+
+    A file is relative to the file that includes it, and is read once.
+
+    Raises
+    ------
+    UsageError
+        If files include each other in a circle, or one is not UTF-8.
+    OSError
+        If a file cannot be read.
+    """
+    joined = _Includes()
+    joined.add(text, path, ())
+    if len(joined.seen) == 1:
+        return text, str(path)
+    source = SourceMap(str(path))
+    source.origins = tuple(joined.origins)
+    return "".join(joined.pieces), source
+
+
+class _Includes:
+    """The pieces of a text with those of the files that it includes."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.origins: list[tuple[int, str, int]] = []
+        self.seen: set[Path] = set()
+        self.n_lines = 1
+
+    def add(self, text: str, path: Path, around: tuple[Path, ...]) -> None:
+        """Add the text of a file."""
+        self.seen.add(path.resolve())
+        begin, line = 0, 1
+        self.origins.append((self.n_lines, str(path), 1))
+        for found in _INCLUDE.finditer(text):
+            if found[1] is None:
+                continue
+            piece = text[begin : found.start()] + "\n"
+            self.put(piece)
+            line += piece.count("\n") - 1
+            begin = found.end()
+            included = path.parent / Path(found[1]).expanduser()
+            if included.resolve() in {one.resolve() for one in (*around, path)}:
+                raise UsageError.with_parts(
+                    f"'{included}' is included by itself, through {', '.join(map(str, (*around, path)))}",
+                    subject=str(included),
+                    remedy="Move what both files need into a third one.",
+                )
+            if included.resolve() not in self.seen:
+                with open_bytes(included) as file:
+                    self.add(_decoded(file.read(), included), included, (*around, path))
+                self.put("\n")
+            self.origins.append((self.n_lines, str(path), line))
+        self.put(text[begin:])
+
+    def put(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.n_lines += piece.count("\n")
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError.with_parts(
+            f"the program '{path}' is not UTF-8 text", subject=str(path), remedy="Convert it to UTF-8."
+        ) from None
 
 
 # Options that several commands have in common.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
@@ -328,6 +330,11 @@ def write_whole(spec: OutputSpec, table: pa.Table) -> None:
     with replacing(spec.path, "Name a file that can, with filename= of .output.") as file:
         if spec.path.name.endswith(".parquet"):
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+        elif spec.path.name.endswith(".gz"):
+            with tempfile.TemporaryFile() as plain, gzip.open(file, "wb") as compressed:
+                write_text(plain, spec, table)
+                plain.seek(0)
+                shutil.copyfileobj(plain, compressed)
         else:
             write_text(file, spec, table)
 

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.join.eliminate import ROW, AllowanceError, can_eliminate, cost_of_listing, sum_bindings, with_budget
+from gpu_wcoj.costs import WRITTEN_PREFIX
+from gpu_wcoj.join.eliminate import AllowanceError, can_eliminate, cost_of_listing, sum_bindings, with_budget
 from gpu_wcoj.join.generic import GenericJoin, with_meter
 from gpu_wcoj.join.plan import AtomUse, CommonPrefix, Continuation, DeltaPath, DeltaQuery, Symmetry, branch_name
 from gpu_wcoj.join.prefixes import (
@@ -262,7 +263,7 @@ class PathRunner:
         if self.max_cost is not None:
             left = self.max_cost - self.cost
             limited = with_budget(join, left, Meter(path_index, variant, {}) if execution.measures else None)
-            limited.chunk_rows = int(min(join.chunk_rows, max(MIN_PIECE_ROWS, left / ROW)))
+            limited.chunk_rows = int(min(join.chunk_rows, max(MIN_PIECE_ROWS, left / WRITTEN_PREFIX)))
             self.meters += [] if limited.meter is None else [limited.meter]
             return limited
         return self._with_meter(join, path_index, variant) if execution.measures else join

@@ -14,6 +14,16 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
+from gpu_wcoj.costs import (
+    CANDIDATE,
+    COUNTED_PREFIX,
+    MERGED_PREFIX,
+    PARTED_PREFIX,
+    RANK,
+    SEARCH,
+    SORTED_PREFIX,
+    WRITTEN_PREFIX,
+)
 from gpu_wcoj.join.generic import (
     GenericJoin,
     MeasuredJoin,
@@ -48,15 +58,6 @@ MIN_MERGED = 1024
 
 MIN_SUMMED = 64
 """Prefixes of a path from which on variables are eliminated."""
-
-MERGE_COST = 80
-"""Cost of merging a prefix, in candidates, when deciding whether merging pays."""
-
-SEARCH, RANK, ROW, COUNTED, PART, SORTED, SEED, BOUND = 30, 2, 30, 20, 10, 15, 15, 25
-"""Costs in candidates that are tested by a mark, by time.
-
-A value searched without marks, a value searched by ranks, a prefix written, a prefix counted, a prefix in each part of
-the steps, a prefix sorted, a seed, and a seed in each batch in which it is located."""
 
 MAX_DISTINCT_FRACTION = 0.5
 """Fraction of distinct prefixes up to which range sums are used."""
@@ -125,7 +126,7 @@ class AllowanceError(Exception):
 
 @dataclass(eq=False)
 class Allowance:
-    """The cost that a count may reach, in candidates of the kernels; unlimited if None.
+    """The cost that a count may reach, in nanoseconds; unlimited if None.
 
     Attributes
     ----------
@@ -149,7 +150,12 @@ class Allowance:
 
     def cost(self, join: GenericJoin) -> int:
         """Return the cost so far. Waits once for a device."""
-        prefixes = ROW * self.rows + COUNTED * self.counted + PART * self.parts + SORTED * self.sorted_rows
+        prefixes = (
+            WRITTEN_PREFIX * self.rows
+            + COUNTED_PREFIX * self.counted
+            + PARTED_PREFIX * self.parts
+            + SORTED_PREFIX * self.sorted_rows
+        )
         return self.before + cost_of(join) + prefixes
 
 
@@ -166,7 +172,7 @@ def _cost_of_counters(counters: Sequence[Int64Array], backend: Backend) -> int:
     counted = numbers(backend, *(work[kind] for work in counters for kind in kinds))
     steps = zip(*(counted[kind_index :: len(kinds)] for kind_index in range(len(kinds))), strict=True)
     return sum(
-        proposed + RANK * ranked + (probes - ranked) * (1 if marks else SEARCH)
+        CANDIDATE * proposed + RANK * ranked + (probes - ranked) * (CANDIDATE if marks else SEARCH)
         for proposed, probes, marks, ranked in steps
     )
 
@@ -174,7 +180,7 @@ def _cost_of_counters(counters: Sequence[Int64Array], backend: Backend) -> int:
 def cost_of_listing(counters: Sequence[Int64Array], backend: Backend) -> int:
     """Return the cost of finished steps that list, as a `BudgetedJoin` charges it."""
     written = sum(min(int(work[SURVIVORS]), int(work[PROPOSALS] + work[MARKS] + work[RANKED])) for work in counters)
-    return _cost_of_counters(counters, backend) + ROW * written
+    return _cost_of_counters(counters, backend) + WRITTEN_PREFIX * written
 
 
 # A generic join that counts its cost and stops at a limit.
@@ -383,16 +389,16 @@ class Summing:
         if len(steps) != 1 or self.join.backend.device is not None or not steps[0].is_plain:
             return True
         rows, cost = self._last_step
-        if rows and cost <= MERGE_COST * rows:
+        if rows and cost <= MERGED_PREFIX * rows:
             self._distinct.add(1)
-        return cost > MERGE_COST * rows
+        return cost > MERGED_PREFIX * rows
 
     def _max_distinct(self, steps: tuple[Step, ...]) -> float:
         """Return the fraction of distinct prefixes up to which merging pays."""
         rows, cost = self._last_step
         if len(steps) > 1 or rows == 0:
             return 0.25 if len(steps) == 1 else 0.7
-        return 1 - MERGE_COST * rows / max(1, cost)
+        return 1 - MERGED_PREFIX * rows / max(1, cost)
 
     def _max_sum(self, piece: Prefixes) -> float:
         """Return an upper bound of weight sums of these prefixes, times a weight of each other atom."""

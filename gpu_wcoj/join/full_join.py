@@ -15,8 +15,9 @@ from operator import add
 
 import numpy as np
 
+from gpu_wcoj.costs import LOCATED_SEED, SEED, THREAD, WRITTEN_PREFIX
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
-from gpu_wcoj.join.eliminate import BOUND, ROW, SEED, AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
+from gpu_wcoj.join.eliminate import AllowanceError, BudgetedJoin, Summing, with_budget, with_weights
 from gpu_wcoj.join.generic import GenericJoin, group_key
 from gpu_wcoj.join.plan import AtomUse, DeltaPath, Step
 from gpu_wcoj.join.prefixes import Meter, Prefixes
@@ -31,7 +32,7 @@ from gpu_wcoj.zset.index import IndexedZSet
 
 def binding_cost(path: DeltaPath, n_seeds: int, join: GenericJoin) -> int:
     """Return the cost of reading `n_seeds` seeds of a path and locating them in its atoms."""
-    return n_seeds * (SEED + BOUND * sum(len(join.batches[atom]) for atom, _, _ in path.binding))
+    return n_seeds * (SEED + LOCATED_SEED * sum(len(join.batches[atom]) for atom, _, _ in path.binding))
 
 
 SAMPLE_ROWS = 128
@@ -41,7 +42,7 @@ SAMPLE_SIZES = 16, SAMPLE_ROWS
 """Sizes of successive samples, in rows; a larger one follows if the first was cheap."""
 
 MAX_SAMPLE_COST = 1 << 21
-"""Cost of samples of a path, in candidates, after which no further sample is drawn.
+"""Cost of samples of a path, in nanoseconds, after which no further sample is drawn.
 
 It is also the least limit of a sample's cost."""
 
@@ -315,8 +316,6 @@ MIN_THREAD_SEEDS = 16
 FULL_COUNT = -1
 """Path index under which the work of full recomputations is recorded."""
 
-THREAD_COST = 3 << 20
-"""Cost of a count, in candidates, for each thread that takes part: starting one takes time."""
 
 SAMPLED, GIVEN_UP = "#sampled", "#given up"
 """Names of steps of a full recomputation: the work of all samples, and of abandoned counts."""
@@ -433,7 +432,7 @@ class FullJoin:
         generic.allowance.check(generic)
         seeds = self.seeds(path, generic)
         threads = execution.threads if execution.backend.device is None else 1
-        threads = int(min(threads, max(1, expected / THREAD_COST)))
+        threads = int(min(threads, max(1, expected / THREAD)))
         most_rows = BLOCK_ROWS if execution.backend.device is None else min(BLOCK_ROWS, execution.piece_rows)
         n_blocks = max(1, -(-len(seeds) // most_rows))
         n_blocks = -(-n_blocks // threads) * threads if len(seeds) >= threads * MIN_THREAD_SEEDS else n_blocks
@@ -584,7 +583,7 @@ FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
 def _race(
     join: IncrementalGenericJoin, numbers: Sequence[int], phase: int, draws: int, counts: bool, limit: float = np.inf
 ) -> dict[int, float]:
-    """Return the costs of the cheapest paths of a load, in candidates, by samples.
+    """Return the costs of the cheapest paths of a load, in nanoseconds, by samples.
 
     Paths that cost over `BUDGET_FACTOR` times the cheapest one are left out, and those that cost over `limit`. So
     samples cost little beside the cheapest path, however dear the others are.
@@ -599,7 +598,7 @@ def _race(
 
 
 def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
-    """Return the cost of listing a load along its cheapest path, by samples, in candidates.
+    """Return the cost of listing a load along its cheapest path, by samples, in nanoseconds.
 
     Infinite if it is more than `limit`.
     """
@@ -626,7 +625,7 @@ def _sampled_cost(
     scale = len(batch) / max(len(sample), 1)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
     least, most = SAMPLED_PIECE_ROWS
-    budgeted.chunk_rows = int(min(most, max(least, max_cost / scale / ROW)))
+    budgeted.chunk_rows = int(min(most, max(least, max_cost / scale / WRITTEN_PREFIX)))
     prefixes = bind_seeds(path, seed_rows(path, [sample], budgeted, path.seed.variables[0]), budgeted)
     depth = 0 if counts else path.depth_of(single.query.head_variables)
     try:

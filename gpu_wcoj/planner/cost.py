@@ -1,4 +1,4 @@
-"""Cost model of delta paths, in probes, for one changed row.
+"""Cost model of delta paths, in nanoseconds, for one changed row.
 
 The same model evaluates candidate orders and planned paths: both are sequences of steps. Values are assumed to be
 independent of each other, and smaller value sets to be contained in larger ones (Selinger et al.,
@@ -26,6 +26,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu_wcoj.costs import (
+    BRANCH_START,
+    COPY,
+    GROUPED_PREFIX,
+    INDEXED_ROW,
+    JOINED_ROW,
+    LOOKUP,
+    PREFIX,
+    PROBE,
+    PROPOSAL,
+    SINGLE,
+    WIDTH,
+)
 from gpu_wcoj.errors import BackendUnavailableError, UsageError
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import AtomUse, Branch, Check, Condition, DeltaPath, Step, check_variables, split_independent
@@ -34,30 +47,9 @@ from gpu_wcoj.planner.body import Body, BodyAtom, solvable
 from gpu_wcoj.planner.ir import TOO_DEAR, CatalogReader, Expected, Foreseen, Order
 from gpu_wcoj.trace.arrangement import COMPARE
 
-# Cost constants of the planner, in probes.
-
-
-PREFIX, WIDTH, PROPOSAL, PROBE, LOOKUP = 0.7, 0.25, 1.0, 0.5, 0.5
-"""Costs in probes of a step: of a prefix, of an atom's range width, and of a proposed value; then of a search for
-a value in a further atom of the step, and of a lookup in a step of its own.
-"""
-
-SINGLE, COPY = 0.3, 0.35
-"""Costs in probes of a step with one atom that is already bound: of a prefix with its first value, of a copied
-value.
-
-Measured along foreign keys: a key that is followed by itself takes half as long as a key that is looked up. Further
-values of a prefix cost `PROPOSAL`. Copying them takes less than that, but so does an intersection for a value of a wide
-range, and what is copied is still to be looked up elsewhere, one value after the other.
-"""
-
-
-INDEX_COST = 8.0
-"""Cost in probes of indexing a row; measured by `bench.one_shot`."""
-
 
 def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
-    """Return the cost in probes of a join along one path whose atoms have no indices yet.
+    """Return the cost in nanoseconds of a join along one path whose atoms have no indices yet.
 
     Parameters
     ----------
@@ -68,14 +60,14 @@ def cost_of_full_join(indexed: float, rows: float, proposed: float) -> float:
     proposed
         Values that the steps propose for each of these, and one for each step.
     """
-    return INDEX_COST * indexed + rows * proposed
+    return INDEXED_ROW * indexed + PROPOSAL * rows * proposed
 
 
 def expected_minimum(left: float, left_spread: float, right: float, right_spread: float) -> float:
     """Return the mean of the smaller of two degrees that are independent of each other.
 
-    Degrees have a logarithmic normal distribution: that is what is known from their mean over prefixes and their mean
-    over rows, whose ratio is the exponential of the variance of the logarithm.
+    Degrees are assumed to be log-normal. The variance of the logarithm follows from two means: that over rows is
+    ``exp(variance)`` times that over prefixes.
 
     Parameters
     ----------
@@ -103,12 +95,12 @@ def expected_minimum(left: float, left_spread: float, right: float, right_spread
 
 
 def copying(prefixes: float, values: float) -> float:
-    """Return the cost in probes of copying the values of these prefixes at a step of one atom.
+    """Return the nanoseconds of copying the values of these prefixes at a step of one atom.
 
     Examples
     --------
     >>> copying(10.0, 10.0), copying(10.0, 12.0)
-    (3.5, 5.5)
+    (28.0, 44.0)
     """
     return min(values, prefixes) * COPY + max(values - prefixes, 0.0) * PROPOSAL
 
@@ -387,9 +379,6 @@ def in_turn(steps: Sequence[Step], via: Mapping[str, int | None]) -> tuple[Step,
 CHANGES = 100.0
 """Assumed number of changed rows in one batch; their prefixes may share branches."""
 
-BRANCH_START, GROUPED, JOINED = 2000.0, 1.5, 1.5
-"""Costs in probes: to start a branch, to group one prefix, and to join one prefix with one row of a branch."""
-
 
 @dataclass(eq=False)
 class Bracketing:
@@ -405,7 +394,7 @@ class Bracketing:
     distinct
         Map (mask, number of prefixes) to the number of distinct bindings of the mask's variables.
     extra
-        Accumulated cost in probes of grouping and joining back.
+        Accumulated cost in nanoseconds of grouping and joining back.
 
     Examples
     --------
@@ -440,7 +429,7 @@ class Bracketing:
                         seen |= bound_by_atom[atom_index]
                 if not self._waiting:
                     self._alive = rows
-                self.extra += self._alive * GROUPED + BRANCH_START / CHANGES
+                self.extra += self._alive * GROUPED_PREFIX + BRANCH_START / CHANGES
                 self._begun = min(self._alive, self.distinct(seen, self._alive))
                 return self._begun
         return rows
@@ -458,7 +447,7 @@ class Bracketing:
         rows = self._alive
         for factor in self._waiting:
             rows *= factor
-            self.extra += rows * JOINED
+            self.extra += rows * JOINED_ROW
         self._waiting.clear()
         return rows
 
@@ -651,7 +640,7 @@ class Estimator:
         `limit` is abandoned: the result is `TOO_DEAR`.
         """
         listed = counted = self._start
-        listing, counting = 1.0, counted
+        listing, counting = PROPOSAL, PROPOSAL * counted
         levels = [("", 1.0, listed)]
         max_product = limit * limit * SURELY
         seeded, spoken, due, bit, holding = self.bits.seeded, self._spoken, self._due, self.bits.bit, self.bits.holding
@@ -710,8 +699,8 @@ class Estimator:
 
     @property
     def min_cost(self) -> float:
-        """Cost in probes that no order is below."""
-        return math.sqrt(self._start)
+        """Cost in nanoseconds that no order is below."""
+        return PROPOSAL * math.sqrt(self._start)
 
     @cached_property
     def _start(self) -> float:

@@ -76,7 +76,7 @@ class Foreseen:
     levels
         Estimates of the seeds, then of each step, if rows are listed.
     listing, counting
-        Cost in probes of listing the result rows, and of counting them.
+        Cost in nanoseconds of listing the result rows, and of counting them.
     """
 
     levels: tuple[Expected, ...]
@@ -85,7 +85,7 @@ class Foreseen:
 
     @property
     def cost(self) -> float:
-        """Geometric mean of both costs, in probes."""
+        """Geometric mean of both costs, in nanoseconds."""
         return math.sqrt(self.listing * self.counting)
 
     @property

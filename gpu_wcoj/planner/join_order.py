@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from gpu_wcoj.costs import OFFERED_ORDER, PROPOSAL
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Condition, check_variables
 from gpu_wcoj.planner.body import Body, inverse_of, standing_for
@@ -26,13 +27,6 @@ from gpu_wcoj.planner.symmetry import Image, symmetry_of
 
 CLEARLY = 0.7
 """Cost ratio: the best order replaces the default one if it costs less than this share of it."""
-
-OFFER = 4.0
-"""Cost in probes of offering a row a variant order.
-
-An order is offered only if listing the rows of a changed row costs at least this much, and this much times the cost
-ratio of the variant.
-"""
 
 MAX_UNSAMPLED_ATOMS = 2
 """Positive atoms up to which a rule of a single tick is planned by the sizes of its relations: either atom starts, and
@@ -136,7 +130,7 @@ class Chooser:
         variants = [self._in_turn([name]) for name in self._as_constrained(chosen)]
         if variants and self.is_known:
             estimate = self.along(chosen)
-            max_cost = estimate.listing * estimate.cost / OFFER
+            max_cost = estimate.listing * estimate.cost / OFFERED_ORDER
             variants = [order for order in variants if self.along(order, max_cost).cost <= max_cost]
         return (chosen, *variants)
 
@@ -439,7 +433,7 @@ def order_variables(draft: Draft) -> Draft:
             if draft.setting.single_tick and estimate is not None and seed >= 0:
                 rows = known.rows(body.atoms[seed].relation) or 0.0
                 proposed = sum(level.proposed for level in estimate.levels[1:])
-                cheapest = min(cheapest, min_costs[seed] + rows * proposed)
+                cheapest = min(cheapest, min_costs[seed] + PROPOSAL * rows * proposed)
         in_order = sorted(min_costs)
         rules.append(
             replace(
@@ -451,7 +445,7 @@ def order_variables(draft: Draft) -> Draft:
 
 
 def _min_costs(body: Body, setting: Setting) -> dict[int, float]:
-    """Return, per seed, the least cost in probes of a single tick that joins from it.
+    """Return, per seed, the least cost in nanoseconds of a single tick that joins from it.
 
     It is infinite for seeds whose orders need not be compared. A program of many ticks needs the orders of all seeds.
     """

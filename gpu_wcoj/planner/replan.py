@@ -17,6 +17,7 @@ from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recount import Recounted
 from gpu_wcoj.circuit.recursion.plan import LoopPlan
+from gpu_wcoj.costs import INDEXED_ROW, PROPOSAL
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery
 from gpu_wcoj.kernels.protocol import PROPOSALS, Int64Array
@@ -40,7 +41,7 @@ AGAIN = 1.25
 """Re-check after this factor of further proposed values if the last check came too early to replan."""
 CLEARLY = 1.5
 """Cost ratio: a plan replaces another one that is expected to cost at least this many times as much."""
-SORTING = 8.0
+SORTING = INDEXED_ROW / PROPOSAL
 """Cost of arranging a row again, in proposed values."""
 
 HeadWork = Mapping[int, Mapping[int, Mapping[str, Int64Array]]]

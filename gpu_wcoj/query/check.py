@@ -17,7 +17,6 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.query.ir import (
     NULL,
-    SOUFFLE_FUNCTORS,
     Aggregate,
     Call,
     Constant,
@@ -144,8 +143,6 @@ def check_required(
         if name in available:
             continue
         subject, where = f"unknown relation '{name}'", ""
-        if name in SOUFFLE_FUNCTORS:
-            subject += f", and Soufflé's functor '{name}' is not supported"
         uses = ((rule, atom) for rule in rules.rules for atom in rule.read if atom.relation == name)
         for rule, atom in itertools.islice(uses, 1):  # a relation on an .input line may have no rule that reads it
             where = f"{subject}, in '{_short(rule)}'."

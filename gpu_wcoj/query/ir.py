@@ -186,11 +186,6 @@ CONSTRAINTS = ("match", "contains")
 """Boolean functions that may be conditions of a body by themselves, negated or not."""
 WORDS = ("not", "true", "false", "null")
 """Words that have a meaning in a text, beside the names of functions and aggregates."""
-SOUFFLE_FUNCTORS = (
-    "autoinc", "band", "bnot", "bor", "bshl", "bshr", "bshru", "bxor", "fold", "land", "lnot", "lor", "lxor", "ord",
-    "range", "to_float", "to_number", "to_string", "to_unsigned",
-)  # fmt: skip
-"""Functors of Soufflé that are not supported. Soufflé reserves their names; relations here may use them."""
 AGGREGATES = ("count", "sum", "min", "max", "mean")
 
 
@@ -554,6 +549,10 @@ class Declaration:
     ----------
     is_binding
         Whether rows must have these types; otherwise the types only describe the present tables.
+    records
+        The columns whose texts are records; see `gpu_wcoj.query.souffle.records`.
+    is_nullary
+        Whether the text declares no columns; then there is one of type bool, which holds true.
     """
 
     relation: str
@@ -561,6 +560,8 @@ class Declaration:
     types: tuple[str | None, ...]
     span: Span = field(default=Span(), compare=False)
     is_binding: bool = field(default=True, compare=False)
+    records: tuple[int, ...] = field(default=(), compare=False)
+    is_nullary: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         names = map(_column, self.columns)
@@ -576,12 +577,12 @@ def _column(name: str) -> str:
 
 @dataclass(frozen=True)
 class Directive:
-    """``.input relation(name=value, ...)`` or ``.output ...``: a file of a relation.
+    """``.input relation(name=value, ...)``, ``.output ...``: its file, or its size.
 
     Attributes
     ----------
     kind
-        ``input`` or ``output``.
+        ``input``, ``output``, ``printsize``, or ``test``, whose parameter is the expected ``count``.
     parameters
         Names and values, in order. In the text, values other than names and numbers are quoted.
     """
@@ -592,6 +593,8 @@ class Directive:
     span: Span = field(default=Span(), compare=False)
 
     def __str__(self) -> str:
+        if self.kind == "test":
+            return f".test {self.relation} {dict(self.parameters)['count']}"
         pairs = ", ".join(f"{name}={_parameter(value)}" for name, value in self.parameters)
         return f".{self.kind} {self.relation}" + (f"({pairs})" if pairs else "")
 
@@ -731,7 +734,8 @@ class Rules:
     Attributes
     ----------
     directives
-        All ``.input`` lines, then the ``.output`` lines that have parameters, one for each relation.
+        All ``.input`` lines, then the ``.output`` lines that have parameters, and lines about sizes; one of each kind
+        for a relation.
     groupings, extremes, facts
         The helpers of a program in core form.
     first_rows
@@ -762,8 +766,11 @@ class Rules:
 
     def __str__(self) -> str:
         inputs = [directive for directive in self.directives if directive.kind == "input"]
-        written = {directive.relation: directive for directive in self.directives if directive.kind == "output"}
-        outputs = [written.get(name, Directive("output", name)) for name in self.outputs]
+        written: dict[str, list[Directive]] = {}
+        for directive in self.directives:
+            if directive.kind != "input":
+                written.setdefault(directive.relation, []).append(directive)
+        outputs = [line for name in self.outputs for line in written.get(name) or [Directive("output", name)]]
         facts = [Rule(Atom(fact.relation, tuple(map(Constant, row))), ()) for fact in self.facts for row in fact.rows]
         core = (*self.groupings, *self.extremes, *self.first_rows)
         return "\n".join(map(str, (*self.declarations, *inputs, *facts, *self.rules, *core, *outputs)))
@@ -927,13 +934,13 @@ class Rules:
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """The Python functions that the program calls, by name."""
+        """The Python functions of users that the program calls, by name, without functors."""
         functions: dict[str, Function] = {}
         waiting: list[Rule | Aggregate | Expression] = [*self.rules]
         while waiting:
             piece = waiting.pop()
             if isinstance(piece, Call):
-                if piece.function is not None:
+                if type(piece.function) is Function:
                     functions[piece.op] = piece.function
                 waiting += piece.arguments
             elif isinstance(piece, (Rule, Aggregate)):

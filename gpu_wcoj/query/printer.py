@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from gpu_wcoj.query.datalog import NAME_LENGTH, RESERVED, parse
+from gpu_wcoj.query.datalog import DIRECTIVES, NAME_LENGTH, RESERVED, parse
 from gpu_wcoj.query.ir import (
     AGGREGATES,
     Aggregate,
@@ -33,9 +33,14 @@ from gpu_wcoj.query.ir import (
     functions_by_name,
 )
 from gpu_wcoj.query.safety import expressions
+from gpu_wcoj.query.souffle.functors import functor
 from gpu_wcoj.user_functions import Function
 
 _NAME = re.compile(r"[^\W\d]\w*")
+_VARIABLE = re.compile(r"\?\w+|[^\W\d]\w*")
+_DIRECTIVE = "|".join(word.removeprefix(".") for word in DIRECTIVES)
+_RELATION = re.compile(rf"[^\W\d]\w*(\.(?!({_DIRECTIVE}|limitsize|include)(?!\w))[^\W\d]\w*)*")
+"""Names of relations; those of components' instances have points."""
 _CONSTANTS = frozenset({"true", "false", "null", "_"})
 _NO_VARIABLES = _CONSTANTS | {"not"}
 _NO_RELATIONS = _NO_VARIABLES | {*AGGREGATES, *RESERVED}
@@ -72,7 +77,7 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     )
     kept = [name for first in program.first_rows for name in (first.relation, first.source)]
     relations = [*used, *kept, *(directive.relation for directive in program.directives), *program.outputs]
-    names = _legal(relations, _NO_RELATIONS.union(rules.functions))
+    names = _legal(relations, _NO_RELATIONS.union(rules.functions), _RELATION)
     notes = ["// of bags: run it with bag=True, or --bag"] if bag else []
     for first in program.first_rows:
         renamed = replace(first, relation=names[first.relation], source=names[first.source])
@@ -81,20 +86,17 @@ def as_datalog(rules: Rules, *, bag: bool = False) -> str:
     return "\n".join([*notes, str(_renamed(program, names))])
 
 
-def _legal(names: Iterable[str], reserved: frozenset[str]) -> dict[str, str]:
+def _legal(names: Iterable[str], reserved: frozenset[str], form: re.Pattern[str]) -> dict[str, str]:
     """Return a legal name for each name: the name itself if it is legal, else an unused one."""
     distinct_names = list(dict.fromkeys(names))
-    legal = {name: name for name in distinct_names if _is_legal(name, reserved)}
+    is_short = {name: len(name) <= NAME_LENGTH and name not in reserved for name in distinct_names}
+    legal = {name: name for name, is_allowed in is_short.items() if is_allowed and form.fullmatch(name)}
     taken = set(legal)
     for name in distinct_names:
         if name not in legal:
             legal[name] = _fresh(name, taken, reserved)
             taken.add(legal[name])
     return legal
-
-
-def _is_legal(name: str, reserved: frozenset[str]) -> bool:
-    return len(name) <= NAME_LENGTH and name not in reserved and _NAME.fullmatch(name) is not None
 
 
 def _fresh(name: str, taken: set[str], reserved: frozenset[str]) -> str:
@@ -161,7 +163,7 @@ class _Renaming:
         times = Counter(_standing(rule))
         named = [variable for variable in times if times[variable] > 1 or not variable.is_wildcard]
         bases = {variable: variable.name.removesuffix("?") for variable in named}
-        legal = _legal(bases.values(), _NO_VARIABLES)
+        legal = _legal(bases.values(), _NO_VARIABLES, _VARIABLE)
         marks = {variable: "?" if variable.is_null_safe else "" for variable in named}
         return cls(relations, {variable: Variable(legal[bases[variable]] + marks[variable]) for variable in named})
 
@@ -223,7 +225,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text", "sorting")
+_LEFT_OUT = ("span", "text", "sorting", "records", "is_nullary")
 _FUNCTION = "function"
 """Field of a call that holds a Python function, of which the name is stored."""
 _ADDED = ("first_rows", _FUNCTION)
@@ -288,7 +290,8 @@ def _read(piece: Any, functions: Mapping[str, Function]) -> Any:
         return Decimal(piece["value"])
     arguments = {name: _read(value, functions) for name, value in piece.items() if name != _KIND}
     if _FUNCTION in arguments:
-        arguments[_FUNCTION] = functions[arguments[_FUNCTION]]
+        name = arguments[_FUNCTION]
+        arguments[_FUNCTION] = functions.get(name) or functor(name)
     if _OWN_KIND in arguments:
         arguments[_KIND] = arguments.pop(_OWN_KIND)
     return _CLASSES[kind](**arguments)

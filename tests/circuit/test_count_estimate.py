@@ -174,7 +174,7 @@ def test_a_path_that_costs_more_to_begin_than_another_in_all_is_not_tried(monkey
 @pytest.mark.parametrize(("per_thread", "blocks"), [(1 << 40, 0), (1, 2)])
 def test_threads_take_part_where_there_is_enough_to_do(per_thread, blocks, monkeypatch):
     started = []
-    monkeypatch.setattr(full_join, "THREAD_COST", per_thread)
+    monkeypatch.setattr(full_join, "THREAD", per_thread)
     in_order = full_join.in_order
     monkeypatch.setattr(
         full_join, "in_order", lambda run, n, threads: (started.append(n), in_order(run, n, threads))[1]

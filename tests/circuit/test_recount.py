@@ -78,7 +78,7 @@ def _sum_all(monkeypatch):
     monkeypatch.setattr(eliminate, "MIN_MERGED", 1)
     monkeypatch.setattr(eliminate, "MIN_SUMMED", 2)
     monkeypatch.setattr(delta, "DEVICE_SUMS_FROM", 1)
-    monkeypatch.setattr(eliminate, "MERGE_COST", 0)
+    monkeypatch.setattr(eliminate, "MERGED_PREFIX", 0)
     monkeypatch.setattr(eliminate, "MAX_DISTINCT_FRACTION", 1e30)
     monkeypatch.setattr(ranged, "MAX_VALUE_FACTOR", 1e30)
 
@@ -270,7 +270,7 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
 @pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
 def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):
     """Work of samples and of aborted counts is part of the report."""
-    monkeypatch.setattr(full_join, "THREAD_COST", 1)
+    monkeypatch.setattr(full_join, "THREAD", 1)
     counted = {}
     made = GenericJoin.work_of
 

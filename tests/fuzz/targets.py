@@ -120,6 +120,10 @@ TARGETS: Final[Mapping[str, Target]] = {
             ":-", ".decl ", ".input ", ".output ", "count : { ", "sum ", "min(", "max(", "mean ", "not ", "!", "!=",
             "<=", "null", "x?", "true", "false", "cat(", "substr(", "strlen(", "/*", "*/", "//", "0.5m", "year(",
             "like(", "timestamp[us]", "decimal(9, 2)", ": int64", '"a"', "_", "h(x) :- r(x).", "\\u00e9",
+            ";", "(", ")", ".type T = ", "[x, nil]", "$A(x)", " | ", "<: symbol", ".comp C<T> : D { ", "}",
+            ".init c = C<T>",
+            "c.r(x)", ".override r", "range(0, x, 2)", " band ", "bnot ", "^", "0xff", "5u", "to_string(", "as(x, T)",
+            "eqrel", ".printsize ", ".test h 3", "?x", "h()",
         ),
     ),
     "sql": Target(

@@ -1,5 +1,7 @@
 """Random Datalog texts: printed programs parse again, and no text breaks the parser."""
 
+import random
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from gpu_wcoj.errors import (
     GpuWcojError,
 )
 from gpu_wcoj.query.check import check
-from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.query.datalog import _parser, parse
 from gpu_wcoj.query.ir import (
     COMPARISONS,
     Aggregate,
@@ -24,6 +26,7 @@ from gpu_wcoj.query.ir import (
     Variable,
 )
 from tests.helpers.long_tests import IS_LONG
+from tests.reference.random_programs import chance_text
 
 NAMES = st.from_regex(r"[A-Za-z_äß][A-Za-z0-9_é]{0,5}", fullmatch=True).filter(
     lambda name: name not in ("_", "true", "false", "not")
@@ -277,3 +280,12 @@ def test_what_is_written_for_another_reader_is_told(text, hint):
 def test_deep_and_long_texts_are_refused_in_words(piece):
     with pytest.raises(GpuWcojError):
         parse("h(x) :- " + piece * (20_000 if IS_LONG else 4_000))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_small_and_the_full_parser_read_a_text_alike(seed):
+    text = chance_text(random.Random(f"parsers {seed}"), negative=True)
+    text += (
+        '.decl e(a: int64, "b c": decimal(9, 2))\n.input e(filename="e.csv", headers=true)\nh(-x % 2) :- e(x?, null).'
+    )
+    assert _parser((), (), is_small=True).parse(text) == _parser().parse(text)

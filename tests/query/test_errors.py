@@ -30,7 +30,7 @@ MISTAKES = [
     ("datalog", ".declare r(x)\nh(x) :- r(x).", "Did you mean '.decl'", 1, 1, ".declare"),
     ("datalog", ".decl r(x: int46)\nh(x) :- r(x).", "Did you mean 'int64'", 1, 12, "int46"),
     ("datalog", "p(x) :- r(x).\np(x, y) :- s(x, y).", "has 1 column", 2, 1, "p(x, y)"),
-    ("datalog", "h(x) :- r(x); s(x).", "';' (or) is not supported", 1, 13, ";"),
+    ("datalog", "h(x) :- r(x), x = @f(x).", "'@' calls a functor of C++", 1, 19, "@"),
     ("datalog", "h(x) :- r(x), !h(x).", "negat", 1, 16, "h(x)"),
     ("datalog", 'h(x) :- r(x), like(x, "a%").', "the function is 'like(x, \"a%\") = true'", 1, 15, 'like(x, "a%")'),
     ("datalog", 'h(n) :- n = count : { r(x), !like(x, "a%") }.', "= true", 1, 30, 'like(x, "a%")'),

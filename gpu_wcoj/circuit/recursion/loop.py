@@ -21,8 +21,9 @@ from gpu_wcoj.circuit.recursion.relation import (
     count_rows,
     unranked,
 )
-from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, MIN_BUDGET, ROW_COST, SemiNaiveRun, walkable_rows
+from gpu_wcoj.circuit.recursion.semi_naive import BUDGET_PER_ROW, MIN_BUDGET, SemiNaiveRun, walkable_rows
 from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
+from gpu_wcoj.costs import BEST_ITERATION, MAINTAINED_ITERATION, STORED_ROW, WALKED_OPERATION
 from gpu_wcoj.errors import IterationLimitError
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
@@ -57,7 +58,7 @@ class IncrementalRun:
     max_derived
         Maximum number of derivations; a row that is derived twice counts twice.
     max_cost
-        Maximum cost of its iterations, in units of `SemiNaiveRun.cost`.
+        Maximum cost of its iterations, in nanoseconds; see `SemiNaiveRun.cost`.
     walks
         Whether it may run row at a time.
     """
@@ -75,7 +76,7 @@ class IncrementalRun:
         self._heads = heads
         self._n_allowed = max_derived
         self._cost_left = max_cost
-        self._iteration_cost = BEST_COST if plan.best else MAINTAINED_COST
+        self._iteration_cost = BEST_ITERATION if plan.best else MAINTAINED_ITERATION
         self._execution = execution
         self._walked_rows = 0 if plan.best or not walks else walkable_rows(plan, execution)
         self._walked: dict[str, PhaseRows] | None = None
@@ -189,9 +190,11 @@ class IncrementalRun:
         iteration_work = 0
         while result == PAUSED:
             spent, n_iterations = run.spent, run.iterations
-            result = run.run(self._execution.iterations, self._n_allowed, min(budget, self._cost_left + 1))
+            result = run.run(
+                self._execution.iterations, self._n_allowed, min(budget, self._cost_left // WALKED_OPERATION + 1)
+            )
             yield run.iterations
-            self._cost_left -= run.spent - spent
+            self._cost_left -= WALKED_OPERATION * (run.spent - spent)
             iteration_work = 0 if run.iterations > n_iterations + 1 else iteration_work + run.spent - spent
             if result == PAUSED and self._cost_left < 0:
                 result = WIDE
@@ -273,12 +276,7 @@ In the closure of wiki-Vote, ticks with such iterations took twice as long row a
 DERIVED_PER_ROW = 1
 """Derivations from changes outside of a loop, per row of `Kernels.walked_rows`, up to which it is maintained so."""
 
-MAINTAINED_COST, BEST_COST = 20_000, 80_000
-"""Cost of an iteration of a tick's maintenance that is not walked, for sets and if a head keeps best values.
-
-Units are those of `SemiNaiveRun.cost`: in chains and ladders of small rows, an iteration took 1 and 4 ms."""
-
-UNKNOWN_COST = 4 * ROW_COST
+UNKNOWN_COST = 4 * STORED_ROW
 """Cost per row of evaluating a loop from the empty state, if this has not been done since it was restored."""
 
 GIVE_UP = 2

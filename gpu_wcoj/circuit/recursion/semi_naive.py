@@ -22,6 +22,7 @@ from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.recursion.plan import LoopPlan, RuleJoin, without_rank
 from gpu_wcoj.circuit.recursion.relation import RankedIndex, ValueOrder
 from gpu_wcoj.circuit.recursion.walks import WalkTable, seeded_path
+from gpu_wcoj.costs import ITERATION, LOOP_OPERATION, STORED_ROW
 from gpu_wcoj.join.delta import (
     BLOCKS_PER_THREAD,
     FEW_SEEDS,
@@ -395,11 +396,6 @@ and after which a call returns, so that interrupts are seen: compiled, after som
 MIN_BUDGET = 4
 """Candidates and operations of a call at least, so that each call gets on."""
 
-ROW_COST, ITERATION_COST, WORK_COST = 20, 5_000, 0.25
-"""Cost of a stored row, of an iteration that is not walked, and of a counted operation of a kernel.
-
-A unit is about 50 ns: what a candidate of a walk takes."""
-
 INSERTIONS = 1
 """Index of the phase of a set's tick in which rows are inserted."""
 
@@ -459,10 +455,10 @@ class SemiNaiveRun:
 
     @property
     def cost(self) -> int:
-        """The cost so far in counted work, which is the same in every run."""
+        """The cost so far in nanoseconds, by counted work, which is the same in every run."""
         counted = (steps.values() for rule_join in self.joins for steps in rule_join.join.work.values())
         operations = sum(int(work.sum()) for step_work in counted for work in step_work)
-        return ITERATION_COST * self._n_iterations + ROW_COST * self.n_rows + int(WORK_COST * operations)
+        return ITERATION * self._n_iterations + STORED_ROW * self.n_rows + int(LOOP_OPERATION * operations)
 
     def iterations(self) -> Iterator[int]:
         """Run; yield the number of iterations so far, at least after every one that is not walked."""

@@ -8,10 +8,11 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from gpu_wcoj.costs import BRANCH_START
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import Branch, CommonPrefix, Condition, DeltaPath, DeltaQuery, Step, Symmetry, check_variables
 from gpu_wcoj.planner.body import Body, BodyAtom
-from gpu_wcoj.planner.cost import BRANCH_START, CHANGES, Estimator, ways_of
+from gpu_wcoj.planner.cost import CHANGES, Estimator, ways_of
 from gpu_wcoj.planner.ir import Auxiliary, CatalogReader, Draft, Foreseen, RuleDraft, Setting, Side
 from gpu_wcoj.planner.join_order import MAX_ATOMS
 from gpu_wcoj.query.stratify import components

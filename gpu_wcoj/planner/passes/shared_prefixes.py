@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+from gpu_wcoj.costs import FOUND_ROW, READ_ROW
 from gpu_wcoj.functions import Calculation
 from gpu_wcoj.join.plan import (
     Absent,
@@ -272,14 +273,11 @@ class Track:
         return (False, self.place[term]) if isinstance(term, str) else (True, term)
 
 
-READ, FIND = 0.5, 1.0
-"""Costs in probes: of reading a row of a common prefix, and of searching it in an atom."""
-
 CLEARLY = 0.9
 """Cost ratio: a prefix is shared if that costs less than this share of the separate paths."""
 
 Listing = Callable[[Track, int], tuple[float, float] | None]
-"""Cost in probes of listing so many levels of a track, and the number of rows; None if unknown."""
+"""Cost in nanoseconds of listing so many levels of a track, and the number of rows; None if unknown."""
 
 MAX_COMPARED = 32
 """Maximum number of sets of atoms that are intersected pairwise."""
@@ -592,4 +590,4 @@ def _listing(track: Track, levels: int, estimator: Estimator) -> tuple[float, fl
 def _cost_per_row(way: _Continuation) -> float:
     """Return the cost per row of a prefix for a track: one search in every further atom."""
     track, levels = way.track, way.shared.levels
-    return READ + FIND * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))
+    return READ_ROW + FOUND_ROW * (len(track.reached(levels)) + len(track.finished(levels)) - len(way.shared.atoms))

@@ -2,6 +2,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 class OptimizeResult:
     status: int
     message: str
@@ -16,3 +19,7 @@ def linprog(
     bounds: tuple[float | None, float | None] | Sequence[Any] = ...,
     method: str = ...,
 ) -> OptimizeResult: ...
+def nnls(
+    A: npt.NDArray[np.float64],  # noqa: N803 - the name that SciPy gives it
+    b: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], float]: ...

@@ -1,0 +1,1 @@
+"""Measurement of the costs in `gpu_wcoj.costs`."""

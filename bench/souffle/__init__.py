@@ -1,0 +1,1 @@
+"""Programs in Soufflé's dialect, each with the output that its documentation promises."""
