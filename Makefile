@@ -53,10 +53,13 @@ PYTHON ?= python3.15
 PYTHON_TESTS ?= $(addprefix tests/,arrow checkpoint circuit cli data files join planner program query trace views zset test_result.py test_first_lines.py test_imports.py)
 LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files views cli/test_terminal.py $(addprefix program/test_,ticks.py types.py nulls.py weights.py))
 
+# What generates the tables and queries of TPC-H and TPC-DS: DuckDB's extensions, which are on PyPI for this version.
+TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
+
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -155,6 +158,11 @@ bench: setup  ## measure the engine beside GraphBLAS and DuckDB (BENCH="--scale 
 
 bench-tpch: setup  ## keep views of TPC-H's queries up to date over refreshes, beside DuckDB (BENCH="--scale 1")
 	$(BIN)/python -m bench.tpch $(BENCH)
+
+bench-sql: setup  ## answer TPC-H, TPC-DS and a thousand statements by gw.query, beside DuckDB (BENCH="tpch --tpch 0.1")
+	@test -e .run/tpc-venv/ready || { $(PYTHON) -m venv .run/tpc-venv && .run/tpc-venv/bin/python -m pip install --quiet \
+	  $(TPC) && touch .run/tpc-venv/ready; }
+	$(BIN)/python -m bench.sql $(BENCH)
 
 bench-one-shot: setup  ## answer one-shot queries from Arrow tables, beside DuckDB (BENCH="group --threads 1")
 	$(BIN)/python -m bench.one_shot $(BENCH)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.arrow import decode, duckdb, encode
+from gpu_wcoj.arrow import decode, encode, sql_expressions
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.data.column import Column, Dictionary, float_codes, floats_of
 from gpu_wcoj.data.rows import as_python, is_masked_array
@@ -410,7 +410,7 @@ class BoundFunction:
             failure = self._failures[(*key, *flags)]
             if isinstance(self.function, SqlFunction) and failure.cause is None:
                 arrays = [decode(column) for column in self._arguments(columns, nulls)]
-                failure = _failed_in_sql(duckdb.failure_of(self.function.expression, arrays)) or failure
+                failure = _failed_in_sql(sql_expressions.failure_of(self.function.expression, arrays)) or failure
         if isinstance(self.function, SqlFunction):
             shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
             return CalculationError(f"{where}{shown_call}", failure.why)
@@ -565,7 +565,7 @@ class BoundFunction:
         """Return the outcomes of an SQL expression."""
         n, returns = len(keys[0]), function.returns
         arrays = [decode(column) for column in self._arguments(columns, masks)]
-        values, failed = duckdb.evaluate(function.expression, arrays, returns)
+        values, failed = sql_expressions.evaluate(function.expression, arrays, returns)
         try:
             column = encode(values, returns, string=self.dictionaries[0], binary=self.dictionaries[1])
         except (UnsupportedTypeError, TypeMismatchError) as error:  # of a value that no column can hold
@@ -645,7 +645,7 @@ class BoundGroups:
         ]
         arrays = list(map(decode, columns))
         try:
-            place, values = duckdb.compute_groups(
+            place, values = sql_expressions.compute_groups(
                 functions.expressions, arrays, rows.owner[order], functions.returns, functions.is_window
             )
             results = [
@@ -654,7 +654,7 @@ class BoundGroups:
             ]
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
-            if reason == duckdb.SEVERAL_ROWS:
+            if reason == sql_expressions.SEVERAL_ROWS:
                 raise CalculationError("a query as a value", "has more than one row") from None
             raise CalculationError(f"{where}{functions}", f"has no value: {reason}") from None
         if not functions.is_window:  # of each group, any row

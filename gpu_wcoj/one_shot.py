@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
-from gpu_wcoj.errors import UsageError, entry_point, listed
+from gpu_wcoj.errors import (
+    AggregateOverflowError,
+    GpuWcojError,
+    MemoryBudgetError,
+    RowBudgetError,
+    TimeBudgetError,
+    TypeMismatchError,
+    UnsupportedError,
+    UsageError,
+    entry_point,
+    listed,
+)
 from gpu_wcoj.query.languages import Language  # loads the package `query` before the function of that name hides it
 from gpu_wcoj.result import EngineRows, Result
 from gpu_wcoj.user_functions import Function
@@ -121,9 +134,21 @@ def query(
         iterations=iterations, limit=limit, timeout=timeout, memory=memory, outputs=listed_outputs(outputs),
         single_tick=True,
     )  # fmt: skip
-    program, changes = prepared.start(options)
-    output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
-    answers = program.answer(changes)
+    if prepared.refusal is not None:
+        return _answer_with_duckdb(source, prepared.relations, options, prepared.refusal, outputs)
+    try:
+        program, changes = prepared.start(options)
+        output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
+        answers = program.answer(changes)
+    except (UnsupportedError, TypeMismatchError, AggregateOverflowError) as refusal:
+        if not prepared.is_sql:
+            raise
+        try:
+            return _answer_with_duckdb(source, prepared.relations, options, refusal, outputs)
+        except (TimeBudgetError, MemoryBudgetError, RowBudgetError):
+            raise
+        except GpuWcojError:
+            raise refusal from None
     results = {name: Result(answer) for name, answer in answers.items()}
     sorting = prepared.rules.sorting
     if sorting is not None and sorting.relation in answers:
@@ -131,6 +156,30 @@ def query(
         ordered = in_order(answers[sorting.relation], keys, sorting.n_shown)
         results[sorting.relation] = Result(EngineRows(ordered, is_merged=False))
     return results if output is None else results[output]
+
+
+def _answer_with_duckdb(
+    source: Any, relations: Mapping[str, Any], options: Any, refusal: GpuWcojError, outputs: Any
+) -> Result | dict[str, Result]:
+    """Return the answer of a text in SQL that the engine refuses.
+
+    Raises
+    ------
+    GpuWcojError
+        The refusal, if DuckDB is not installed; or the error of DuckDB.
+    """
+    if find_spec("duckdb") is None:
+        refusal.args = (f"{refusal}\n  With DuckDB, gpu_wcoj.query does it: pip install 'gpu_wcoj[sql]'.",)
+        raise refusal from None
+    from gpu_wcoj.tail import Tail
+
+    with closing(Tail(source, relations, options, refusal)) as tail:
+        results = tail.answers()
+    names = outputs if isinstance(outputs, (list, tuple)) else [outputs or single_output(list(results))]
+    for name in names:
+        if name not in results:
+            raise UsageError.unknown_name("output", name, results)
+    return {name: results[name] for name in names} if names is outputs else results[names[0]]
 
 
 def listed_outputs(outputs: str | list[str] | tuple[str, ...] | None) -> Sequence[str] | None:

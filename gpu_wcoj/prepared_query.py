@@ -23,6 +23,7 @@ from gpu_wcoj.errors import (
     SchemaError,
     UnknownRelationError,
     UnreadRelationWarning,
+    UnsupportedError,
     UsageError,
     callers_frame,
     callers_level,
@@ -117,6 +118,10 @@ class PreparedQuery:
     left_out
         Columns that are not part of the program, by relation: nothing reads them, and their types are not columns of
         numbers, texts or times.
+    is_sql
+        True for a query in SQL over bags, of which DuckDB may do a part.
+    refusal
+        The reason for which the engine does not answer a query in SQL, which then has no rules.
     """
 
     rules: Rules
@@ -124,9 +129,19 @@ class PreparedQuery:
     relations: Mapping[str, Any]
     facts: Mapping[str, Any]
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    is_sql: bool = False
+    refusal: UnsupportedError | None = None
 
     def start(self, options: ProgramOptions) -> tuple[Program, dict[str, Any]]:
-        """Return the program and the changes of its first tick: the initial rows."""
+        """Return the program and the changes of its first tick: the initial rows.
+
+        Raises
+        ------
+        UnsupportedError
+            If the engine does not answer the query.
+        """
+        if self.refusal is not None:
+            raise self.refusal
         program = Program.from_options(self.rules, options)
         return program, self.initial_changes(program)
 
@@ -192,8 +207,8 @@ def prepare_query(
         Whether tables in the variables of the caller are relations, if the query reads relations of their names that
         are not passed.
     is_single
-        True if the query is answered once, by a program with ``single_tick``. Otherwise relations that the schema
-        names, or a program in Datalog declares, may be left out.
+        True if the query is answered once, by a program with ``single_tick``; then a refusal of SQL is no error.
+        Otherwise relations that the schema names, or a program in Datalog declares, may be left out.
     is_shared
         True if other queries read the relations, too: then all columns stay, and a relation that this query does not
         read gives no warning.
@@ -284,6 +299,10 @@ def _prepared(
                 source.text, language, tables=tables if language in BY_NAME else {}, dialect=source.dialect,
                 arguments=source.arguments, is_single=is_single, functions=source.functions,
             )  # fmt: skip
+        except UnsupportedError as refusal:
+            if not (is_single and bag and language == "sql"):
+                raise
+            return PreparedQuery(Rules(()), bag, relations, {}, is_sql=True, refusal=refusal.with_traceback(None))
         except UnknownRelationError as error:
             raise _with_option_remedy(error, entry) from None
         rules, facts = reading.rules, reading.facts
@@ -298,7 +317,7 @@ def _prepared(
     if bag and not is_single and not is_shared:
         left_out = {name: left for name in tables if (left := _left_out(rules, name, tables[name])) is not None}
         rules = rules.without_columns({name: left.positions for name, left in left_out.items()})
-    return PreparedQuery(rules, bag, read_relations, facts, left_out)
+    return PreparedQuery(rules, bag, read_relations, facts, left_out, is_sql=bag and language == "sql")
 
 
 def _without_unread(rules: Rules, relations: Mapping[str, Any]) -> dict[str, Any]:

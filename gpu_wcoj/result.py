@@ -241,9 +241,10 @@ class Result:
     [(('x',), 2), (('y',), 1)]
     """
 
-    def __init__(self, rows: ZSet | Rows, session: Any = None) -> None:
+    def __init__(self, rows: ZSet | Rows, session: Any = None, *, parts: Sequence[object] = ()) -> None:
         self._rows: Rows = EngineRows(rows) if isinstance(rows, ZSet) else rows
         self._session = session
+        self._parts = tuple(parts)
 
     # what it holds
 
@@ -278,6 +279,19 @@ class Result:
 
     def __bool__(self) -> bool:
         return len(self._rows.weights) > 0
+
+    def explain(self) -> str:
+        """Return who has answered the parts of the query, the engine or DuckDB, and why.
+
+        Examples
+        --------
+        >>> import gpu_wcoj as gw
+        >>> print(gw.query("select a from t", t={"a": [1]}).explain())
+        answer: engine, 1 row
+        """
+        n_rows = self._n_rows()
+        whole = f"answer: engine, {n_rows:,} row{'s' * (n_rows != 1)}"
+        return "\n".join(map(str, self._parts)) or whole
 
     # parts of it
 

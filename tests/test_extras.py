@@ -105,7 +105,16 @@ def test_examples_hold_on_the_lowest_versions(tmp_path):
     """All examples of docstrings but those of devices and Spark; `make test-lowest` runs tests, too."""
     venv.create(tmp_path, with_pip=True)
     python = str(tmp_path / "bin" / "python")
-    needed = [*lowest_versions(), "pandas==2.2.0", "polars", "scipy", "sqlglot>=30,<31", "pytest", "hypothesis"]
+    needed = [
+        *lowest_versions(),
+        "pandas==2.2.0",
+        "polars",
+        "scipy",
+        "sqlglot>=30,<31",
+        "duckdb",
+        "pytest",
+        "hypothesis",
+    ]
     environment = ENVIRONMENT | {"PYTHONPATH": str(ROOT), "GPU_WCOJ_COMPILE": "never"}
     subprocess.run([python, "-m", "pip", "install", "--quiet", *needed], check=True, env=ENVIRONMENT)
     left_out = [f"--deselect=gpu_wcoj/{name}" for name in SHOWN_OTHERWISE]

@@ -13,7 +13,7 @@ from gpu_wcoj.query.languages import Language
 
 Edges = Sequence[tuple[int, ...]]
 T = TypeVar("T", "Query", "Subquery")
-Mode = Literal["rows", "distinct", "count", "groups"]
+Mode = Literal["rows", "distinct", "count", "groups", "first rows", "window"]
 
 FIRST_HALF = frozenset({"equality", "constant", "exists", "not exists", "outer join", "distinct", "count", "groups"})
 """Parts of a query for which the laws are promised; the other parts are drawn, and counted apart."""
@@ -101,6 +101,25 @@ class OuterJoin:
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """A condition on the number of rows of a table with the value of an outer variable: a query as a value.
+
+    Attributes
+    ----------
+    column
+        The column that equals the variable.
+    op, n
+        The comparison of the number of rows.
+    """
+
+    table: str
+    column: int
+    variable: str
+    op: str
+    n: int
+
+
+@dataclass(frozen=True)
 class Query:
     """A query and its relations.
 
@@ -111,7 +130,11 @@ class Query:
     selected
         Variables of the head, or of GROUP BY.
     aggregate, argument
-        What a group or the whole is aggregated by, and the variable for all but ``count``.
+        What a group, a window or the whole is aggregated by, and the variable for all but ``count``.
+    alternatives
+        Pairs of conditions of which one has to hold.
+    limit
+        The rows that are kept of those in the order of all selected columns, in the mode ``first rows``.
     """
 
     seed: int
@@ -125,6 +148,9 @@ class Query:
     selected: tuple[str, ...]
     aggregate: str
     argument: str
+    alternatives: tuple[tuple[Condition, Condition], ...] = ()
+    lookups: tuple[Lookup, ...] = ()
+    limit: int = 0
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -136,6 +162,7 @@ class Query:
         """The relations that the query reads."""
         used = {atom.table for atom in self.atoms} | {join.table for join in self.outer_joins}
         used |= {atom.table for subquery in self.subqueries for atom in subquery.atoms}
+        used |= {lookup.table for lookup in self.lookups}
         return tuple(table for table in self.tables if table.name in used)
 
     @property
@@ -151,8 +178,12 @@ class Query:
         kinds |= {"not exists" if subquery.is_negated else "exists" for subquery in self.subqueries}
         if self.outer_joins:
             kinds.add("outer join")
-        if self.mode == "distinct":
-            kinds.add("distinct")
+        if self.mode in ("distinct", "first rows", "window"):
+            kinds.add(self.mode)
+        if self.alternatives:
+            kinds.add("or")
+        if self.lookups:
+            kinds.add("query as a value")
         if self.mode in ("count", "groups"):
             kinds.add(self.mode if self.aggregate == "count" else self.aggregate)
         return frozenset(kinds)
@@ -282,6 +313,26 @@ class _Draw:
             condition = Condition("constant", (own[-1],), chance.choice(("<", ">", "=")), self.constant())
         return OuterJoin(name, own, tuple(keys), condition)
 
+    def add_more(self, query: Query) -> Query:
+        """Return an SQL query with an OR, a query as a value, first rows or a window; most stay as they are."""
+        chance = self.chance = random.Random(f"{query.seed} more")  # the other parts are drawn as before
+        if query.language != "sql" or chance.random() > 0.35:
+            return query
+        kind = chance.choice(("or", "or", "value", "first rows", "window"))
+        if kind == "or":
+            pair = (self.condition(query.variables), self.condition(query.variables))
+            return replace(query, alternatives=(pair,))
+        if kind == "value":
+            table = chance.choice(self.tables)
+            lookup = Lookup(
+                table.name, chance.randrange(len(table.columns)), chance.choice(query.variables),
+                chance.choice(("=", "<", ">")), chance.choice((0, 1, 2, 10)),
+            )  # fmt: skip
+            return replace(query, lookups=(lookup,))
+        if kind == "window":
+            return replace(query, mode="window")
+        return replace(query, mode="first rows", limit=chance.choice((1, 10, 1_000)))
+
 
 def draw(seed: int, max_rows: int = 50_000) -> Query:
     """Return the random query of a seed.
@@ -313,15 +364,16 @@ def draw(seed: int, max_rows: int = 50_000) -> Query:
         pair = tuple(more.sample(variables, 2))
         added = Condition(more.choice(("either", "record")), pair, "<", more.choice((1, parts.n_rows // 3)))
         conditions = (*conditions, added)
-    return Query(
+    query = Query(
         seed, language, tuple(parts.tables), atoms, conditions, subqueries, outer_joins, mode, selected, aggregate,
         chance.choice(listed),
     )  # fmt: skip
+    return parts.add_more(query)
 
 
 def reductions(query: Query) -> Iterator[Query]:
     """Yield queries that are smaller than a query by one part, or by half of a table."""
-    for field in ("subqueries", "outer_joins", "conditions", "atoms"):
+    for field in ("lookups", "alternatives", "subqueries", "outer_joins", "conditions", "atoms"):
         parts = getattr(query, field)
         for number in range(len(parts)):
             smaller = _bound(_without(query, field, number))
@@ -386,6 +438,10 @@ def _bound(query: Query) -> Query | None:
     return replace(
         query,
         conditions=tuple(one for one in query.conditions if set(one.variables) <= bound),
+        alternatives=tuple(
+            pair for pair in query.alternatives if all(set(condition.variables) <= bound for condition in pair)
+        ),
+        lookups=tuple(lookup for lookup in query.lookups if lookup.variable in bound),
         subqueries=tuple(subqueries),
         outer_joins=outer_joins,
         selected=selected,

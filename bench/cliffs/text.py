@@ -111,6 +111,15 @@ class _Sql(_Writer):
             places |= own
         for condition in query.conditions:
             where += _compared(condition, places.__getitem__)
+        for alternatives in query.alternatives:
+            sides = (
+                " AND ".join(_compared(condition, places.__getitem__)) for condition in self.shuffled(alternatives)
+            )
+            where.append(f"({' OR '.join(sides)})")
+        for number, lookup in enumerate(query.lookups):
+            count = f"SELECT count(*) FROM {lookup.table} q{number}"
+            matching = f"q{number}.c{lookup.column} = {places[lookup.variable]}"
+            where.append(f"({count} WHERE {matching}) {lookup.op} {lookup.n}")
         where += [self._exists(number, places) for number in range(len(query.subqueries))]
         where = self.shuffled(where)
         tail = f" FROM {from_clause}" + (f" WHERE {' AND '.join(where)}" if where else "")
@@ -120,7 +129,11 @@ class _Sql(_Writer):
         shown = ", ".join(f"{places[name]} AS {name}" for name in selected)
         if query.mode in ("rows", "distinct"):
             return f"SELECT {'DISTINCT ' if query.mode == 'distinct' else ''}{shown}{tail}"
+        if query.mode == "first rows":
+            return f"SELECT {shown}{tail} ORDER BY {', '.join(query.selected)} LIMIT {query.limit}"
         count = "count(*)" if query.aggregate == "count" else f"{query.aggregate}({places[query.argument]})"
+        if query.mode == "window":
+            return f"SELECT {shown}, {count} OVER (PARTITION BY {places[query.selected[0]]}) AS n{tail}"
         if query.mode == "count":
             return f"SELECT {count} AS n{tail}"
         return f"SELECT {shown}, {count} AS n{tail} GROUP BY {', '.join(places[name] for name in selected)}"

@@ -221,7 +221,8 @@ class FirstRowsHead:
         for key in self.plan.order:
             codes = columns[key.level]
             if key.family:
-                codes = self.execution.ranks(key.family)[codes] if len(codes) else codes
+                ranks = self.execution.ranks(key.family)
+                codes = ranks[codes] if len(ranks) else codes  # without texts, all are null
             keys.append(~codes if key.is_descending else codes)
         order: Int64Array = self._backend.kernels.lexsort(keys)
         return order

@@ -75,9 +75,14 @@ def read(
     if language == "sql":
         from gpu_wcoj.query import sql
 
-        rules = sql.parse(
-            text, tables or {}, dialect=dialect, source=source, keeps_order=is_single, functions=functions
-        )
+        try:
+            rules = sql.parse(
+                text, tables or {}, dialect=dialect, source=source, keeps_order=is_single, functions=functions
+            )
+        except UnsupportedError:
+            if is_single:  # DuckDB may do it, if all tables are there
+                sql.check_tables(text, tables or {}, dialect=dialect, functions=functions)
+            raise
         return Reading(rules if is_single else narrow_inputs(rules))
     if language == "edn":
         from gpu_wcoj.query import edn

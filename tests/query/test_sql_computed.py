@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import CalculationError
 from gpu_wcoj.query.sql import parse
@@ -265,13 +265,13 @@ def test_a_group_that_fails_undoes_the_tick():
 
 def test_work_follows_the_changed_groups(monkeypatch: pytest.MonkeyPatch):
     n_rows = []
-    compute = duckdb.compute_groups
+    compute = sql_expressions.compute_groups
 
     def counted(expressions: Sequence[str], arrays: Sequence[pa.Array], *others: object) -> object:
         n_rows.append(len(arrays[0]))
         return compute(expressions, arrays, *others)
 
-    monkeypatch.setattr(duckdb, "compute_groups", counted)
+    monkeypatch.setattr(sql_expressions, "compute_groups", counted)
     keys = [i % 100 for i in range(5000)]
     table = {"k": keys, "x": list(range(5000))}
     views = [
@@ -287,13 +287,13 @@ def test_work_follows_the_changed_groups(monkeypatch: pytest.MonkeyPatch):
 
 def test_equal_arguments_are_evaluated_once(monkeypatch: pytest.MonkeyPatch):
     n_rows = []
-    evaluate = duckdb.evaluate
+    evaluate = sql_expressions.evaluate
 
     def counted(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> object:
         n_rows.append(len(arrays[0]))
         return evaluate(expression, arrays, kind)
 
-    monkeypatch.setattr(duckdb, "evaluate", counted)
+    monkeypatch.setattr(sql_expressions, "evaluate", counted)
     view = gw.view(
         "SELECT k, round(x / 3, 2) AS r FROM t", t={"k": list(range(1000)), "x": [i % 10 for i in range(1000)]}
     )

@@ -164,11 +164,11 @@ def test_length_is_of_texts():
             (None,), (5,),
         ]  # fmt: skip
         with pytest.raises(TypeMismatchError, match="'strlen' takes a text, and 's' in .* is of type 'binary'"):
-            gw.query("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc"]}, dialect=dialect)
+            gw.view("SELECT LENGTH(s) AS n FROM r", r={"s": [b"abc"]}, dialect=dialect)
     with pytest.raises(UnsupportedError, match="'encoding' of LENGTH is not supported"):
-        gw.query("SELECT LENGTH(s, 'utf8') AS n FROM r", r={"s": ["a"]}, dialect="postgres")
+        gw.view("SELECT LENGTH(s, 'utf8') AS n FROM r", r={"s": ["a"]}, dialect="postgres")
     with pytest.raises(TypeMismatchError, match="'year' takes a date or a timestamp"):
-        gw.query("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
+        gw.view("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -189,4 +189,4 @@ def test_the_page_on_sql_names_the_functions():
     refused = ("SELECT random() FROM r", "SELECT now() FROM r", "SELECT a FROM r LIMIT a")
     for query in refused:
         with pytest.raises(UnsupportedError, match=r"\(line 1, column \d+\)"):
-            gw.query(query, r={"a": [1], "b": [1]}, s={"a": [1], "b": [1]})
+            gw.view(query, r={"a": [1], "b": [1]}, s={"a": [1], "b": [1]})

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import ColumnError, SqlSyntaxError, UnsupportedError
+from gpu_wcoj.errors import ColumnError, SqlSyntaxError
 
 duckdb = pytest.importorskip("duckdb", reason="the extra 'bench' is not installed")
 
@@ -100,12 +100,19 @@ def test_equal_rows_of_an_ordered_answer_stand_apart():
         ("SELECT k FROM t ORDER BY 3 LIMIT 1", SqlSyntaxError, "ORDER BY names column 3, but the query selects 1"),
         ("SELECT k FROM t ORDER BY x LIMIT 1", ColumnError, "no column 'x'"),
         ("SELECT k FROM t UNION SELECT k FROM t ORDER BY x LIMIT 1", Exception, "x"),
-        ("CREATE VIEW a AS SELECT k FROM t ORDER BY k", UnsupportedError, "ORDER BY without LIMIT"),
     ],
 )
 def test_what_is_wrong_is_said(query, error, says):
     with pytest.raises(error, match=says):
         gw.query(query, t={"k": ["a"], "w": [1]})
+
+
+def test_first_rows_of_texts_that_are_all_null():
+    nulls = pa.table({"k": pa.array([None, None], pa.string()), "v": [2, 1]})
+    view = gw.view("SELECT k, v FROM t ORDER BY k, v LIMIT 1", t=nulls)
+    assert view.snapshot().rows() == [(None, 1)]
+    view.apply(t=[(("a", 3), 1), ((None, 1), -1)])
+    assert view.snapshot().rows() == [("a", 3)]
 
 
 def test_texts_that_are_all_null_are_in_order():

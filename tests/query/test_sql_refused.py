@@ -10,7 +10,6 @@ from collections.abc import Mapping
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.arrow import duckdb
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     ColumnError,
@@ -354,7 +353,7 @@ def test_without_sqlglot(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("expression", ["round(x)", "median(x)", "lag(x) OVER (ORDER BY x)", "x ** 2"])
 def test_without_duckdb(expression: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    monkeypatch.setattr(duckdb, "_state", threading.local())
+    monkeypatch.setattr(sql_expressions, "_state", threading.local())
     with pytest.raises(BackendUnavailableError, match=r"needs duckdb.*\n.*pip install 'gpu_wcoj\[sql\]'"):
         parse(f"SELECT {expression} AS y FROM t", {"t": {"x": f"decimal128({len(expression) + 1}, 2)"}})
     assert parse("SELECT x + 1 FROM t", TABLES).rules

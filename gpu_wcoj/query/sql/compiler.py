@@ -192,17 +192,34 @@ def parse(
         if name.lower() in called:
             problem = f"the function '{called[name.lower()].name}' has the name of a function of SQL"
             raise UsageError.with_parts(problem, subject="functions", got=name, remedy="Give it another: name='...'.")
-    compiler = Compiler(place, dialect, schemas, called)
+    nodes = read(text, dialect, place, called)
+    for node in nodes:
+        place.names.fold(node)
+    return compile_statements(nodes, schemas, place, called, keeps_order=keeps_order)
+
+
+def compile_statements(
+    nodes: Iterable[Node],
+    tables: Mapping[str, Mapping[str, str | None]],
+    place: Place,
+    functions: Mapping[str, Function],
+    *,
+    keeps_order: bool = False,
+) -> Rules:
+    """Compile statements whose names are folded to rules; the statements change.
+
+    The parameters, and the errors, are those of `parse`. Functions go by their names in lower case.
+    """
+    compiler = Compiler(place, place.names.dialect, tables, functions)
     compiler.keeps_order = keeps_order
     try:
         named: dict[str, None] = {}
-        for node in read(text, dialect, place, called):
-            place.names.fold(node)
-            named.update(dict.fromkeys(_tables(node, schemas, place)))
+        for node in nodes:
+            named.update(dict.fromkeys(_tables(node, tables, place)))
             compiler.add(node)
-        return compiler.finish(named, source)
+        return compiler.finish(named, place.source)
     except RecursionError:
-        raise SqlSyntaxError("this nests too deep", text, 1, 1, 1, source) from None
+        raise SqlSyntaxError("this nests too deep", place.text, 1, 1, 1, place.source) from None
 
 
 def _tables(node: Node, table_names: Iterable[str], place: Place) -> Iterator[str]:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.errors import GpuWcojError, TypeMismatchError, UnsupportedError
 from gpu_wcoj.query.ir import NULL, Call, Constant, Expression, variables_of
@@ -30,8 +30,8 @@ NOT_NATIVE = (UnsupportedError, TypeMismatchError)
 
 
 @lru_cache(maxsize=4096)
-def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> duckdb.Binding:
-    return duckdb.bind(expression, kinds, text, is_window)
+def _bound(expression: str, kinds: tuple[DataType, ...], text: str, is_window: bool = False) -> sql_expressions.Binding:
+    return sql_expressions.bind(expression, kinds, text, is_window)
 
 
 def _is_of_one_atom(branch: Branch, values: Iterable[Expression]) -> bool:
@@ -95,7 +95,7 @@ class DuckDBCalls(Coercion):
             kind = self._type_of_null(piece, scope) if value == NULL else self._type_of(value, piece, node)
             if kind is None:
                 return exp.Null()
-            name = arguments.setdefault((value, kind), duckdb.column_name(len(arguments)))
+            name = arguments.setdefault((value, kind), sql_expressions.column_name(len(arguments)))
             return exp.column(name, quoted=True)
 
         expression = self.translated(node, argument, error)
@@ -140,7 +140,7 @@ class DuckDBCalls(Coercion):
     def constant_of_no_rows(self, expression: str, kinds: Sequence[str | None]) -> Constant:
         """Return the value of an aggregate of no rows."""
         known = [DataType(kind) if kind and kind != "decimal" else INT64 for kind in kinds]
-        value = duckdb.value_of_no_rows(expression, known)
+        value = sql_expressions.value_of_no_rows(expression, known)
         return Constant(value) if isinstance(value, (int, float, str)) else NULL
 
     def is_native_part(self, node: Node) -> bool:
@@ -183,7 +183,7 @@ class DuckDBCalls(Coercion):
         except UntranslatedError:
             raise error from None
 
-    def _refused(self, node: Node, binding: duckdb.Binding, error: GpuWcojError) -> GpuWcojError:
+    def _refused(self, node: Node, binding: sql_expressions.Binding, error: GpuWcojError) -> GpuWcojError:
         """Return the error for an expression that DuckDB does not evaluate."""
         if binding.is_unknown or isinstance(error, TypeMismatchError) or type(node).__name__ in INSTEAD:
             return error
@@ -219,7 +219,7 @@ class DuckDBCalls(Coercion):
         from sqlglot import expressions as exp
 
         try:
-            value = duckdb.constant(expression)
+            value = sql_expressions.constant(expression)
         except ValueError as error:
             if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
                 raise self.place.wrong(str(error), node) from None

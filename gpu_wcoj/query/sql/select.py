@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import GpuWcojError, UnsupportedError
 from gpu_wcoj.query.ir import (
     NULL,
@@ -268,7 +268,7 @@ def _marked(piece: Node, position: int | None) -> Node:
     """Return a column in place of an expression that has a position."""
     from sqlglot import expressions as exp
 
-    return piece if position is None else exp.column(duckdb.column_name(position), quoted=True)
+    return piece if position is None else exp.column(sql_expressions.column_name(position), quoted=True)
 
 
 def _columns_outside(node: Node, calls: Sequence[Node]) -> Iterator[ColumnNode]:
@@ -291,7 +291,7 @@ def _shifted(aggregate: _Aggregate | _ComputedAggregate, n_keys: int) -> _Aggreg
 
 
 _CORRELATED = "a query as a value refers to the outer query"
-_ONLY_ROW = f"CASE WHEN count(*) > 1 THEN error('{duckdb.SEVERAL_ROWS}') ELSE first(\"{{}}\") END"
+_ONLY_ROW = f"CASE WHEN count(*) > 1 THEN error('{sql_expressions.SEVERAL_ROWS}') ELSE first(\"{{}}\") END"
 """The value of the only row of a group."""
 _MAX_CUBE = 6
 """Most columns of CUBE, which has a grouping set for each choice of them."""
@@ -304,7 +304,7 @@ def _over_group(window: Node) -> Node:
     from sqlglot import expressions as exp
 
     made = window.copy()
-    group, row = (exp.column(name, quoted=True) for name in (duckdb.GROUP, duckdb.ROW))
+    group, row = (exp.column(name, quoted=True) for name in (sql_expressions.GROUP, sql_expressions.ROW))
     for column in (group, row):
         column.set("number", _OF_DUCKDB)
     made.set("partition_by", [group])
@@ -659,7 +659,7 @@ class Queries(FromClause):
                 return piece
             column = position(piece)
             if column is not None:
-                return exp.column(duckdb.column_name(place_of[column]), quoted=True)
+                return exp.column(sql_expressions.column_name(place_of[column]), quoted=True)
             return None
 
         kinds = tuple(self.kind(values[column]) for column in order)
@@ -809,7 +809,9 @@ class Queries(FromClause):
             is_column = isinstance(piece, exp.Column) and not isinstance(piece.this, exp.Star)
             if not (is_column or isinstance(piece, exp.Subquery) or self.is_native_part(piece)):
                 return None
-            return exp.column(duckdb.column_name(n_keys + self._position(piece, arguments, scope)), quoted=True)
+            return exp.column(
+                sql_expressions.column_name(n_keys + self._position(piece, arguments, scope)), quoted=True
+            )
 
         return _ComputedAggregate(self.translated(node, argument, error), node)
 
@@ -1146,7 +1148,7 @@ class Queries(FromClause):
         read, values = self.reading(source, derived)
         head, n = self.helper("numbered"), len(values)
         kinds = tuple(self.kind(value) or "int64" for value in values)
-        window = f'row_number() OVER (PARTITION BY "{duckdb.GROUP}")'
+        window = f'row_number() OVER (PARTITION BY "{sql_expressions.GROUP}")'
         self.computed_groups.append(ComputedGroups(head, source, n, kinds, (window,), ("int64",), is_window=True))
         number = self.fresh("number", "int64")
         (atom,) = read.atoms

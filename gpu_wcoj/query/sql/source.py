@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gpu_wcoj.arrow import duckdb
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     GpuWcojError,
@@ -341,7 +341,7 @@ def _mark_aggregates(root: Node, functions: Iterable[str]) -> None:
 
     names = set(functions)
     for node in list(root.find_all(exp.Anonymous)):
-        if node.name.lower() not in names and duckdb.is_aggregate(node.name):
+        if node.name.lower() not in names and sql_expressions.is_aggregate(node.name):
             made = exp.AnonymousAggFunc(this=node.this, expressions=node.expressions)
             made.meta.update(node.meta)
             node.replace(made)
@@ -471,6 +471,7 @@ def _error_at(what: str, place: Place, start: int, width: int) -> SqlSyntaxError
 _NODES = {
     "ILike": "ILIKE",
     "RegexpLike": "a regular expression",
+    "Explode": "UNNEST",
     "GroupConcat": "STRING_AGG",
     "Star": "*",
     "Rand": "RANDOM",

@@ -1,7 +1,6 @@
 """DuckDB for SQL expressions over Arrow tables.
 
-Each thread has a connection of its own, without access to files and without options that a text could change. Times
-with a zone are calculated in UTC.
+Each thread has a connection of its own; see `gpu_wcoj.arrow.database.connect`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from gpu_wcoj.arrow.database import connect
 from gpu_wcoj.arrow.types import to_pyarrow, type_of
 from gpu_wcoj.data.schema import FULL, MAX_DIGITS, UUID, DataType
 from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
@@ -59,18 +59,7 @@ class Binding(NamedTuple):
 def _connection(feature: str) -> Any:
     """Return the connection of this thread and process."""
     if getattr(_state, "owner", None) != os.getpid():
-        try:
-            import duckdb
-        except ImportError:
-            raise BackendUnavailableError.missing_package(feature, "duckdb", "sql") from None
-        options: dict[str, Any] = {
-            "threads": 1, "enable_external_access": "false", "autoload_known_extensions": "false",
-            "autoinstall_known_extensions": "false",
-        }  # fmt: skip
-        connection = duckdb.connect(":memory:", config=options)
-        for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
-            _ = connection.execute(statement)
-        _state.connection, _state.owner = connection, os.getpid()
+        _state.connection, _state.owner = connect(feature, {"threads": 1}), os.getpid()
         _state.changing = _state.aggregates = None
     return _state.connection
 

@@ -1,0 +1,313 @@
+"""An in-memory DuckDB that reads only the tables that are passed to it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gpu_wcoj.arrow.read import as_arrow
+from gpu_wcoj.arrow.table import as_read, collected
+from gpu_wcoj.errors import BackendUnavailableError
+
+BATCH_ROWS = 65_536
+"""Rows of an answer that are fetched at a time, between two looks at their number; not measured."""
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+
+class StatementError(Exception):
+    """DuckDB cannot run a statement.
+
+    Attributes
+    ----------
+    kind
+        The kind of the error in DuckDB's words: ``Binder``, ``Catalog``, ``Conversion``, ...
+    subtype
+        A more precise kind, or an empty string.
+    name
+        The name at fault, or an empty string.
+    span
+        Position and width of the fault in the text of the statement; None if unknown.
+    """
+
+    def __init__(self, kind: str, message: str, subtype: str, name: str, span: tuple[int, int] | None) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.subtype, self.name, self.span = kind, message, subtype, name, span
+
+
+class TooManyRowsError(Exception):
+    """An answer has more rows than are allowed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a database.
+
+    Attributes
+    ----------
+    threads
+        The number of threads; None for all processors.
+    memory
+        Maximum bytes; None for DuckDB's default.
+    divides_integers
+        Whether ``/`` of integers is an integer.
+    """
+
+    threads: int | None = None
+    memory: int | None = None
+    divides_integers: bool = False
+
+
+def connect(feature: str, config: Mapping[str, Any]) -> Any:
+    """Return a connection to a database in memory without files, network, extensions and Python variables.
+
+    Times with a zone are in UTC, whatever the zone of the machine is. Statements cannot change the configuration.
+
+    Parameters
+    ----------
+    feature
+        What needs DuckDB, for a message.
+    config
+        Further options of DuckDB.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise BackendUnavailableError.missing_package(feature, "duckdb", "sql") from None
+    closed = (
+        "enable_external_access", "autoinstall_known_extensions", "autoload_known_extensions",
+        "python_enable_replacements",
+    )  # fmt: skip
+    connection = duckdb.connect(":memory:", config=dict.fromkeys(closed, "false") | dict(config))
+    for statement in ("SET TimeZone = 'UTC'", "SET lock_configuration = true"):
+        _ = connection.execute(statement)
+    return connection
+
+
+class Database:
+    """A database of the tables that are registered; see `connect`.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If DuckDB is not installed.
+
+    Examples
+    --------
+    >>> database = Database(Settings(threads=1))
+    >>> database.register("t", pa.table({"a": [3, 1]}))
+    >>> database.answer("SELECT max(a) AS m FROM t").to_pydict()
+    {'m': [3]}
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        config: dict[str, Any] = {
+            "integer_division": str(settings.divides_integers).lower(), "errors_as_json": "true"
+        }  # fmt: skip
+        if settings.threads is not None:
+            config["threads"] = settings.threads
+        if settings.memory is not None:
+            config["memory_limit"] = f"{settings.memory}B"
+        self._connection = connect("this part of the query", config)
+        import duckdb
+
+        self._error = duckdb.Error
+
+    def close(self) -> None:
+        """Free the tables."""
+        self._connection.close()
+
+    def register(self, name: str, table: pa.Table) -> None:
+        """Add a table of Arrow, which is not copied."""
+        _ = self._connection.register(name, table)
+
+    def create(self, name: str, statement: str, seconds: float | None = None) -> None:
+        """Add a table of the answer of a statement."""
+        with self._limited(seconds):
+            _ = self._connection.execute(f"CREATE TABLE {quoted(name)} AS {statement}")
+
+    def columns(self, statement: str) -> list[str]:
+        """Return the names of the columns of a statement, which does not run.
+
+        Raises
+        ------
+        StatementError
+            If names are unknown, or types do not fit.
+        """
+        try:
+            return [str(row[0]) for row in self._connection.execute(f"DESCRIBE {statement}").fetchall()]
+        except self._error as error:
+            raise _statement_error(error, len("DESCRIBE ")) from None
+
+    def schema(self, statement: str) -> pa.Schema | None:
+        """Return the types of a statement, which does not run; None if DuckDB cannot read it."""
+        try:
+            return self._connection.sql(statement).limit(0).to_arrow_table().schema
+        except self._error:
+            return None
+
+    def answer(self, statement: str, seconds: float | None = None, limit: int | None = None) -> pa.Table:
+        """Return the answer of a statement.
+
+        Integers of 128 bits are int64 if all of them fit.
+
+        Parameters
+        ----------
+        seconds
+            Maximum seconds.
+        limit
+            Maximum rows.
+
+        Raises
+        ------
+        StatementError
+            If the statement fails.
+        TimeoutError
+            If it takes longer.
+        TooManyRowsError
+            If it has more rows.
+        """
+        with self._limited(seconds):
+            relation = self._connection.sql(statement)
+            reader = relation.to_arrow_reader(BATCH_ROWS)
+            batches, n_rows = [], 0
+            for batch in reader:
+                n_rows += len(batch)
+                if limit is not None and n_rows > limit:
+                    raise TooManyRowsError
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, reader.schema)
+            wide = [position for position, kind in enumerate(relation.types) if str(kind) in ("HUGEINT", "UHUGEINT")]
+            return _narrowed(table, wide)
+
+    @contextmanager
+    def _limited(self, seconds: float | None) -> Generator[None]:
+        """Interrupt what runs in the context after some seconds; errors are those of `answer`."""
+        timer = None if seconds is None else threading.Timer(max(seconds, 0), self._connection.interrupt)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        except (self._error, pa.ArrowException) as error:
+            if timer is not None and "nterrupted" in str(error):
+                raise TimeoutError from None
+            raise _statement_error(error, 0) from None
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+def _narrowed(table: pa.Table, positions: list[int]) -> pa.Table:
+    """Return the table with integers of 128 bits as int64 where all of a column fit."""
+    for position in positions:
+        column = table.column(position)
+        bounds = pc.min_max(column).as_py()
+        if bounds["min"] is None or (bounds["min"] >= _INT64[0] and bounds["max"] <= _INT64[1]):
+            field = table.field(position).with_type(pa.int64())
+            table = table.set_column(position, field, column.cast(pa.int64()))
+    return table
+
+
+def _statement_error(error: Exception, offset: int) -> StatementError:
+    """Return DuckDB's error with its parts; `offset` is where the text of the user begins."""
+    text = str(error)
+    kind, _, rest = text.partition(" Error: ")
+    try:
+        parts: dict[str, str] = json.loads(rest or text)
+    except ValueError:
+        return StatementError(kind if rest else "", rest or text, "", "", None)
+    span = None
+    if "location" in parts:
+        start, width = json.loads(parts["location"])
+        span = (start - offset, width)
+    return StatementError(
+        parts.get("exception_type", kind),
+        parts.get("exception_message", text),
+        parts.get("error_subtype", ""),
+        parts.get("name", ""),
+        span,
+    )
+
+
+def quoted(name: str) -> str:
+    """Return a name in double quotes.
+
+    Examples
+    --------
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def arrow_table(columns: Mapping[str, Any], names: list[str], what: str) -> pa.Table:
+    """Return columns of `columns_by_name` as a table; Arrow's columns are not copied.
+
+    Parameters
+    ----------
+    names
+        The columns that are read; the table has at least one.
+
+    Raises
+    ------
+    GpuWcojError
+        If a column cannot be read.
+    """
+    chosen = [name for name in columns if name in names] or list(columns)[:1]
+    arrays = collected(chosen, [columns[name] for name in chosen], what)
+    return pa.table(
+        {
+            name: as_arrow(as_read(values), f"{what}, column '{name}'")
+            for name, values in zip(chosen, arrays, strict=True)
+        }
+    )
+
+
+def cast_back(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table of the engine with the types of a schema, where its values fit.
+
+    The engine gives columns that it compares the wider type of both, and columns that are null in all rows any type.
+
+    Examples
+    --------
+    >>> table = pa.table({"a": [1], "b": pa.array([None], pa.int64())})
+    >>> cast_back(table, pa.schema({"x": "int8", "y": "string"})).schema.types
+    [DataType(int8), DataType(string)]
+    """
+    for position, field in enumerate(table.schema):
+        kind, column = schema.field(position).type, table.column(position)
+        if kind == field.type:
+            continue
+        if column.null_count == len(column):
+            column = pa.nulls(len(column), kind)
+        elif _is_plain(kind) and _is_plain(field.type):
+            try:
+                column = column.cast(kind)
+            except pa.ArrowInvalid:
+                continue
+        else:
+            continue
+        table = table.set_column(position, field.with_type(kind), column)
+    return table
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_temporal(kind)
+    )
