@@ -65,9 +65,10 @@ class Settings:
 
 
 def connect(feature: str, config: Mapping[str, Any]) -> Any:
-    """Return a connection to a database in memory without files, network, extensions and Python variables.
+    """Return a connection to an empty database in memory.
 
-    Times with a zone are in UTC, whatever the zone of the machine is. Statements cannot change the configuration.
+    It has no files, no network, no extensions and no Python variables, and statements cannot change its
+    configuration. Times with a zone are in UTC, whatever the zone of the machine is.
 
     Parameters
     ----------

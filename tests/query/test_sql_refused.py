@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 import gpu_wcoj as gw
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import (
     BackendUnavailableError,
     ColumnError,

@@ -19,6 +19,7 @@ import gpu_wcoj as gw
 from bench.sql.compare import difference
 from bench.sql.generated import statements
 from bench.sql.tables import tables
+from gpu_wcoj.arrow import sql_expressions
 from gpu_wcoj.errors import (
     CalculationError,
     ColumnError,
@@ -65,7 +66,11 @@ def workers(result: gw.Result) -> list[str]:
 
 class TestRandomStatements:
     @pytest.mark.parametrize("block", range(2))
-    def test_answers_are_those_of_duckdb(self, block):
+    def test_answers_are_those_of_duckdb(self, block, monkeypatch):
+        """In every second block, the engine refuses the expressions that it has DuckDB evaluate in a view."""
+        if block % 2:
+            refusal = sql_expressions.Binding(None, "it is refused here")
+            monkeypatch.setattr(sql_expressions, "bind", lambda *_, **__: refusal)
         chance = random.Random(f"{SEED} {block}")
         relations = random_tables(chance)
         found: set[str] = set()
@@ -80,7 +85,7 @@ class TestRandomStatements:
                 wrong = difference(result.rows(), expected, is_ordered=is_ordered)
                 assert not wrong, f"seed {SEED}, block {block}: {wrong}\n{text}\n{result.explain()}"
                 found.update(workers(result))
-        assert found == {"engine", "DuckDB"}
+        assert found == {"engine", "DuckDB"} if block % 2 else "engine" in found
 
 
 class TestWho:
@@ -118,7 +123,10 @@ class TestWho:
             "part_1: engine, 4 rows",
             '  SELECT "e"."w" AS "w", "n"."name" AS "name" FROM "e" CROSS JOIN "n" WHERE "e"."src" = "n"."id"',
             "answer: DuckDB, 4 rows",
-            "  The engine does not: RANDOM is not supported (line 1, column 22)",
+            (
+                "  The engine does not: 'e.w * random' cannot be calculated: random gives other results for the same arguments "
+                "(line 1, column 16)"
+            ),
             '  SELECT "part_1"."name", "part_1"."w" * RANDOM() AS "x" FROM "part_1"',
         ]
 
@@ -166,7 +174,7 @@ class TestRows:
         t = pa.table({"s": pa.array([{"x": 1}, None]), "l": pa.array([[1, 2], None]), "d": [dt.date(2024, 1, 2), None]})
         text = "SELECT s['x'] AS x, l[1] AS first, l, d - DATE '2024-01-01' AS days, INTERVAL 3 DAY AS span FROM t r"
         result = gw.query(text, t=t)
-        assert [row[:4] for row in result.rows()] == [(1, 1, [1, 2], 1), (None, None, None, None)]
+        assert sorted([row[:4] for row in result.rows()], key=str) == [(1, 1, [1, 2], 1), (None, None, None, None)]
         assert "3" in str(result)
 
     @pytest.mark.parametrize(
@@ -209,7 +217,8 @@ class TestRows:
             CREATE VIEW z(n) AS SELECT count(*) FROM w WHERE random() < 1
         """
         found = gw.query(text, u={"k": [1, 2, 2], "v": [1, 2, 3]}, outputs=["w", "z"])
-        assert {name: result.rows() for name, result in found.items()} == {"w": [(1, 1), (2, 5), (2, 5)], "z": [(3,)]}
+        rows = {name: sorted(result.rows()) for name, result in found.items()}
+        assert rows == {"w": [(1, 1), (2, 5), (2, 5)], "z": [(3,)]}
 
 
 class TestDialects:
@@ -242,7 +251,7 @@ class TestMistakes:
         ("text", "error", "says"),
         [
             ("SELECT random() + zz FROM e", ColumnError, r"no column 'zz' \(line 1, column 19\)"),
-            ("SELECT random() + e.zz FROM e", ColumnError, r"no column 'zz' \(line 1, column 19\)"),
+            ("SELECT random() + e.zz FROM e", ColumnError, r"no column 'zz' \(line 1, column 21\)"),
             ("SELECT random() + x.src FROM e", UnknownRelationError, r"'x' \(line 1, column 19(?s:.*)reach are: 'e'"),
             ("SELECT random() FROM ee", UnknownRelationError, "unknown relation 'ee'(?s:.*)Did you mean 'e'"),
             ("SELECT random() FROM s.e", UnsupportedError, "names with a schema or catalog"),
@@ -307,5 +316,5 @@ class TestPythonFunctions:
         assert gw.query(text, e=EDGE, n=NODE, functions=[self._twice()]).rows() == [(None, True), (2.5, True)]
 
     def test_duckdb_does_not(self):
-        with pytest.raises(UnsupportedError, match="(?s)function 'twice' cannot be called.*RANDOM is not supported"):
+        with pytest.raises(UnsupportedError, match="(?s)function 'twice' cannot be called.*random gives other results"):
             gw.query("SELECT random() + twice(src) FROM e", e=EDGE, functions=[self._twice()])
