@@ -124,7 +124,7 @@ class TestWho:
             '  SELECT "e"."w" AS "w", "n"."name" AS "name" FROM "e" CROSS JOIN "n" WHERE "e"."src" = "n"."id"',
             "answer: DuckDB, 4 rows",
             "  The engine does not: 'e.w * random' cannot be calculated: "
-            + "random gives other results for the same arguments (line 1, column 16)",
+             "random gives other results for the same arguments (line 1, column 16)",
             '  SELECT "part_1"."name", "part_1"."w" * RANDOM() AS "x" FROM "part_1"',
         ]
 
