@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ _FIXED = ("error",)
 _OF_ROWS = ("unnest", "generate_subscripts")
 _CHANGING = ("ago", "pg_conf_load_time", "pg_postmaster_start_time", "reservoir_quantile")
 """Macros whose results depend on the time of the query, and an aggregate of a random part."""
+_OWN_NAME = re.compile(r" when casting from source column \$\d+")
+"""What DuckDB says of a column by the name that it has here only."""
 _state = threading.local()
 
 
@@ -186,7 +189,7 @@ def _reason(error: Exception) -> str:
     """Return DuckDB's message without its kind and its picture of the text."""
     first = str(error).split("\n")[0].strip().rstrip(".")
     kind, _, message = first.partition(": ")
-    return message if kind.endswith("Error") and message else first
+    return _OWN_NAME.sub("", message if kind.endswith("Error") and message else first)
 
 
 class _registered:  # noqa: N801  # used as a function is
