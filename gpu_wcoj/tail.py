@@ -206,6 +206,9 @@ class Tail:
         rewritten = self._rewritten(rewritten, {})
         if len(self.parts) and any(part.worker == "engine" for part in self.parts):
             statement = self._written(rewritten)
+            self.place.check_meaning(rewritten, self.source.dialect)
+        else:
+            self.place.check_meaning(query, self.source.dialect)
         table = self._run(query, statement, self._limit)
         self._note("DuckDB", "", statement, self.refusal, len(table))
         return table
@@ -387,6 +390,7 @@ class Tail:
 
     def _materialized(self, query: Node, ctes: Mapping[str, Node], reason: Exception) -> str | None:
         """Return the name of a table of DuckDB's answer; None if it reads columns from outside."""
+        self.place.check_meaning(query, self.source.dialect)
         statement = self._with_ctes(query, ctes)
         try:
             columns = self.database.columns(statement)

@@ -190,3 +190,31 @@ def test_the_page_on_sql_names_the_functions():
     for query in refused:
         with pytest.raises(UnsupportedError, match=r"\(line 1, column \d+\)"):
             gw.view(query, r={"a": [1], "b": [1]}, s={"a": [1], "b": [1]})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expression"),
+    [
+        ("spark", "percentile(x, 0.5)"),
+        ("databricks", "CAST(x AS INT)"),
+        ("snowflake", "CAST(x AS INT)"),
+        ("spark", "dayofweek(d)"),
+        ("spark", "weekday(d)"),
+        ("bigquery", "EXTRACT(DAYOFWEEK FROM d)"),
+        ("bigquery", "EXTRACT(WEEK FROM d)"),
+        ("trino", "EXTRACT(DOW FROM d)"),
+        ("spark", "SUBSTRING(s, 0, 2)"),
+        ("snowflake", "kurtosis(x)"),
+    ],
+)
+@pytest.mark.parametrize(
+    "text", ["SELECT {} AS y FROM t", "WITH c AS (SELECT {} AS y, random() AS r FROM t) SELECT y FROM c"]
+)
+def test_what_duckdb_would_evaluate_in_another_way_is_refused(dialect, expression, text):
+    t = pa.table({"x": [1.5, 2.5], "s": ["ab", "cd"], "d": pa.array([1, 2], pa.date32())})
+    with pytest.raises(UnsupportedError, match=f"in the dialect '{dialect}' .* than DuckDB, which would evaluate it"):
+        gw.query(text.format(expression), t=t, dialect=dialect)
+
+
+def test_casts_of_fractions_round_in_postgres():
+    assert gw.query("SELECT CAST(x AS INT) AS y FROM t", t={"x": [2.5, 3.5]}, dialect="postgres").rows() == [(2,), (4,)]

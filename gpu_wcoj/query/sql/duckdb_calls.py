@@ -176,6 +176,7 @@ class DuckDBCalls(Coercion):
                 raise error
             return piece if found is None else found
 
+        self.place.check_meaning(node, self.dialect)
         with self.operands(is_operand=False):
             tree = node.unalias().transform(replaced)
         try:

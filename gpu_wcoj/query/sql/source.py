@@ -20,6 +20,7 @@ from gpu_wcoj.errors import (
     nearest,
     pointed,
 )
+from gpu_wcoj.query.sql.dialects import other_meaning
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Node
@@ -189,6 +190,18 @@ class Place:
         self.names = Names(dialect)
         self.of_dialect: UnsupportedError | None = None
         self.refused_part: UnsupportedError | None = None
+
+    def check_meaning(self, root: Node, dialect: str) -> None:
+        """Refuse what the dialect means in another way than DuckDB, which would evaluate it."""
+        found = other_meaning(root, dialect)
+        if found is not None:
+            node, meaning = found
+            self.of_dialect = self.refused(
+                f"'{node.sql(dialect)}' in the dialect '{dialect}' {meaning} than DuckDB, which would evaluate it",
+                node,
+                "Write DuckDB's SQL, with dialect='duckdb'.",
+            )
+            raise self.of_dialect
 
     def span_of(self, node: Node | None) -> tuple[int, int, int]:
         """Return line, column and width of a node, or of the nearest ancestor with a token."""
