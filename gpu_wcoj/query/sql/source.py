@@ -603,8 +603,8 @@ def aggregates_in(node: Node) -> Iterator[Node]:
         yield from aggregates_in(child)
 
 
-# What other dialects mean in another way than DuckDB, where sqlglot's translation says the same. DuckDB does not evaluate
-# it, as its values would be wrong without an error.
+# What other dialects mean in another way than DuckDB, where sqlglot's translation says the same. DuckDB does not
+# evaluate it, as its values would be wrong without an error.
 
 
 _SPARK = ("spark", "databricks")
