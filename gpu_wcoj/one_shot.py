@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import (
-    AggregateOverflowError,
     GpuWcojError,
     MemoryBudgetError,
     RowBudgetError,
     TimeBudgetError,
-    TypeMismatchError,
     UnsupportedError,
     UsageError,
     entry_point,
@@ -140,7 +138,7 @@ def query(
         program, changes = prepared.start(options)
         output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
         answers = program.answer(changes)
-    except (UnsupportedError, TypeMismatchError, AggregateOverflowError) as refusal:
+    except UnsupportedError as refusal:
         if not prepared.is_sql:
             raise
         try:

@@ -251,7 +251,10 @@ class Tail:
         columns = self.relations[name]
         table = arrow_table(columns, named_columns(query, columns, self.place), f"relation '{name}'")
         self._registered[name] = table
-        self.database.register(name, table)
+        try:
+            self.database.register(name, table)
+        except StatementError as error:
+            raise self.refusal from error
 
     def _add(self, name: str, table: Any) -> None:
         """Add a table of the rows of a part."""

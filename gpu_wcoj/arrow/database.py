@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from gpu_wcoj.arrow.read import as_arrow
 from gpu_wcoj.arrow.table import as_read, collected
-from gpu_wcoj.errors import BackendUnavailableError
+from gpu_wcoj.errors import BackendUnavailableError, UnsupportedTypeError
 
 BATCH_ROWS = 65_536
 """Rows of an answer that are fetched at a time, between two looks at their number; not measured."""
@@ -130,8 +130,17 @@ class Database:
         self._connection.close()
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Add a table of Arrow, which is not copied."""
-        _ = self._connection.register(name, table)
+        """Add a table of Arrow, which is not copied.
+
+        Raises
+        ------
+        StatementError
+            If DuckDB does not read one of its types.
+        """
+        try:
+            _ = self._connection.register(name, table)
+        except self._error as error:
+            raise _statement_error(error, 0) from None
 
     def create(self, name: str, statement: str, seconds: float | None = None) -> None:
         """Add a table of the answer of a statement."""
@@ -270,11 +279,26 @@ def arrow_table(columns: Mapping[str, Any], names: list[str], what: str) -> pa.T
     chosen = [name for name in columns if name in names] or list(columns)[:1]
     arrays = collected(chosen, [columns[name] for name in chosen], what)
     return pa.table(
-        {
-            name: as_arrow(as_read(values), f"{what}, column '{name}'")
-            for name, values in zip(chosen, arrays, strict=True)
-        }
+        {name: _column(values, f"{what}, column '{name}'") for name, values in zip(chosen, arrays, strict=True)}
     )
+
+
+def _column(values: Any, what: str) -> Any:
+    """Return a column as Arrow, whose values DuckDB keeps.
+
+    It would cut off what dates in milliseconds have beyond days, and compare ordered categories as texts.
+    """
+    column = as_arrow(as_read(values), what)
+    if pa.types.is_dictionary(column.type) and column.type.ordered:
+        problem = f"{what}, has ordered categories, which DuckDB would compare as texts"
+        raise UnsupportedTypeError(f"{problem}.\n  Cast the column to texts.")
+    if not pa.types.is_date64(column.type):
+        return column
+    try:
+        return column.cast(pa.date32())
+    except pa.ArrowInvalid:
+        problem = f"{what}, of type 'date64[ms]', has dates with a part of a day"
+        raise UnsupportedTypeError(f"{problem}.\n  Cast the column to a timestamp.") from None
 
 
 def cast_back(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -403,7 +403,7 @@ class Bracketing:
     >>> steps = Step("c", (0,)), Step("d", (1,))
     >>> one = Bracketing(steps, (Branch(0, 2),), [0, 0], lambda mask, rows: 2.0)
     >>> one.before(0, 10.0, {0: 1, 1: 1}, 1), round(one.after(2, 6.0)), round(one.extra, 1)
-    (2.0, 30, 80.0)
+    (2.0, 30, 640.0)
     """
 
     steps: Sequence[Step]

@@ -206,7 +206,7 @@ class TestByCosts:
 
     def test_the_assumed_threshold_is_shown_as_assumed(self, program):
         text = program.explain()
-        assert "rows run on the CPU at 40 values a row (assumed; not measured on this machine" in text
+        assert "rows run on the CPU at 34 values a row (assumed; not measured on this machine" in text
         assert program.last_tick.backend == program.backend.name
 
     def test_small_ticks_pay_for_the_twin_first(self, program):

@@ -275,8 +275,6 @@ def test_constants_of_a_text(name):
         ("list", "SELECT k FROM r ORDER BY d", "of type 'list<item: int64>', and a rule orders or compares"),
         ("list", "SELECT MAX(d) FROM r", "of type 'list<item: int64>', and a rule orders or compares"),
         ("struct", "SELECT a.k FROM r a, r b WHERE a.d < b.d", "relation 'r', column 1 is of type 'struct<a"),
-        ("decimal", "SELECT SUM(d) FROM r", r"some of more than 18 digits.\n.*Declare the column as decimal\(18"),
-        ("decimal", "SELECT d + 1 FROM r", r"\n  Rules compare, group and sort numbers of more than 18 digits"),
         ("time", "SELECT SUM(d) FROM r", "SUM needs numbers: got type 'time64.us.'"),
         ("uuid", "SELECT k FROM r WHERE d = 'x'", "the constant 'x' is not a value of type"),
         (
@@ -344,7 +342,9 @@ def test_numbers_of_different_widths_join():
     ],
 )
 def test_calculated_numbers_do_not_meet_wide_ones(text):
-    with pytest.raises(TypeMismatchError, match="calculate with smaller ones|so that both are of one type"):
+    with pytest.raises(
+        TypeMismatchError, match="calculate with smaller ones|so that both are of one type|do not compare"
+    ):
         gw.query(text, r={"n": [1, 2]}, s={"d": [Decimal(10**20), Decimal("1.5")]})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpu_wcoj.data.schema import INT64, INTERVAL, MAX_DIGITS, UUID, DataType
 from gpu_wcoj.errors import nearest
 from gpu_wcoj.query.constant_folding import is_spelled
-from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression
+from gpu_wcoj.query.ir import CHECKED, NULL, TRUE, Call, Constant, Expression, Variable
 from gpu_wcoj.query.sql.scope import DATE, Branch, RuleWriter, Values, as_text, is_date, literal
 from gpu_wcoj.query.sql.source import check_parts, describe_node
 from gpu_wcoj.user_functions import SQL_CALL, Function, SqlFunction
@@ -158,13 +158,17 @@ class Coercion(RuleWriter):
         )
 
     def _check_groups(self, left: Expression, right: Expression, node: Node) -> None:
+        from sqlglot import expressions as exp
+
         kinds = [self.kind(value) for value in (left, right)]
         groups = {group_of(kind) for kind in kinds if kind is not None}
         is_text = any(map(is_spelled, (left, right)))
         if len(groups) > 1 and not (is_text and groups == {"text", "time"}):
             raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
         is_constant = any(isinstance(value, Constant) for value in (left, right))
-        if not is_constant and kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds):
+        is_join = isinstance(node, exp.EQ) and all(isinstance(value, Variable) for value in (left, right))
+        is_wide = kinds[0] != kinds[1] and any(kind is not None and is_long(kind) for kind in kinds)
+        if is_wide and not is_constant and not is_join:
             raise self.place.mistyped(f"values of the types '{kinds[0]}' and '{kinds[1]}' do not compare", node)
         if groups == {"time"} and len({DataType(kind).family for kind in kinds if kind is not None}) > 1:
             what = f"this compares values of the types '{kinds[0]}' and '{kinds[1]}'; give both columns one of the two"
