@@ -49,7 +49,7 @@ SPARK_TESTS ?= $(addprefix tests/spark/test_,types.py languages.py query.py)
 # NumPy's kernels. Tests of devices are left out: the CuPy of the extra gpu asks for NumPy 2.
 LOWEST := numpy==1.26.4 pyarrow==19.0.1 numba==0.61.0 lark==1.2.1 cyclopts==4.5.1 rich==13.9.1
 LOWEST_PYTHON ?= python3.11
-PYTHON ?= python3.15
+OTHER_PYTHON ?= python3.15
 PYTHON_TESTS ?= $(addprefix tests/,arrow checkpoint circuit cli data files join planner program query trace views zset test_result.py test_first_lines.py test_imports.py)
 LOWEST_TESTS ?= $(addprefix tests/,test_result.py arrow data zset files views cli/test_terminal.py $(addprefix program/test_,ticks.py types.py nulls.py weights.py))
 
@@ -133,12 +133,12 @@ test-lowest:  ## test on the lowest versions of NumPy, PyArrow and the others, i
 	  edn_format hypothesis pytest pyyaml && touch .run/lowest/ready; }
 	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=never .run/lowest/bin/python -m pytest --ignore tests/zset/test_device.py $(LOWEST_TESTS)
 
-test-python:  ## test on another Python, with the newest versions that it has wheels of (PYTHON=python3.15, PYTHON_TESTS=path)
-	@test -e .run/$(PYTHON)/ready || { $(PYTHON) -m venv .run/$(PYTHON) && .run/$(PYTHON)/bin/python -m pip install --quiet \
+test-python:  ## test on another Python, with the newest versions that it has wheels of (OTHER_PYTHON=python3.14)
+	@test -e .run/$(OTHER_PYTHON)/ready || { $(OTHER_PYTHON) -m venv .run/$(OTHER_PYTHON) && .run/$(OTHER_PYTHON)/bin/python -m pip install --quiet \
 	  --only-binary :all: numpy pyarrow numba lark cyclopts rich pandas polars duckdb 'sqlglot>=30,<31' scipy networkx \
 	  clingo edn_format prompt_toolkit ipython hypothesis pytest pytest-xdist pyyaml hatchling && \
-	  touch .run/$(PYTHON)/ready; }
-	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=wait .run/$(PYTHON)/bin/python -m pytest -n 2 $(PYTHON_TESTS)
+	  touch .run/$(OTHER_PYTHON)/ready; }
+	PYTHONPATH=$(CURDIR) GPU_WCOJ_COMPILE=wait .run/$(OTHER_PYTHON)/bin/python -m pytest -n 2 $(PYTHON_TESTS)
 
 soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see that every batch counts once
 	SOAK_POINTS=$(POINTS) $(BIN)/python -m pytest -p no:xdist -s tests/spark/test_view_kills.py -k soak
