@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.errors import (
+    AggregateOverflowError,
     GpuWcojError,
     MemoryBudgetError,
     RowBudgetError,
     TimeBudgetError,
+    TypeMismatchError,
     UnsupportedError,
+    UnsupportedTypeError,
     UsageError,
     entry_point,
     listed,
@@ -138,8 +141,8 @@ def query(
         program, changes = prepared.start(options)
         output = None if isinstance(outputs, (list, tuple)) else single_output(program.outputs)
         answers = program.answer(changes)
-    except UnsupportedError as refusal:
-        if not prepared.is_sql:
+    except (UnsupportedError, TypeMismatchError, AggregateOverflowError) as refusal:
+        if not prepared.is_sql or isinstance(refusal, UnsupportedTypeError):  # DuckDB may convert what a column holds
             raise
         try:
             return _answer_with_duckdb(source, prepared.relations, options, refusal, outputs)

@@ -98,7 +98,7 @@ def test_nulls_and_selected_columns_in_refusals():
 )
 def test_sums_that_leave_int64_are_told_by_what_they_are_for(text: str, says: str):
     with pytest.raises(AggregateOverflowError, match=re.escape(says)):
-        gw.query(text, r=gw.ZSet.from_rows([(("x", 2**62), 4)], **WEIGHTS), bag=True)
+        gw.view(text, r=gw.ZSet.from_rows([(("x", 2**62), 4)], **WEIGHTS), bag=True)
 
 
 @pytest.mark.parametrize(
