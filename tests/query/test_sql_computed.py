@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -316,3 +317,18 @@ def test_native_expressions_stay_native():
 def test_windows_of_one_partition_are_explained():
     view = gw.view("SELECT a, rank() OVER (ORDER BY a) AS r FROM t", t={"a": [1, 2]})
     assert "all rows, as there is one group, anew in each tick: rank() OVER" in view.explain()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT name COLLATE NOCASE = 'anna' AS y FROM t",
+        "SELECT name FROM t WHERE name COLLATE NOCASE = 'anna'",
+        "SELECT count(*) AS n FROM t GROUP BY name COLLATE NOCASE",
+    ],
+)
+def test_collations_are_those_of_comparisons(text):
+    t = {"name": ["Anna", "anna", "Bo"]}
+    with duckdb.connect() as rival:
+        rival.register("t", pa.table(t))
+        assert sorted(gw.query(text, t=t).rows()) == sorted(rival.execute(text).fetchall())

@@ -74,7 +74,7 @@ class DuckDBCalls(Coercion):
         """
         from sqlglot import expressions as exp
 
-        if isinstance(node, exp.Tuple):
+        if isinstance(node, (exp.Tuple, exp.Collate)):  # what compares a text has its collation
             raise error
         if error is self.place.refused_part or (error is self.place.of_dialect and self.dialect != "duckdb"):
             raise error  # what the dialect means by it may be lost in the translation
