@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +60,19 @@ class Field:
 
     def __str__(self) -> str:
         return f"{self.element}.{self.column}" if self.element else self.column
+
+
+@dataclass(frozen=True)
+class Moment(Constant):
+    """A date or time literal: the text that columns of its kind compare with.
+
+    Attributes
+    ----------
+    kind
+        ``date``, ``time``, ``timestamp`` or ``zoned``: the family of the columns.
+    """
+
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -362,6 +376,8 @@ class _ConditionParser:
         if token.type == "BOOL":
             return Constant(token.lower() == "true")
         span = Span(token.line or 1, token.column or 1, len(token))
+        if token.type == "TYPED":
+            return self.moment(token, span)
         if token.type == "STRING":
             text = token[1:-1].replace("''", "'")
             if any(0xD800 <= ord(char) < 0xE000 for char in text):
@@ -374,6 +390,28 @@ class _ConditionParser:
             return Constant(float(token) if token.type == "FLOAT" else int(digits))
         except UnsupportedTypeError as error:
             raise self.error(str(error), span) from None
+
+    def moment(self, token: Token, span: Span) -> Moment:
+        """Translate ``DATE '...'``, ``TIME '...'``, ``TIMESTAMP '...'`` or ``TIMESTAMPTZ '...'``."""
+        word, _, rest = token.partition("'")
+        kind, text = word.strip().upper(), rest[:-1].strip()
+        try:
+            if kind == "DATE":
+                return Moment(dt.date.fromisoformat(text).isoformat(), "date")
+            if kind == "TIME":
+                return Moment(dt.time.fromisoformat(text).isoformat(), "time")
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            example = {"DATE": "2026-01-31", "TIME": "23:59:59"}.get(kind, "2026-01-31 23:59:59")
+            raise self.error(f"'{text}' is not a valid {kind}; write it as {kind} '{example}'", span) from None
+        if (moment.tzinfo is not None) != (kind == "TIMESTAMPTZ"):
+            what = (
+                "needs a zone, as in '2026-01-31 23:59:59+00:00'"
+                if kind == "TIMESTAMPTZ"
+                else "has no zone; write TIMESTAMPTZ"
+            )
+            raise self.error(f"{kind} {what}", span)
+        return Moment(moment.isoformat(sep=" "), "zoned" if kind == "TIMESTAMPTZ" else "timestamp")
 
     def check_depth(self, node: Node, depth: int) -> None:
         if depth > MAX_NESTING:
@@ -504,7 +542,11 @@ def simplify(condition: Condition, values: Callable[[Field], Value]) -> Conditio
 
 def _compare(op: str, left: Constant, right: Constant) -> bool:
     kinds = {
-        "a number" if type(constant.value) in (int, float) else type(constant.value).__name__
+        constant.kind
+        if isinstance(constant, Moment)
+        else "a number"
+        if type(constant.value) in (int, float)
+        else type(constant.value).__name__
         for constant in (left, right)
     }
     if len(kinds) > 1:
@@ -641,15 +683,14 @@ class ConditionWriter:
                 op = "!=" if literal.is_negated else "="
                 comparisons.append(Comparison(op, self.to_term(literal.value)[0], NULL))
             elif isinstance(literal, Test):
-                left, right = self.unify_types(self.to_term(literal.left), self.to_term(literal.right))
+                left, right = self.compared(literal.left, literal.right)
                 comparisons.append(Comparison(literal.op, left, right))
             elif not isinstance(literal, Among):
                 raise AssertionError(f"'{literal}' was not simplified")
             elif len(literal.values) <= (MAX_COMPARED if literal.is_negated else 1):
                 op = "!=" if literal.is_negated else "="
-                value = self.to_term(literal.value)
-                for value_ in literal.values:
-                    left, right = self.unify_types(value, self.to_term(value_))
+                for value in literal.values:
+                    left, right = self.compared(literal.value, value)
                     comparisons.append(Comparison(op, left, right))
             else:
                 (negated if literal.is_negated else atoms).append(self.among(literal))
@@ -670,7 +711,7 @@ class ConditionWriter:
             test = simplified_call("among", *self.value_and_list(condition))
             return negated(test) if condition.is_negated else test
         assert isinstance(condition, Test), f"'{condition}' was not simplified"
-        left, right = self.unify_types(self.to_term(condition.left), self.to_term(condition.right))
+        left, right = self.compared(condition.left, condition.right)
         return simplified_call(next(name for name, op in COMPARING.items() if op == condition.op), left, right)
 
     def among(self, literal: Among) -> Atom:
@@ -681,7 +722,9 @@ class ConditionWriter:
     def value_and_list(self, literal: Among) -> tuple[Expression, ...]:
         """Return a value, and the values of its list converted to its type."""
         value, kind = self.to_term(literal.value)
-        values = literal.values
+        for constant in literal.values:
+            _check_moment(constant, kind)
+        values = tuple(Constant(one.value) if isinstance(one, Moment) else one for one in literal.values)
         are_integers = [isinstance(constant.value, int) for constant in values]
         if kind in _FLOATS or (kind is None and not all(are_integers) and any(are_integers)):
             values = tuple(
@@ -699,6 +742,8 @@ class ConditionWriter:
         """Translate a value; return its term and the family of its type."""
         if isinstance(value, Field):
             return self.term(value), self.kind(value)
+        if isinstance(value, Moment):
+            return Constant(value.value), value.kind
         if isinstance(value, Constant):
             return value, {int: "whole", float: "float64"}.get(type(value.value))
         assert not isinstance(value, Null), "null values are simplified before"
@@ -721,6 +766,13 @@ class ConditionWriter:
         family = "float64" if set(kinds) & set(_FLOATS) else next((kind for kind in kinds if kind != "whole"), "whole")
         return Call(value.op, (left, right)), family
 
+    def compared(self, left: Value, right: Value) -> tuple[Expression, Expression]:
+        """Translate two values that are compared."""
+        terms = self.to_term(left), self.to_term(right)
+        _check_moment(left, terms[1][1])
+        _check_moment(right, terms[0][1])
+        return self.unify_types(*terms)
+
     def unify_types(
         self, left: tuple[Expression, str | None], right: tuple[Expression, str | None]
     ) -> tuple[Expression, Expression]:
@@ -732,6 +784,15 @@ class ConditionWriter:
             )
             return first, second
         return left[0], right[0]
+
+
+def _check_moment(moment: Value, kind: str | None) -> None:
+    """Raise `TypeMismatchError` if a date or time literal is compared with values of another type."""
+    if isinstance(moment, Moment) and kind not in (None, moment.kind) and (moment.kind, kind) != ("date", "timestamp"):
+        raise TypeMismatchError(
+            f"the {moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"
+            "  Write a literal of that type."
+        )
 
 
 def _double(value: Expression, kind: str | None) -> Expression:
