@@ -457,8 +457,10 @@ class AuxiliaryError(GpuWcojError):
 class CalculationError(GpuWcojError, ArithmeticError):
     """A calculation has no value: it leaves int64, or divides by zero."""
 
-    def __init__(self, calculation: str, why: str) -> None:
-        super().__init__(f"{calculation} {why}.\n  Compare the operands first, so that such rows are left out.")
+    def __init__(
+        self, calculation: str, why: str, remedy: str = "Compare the operands first, so that such rows are left out."
+    ) -> None:
+        super().__init__(f"{calculation} {why}.\n  {remedy}")
         self.calculation = calculation
 
 

@@ -413,7 +413,7 @@ class BoundFunction:
                 failure = _failed_in_sql(sql_expressions.failure_of(self.function.expression, arrays)) or failure
         if isinstance(self.function, SqlFunction):
             shown_call = self.function.describe_call([f"{value!r:.80}" for value in shown])
-            return CalculationError(f"{where}{shown_call}", failure.why)
+            return CalculationError(f"{where}{shown_call}", failure.why, SQL_REMEDY)
         error = FunctionError(where, self.function.name, tuple(shown), failure.why, failure.value)
         error.__cause__ = failure.cause
         return error
@@ -655,8 +655,9 @@ class BoundGroups:
         except (ValueError, UnsupportedTypeError, TypeMismatchError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             if reason == sql_expressions.SEVERAL_ROWS:
-                raise CalculationError("a query as a value", "has more than one row") from None
-            raise CalculationError(f"{where}{functions}", f"has no value: {reason}") from None
+                remedy = "Aggregate it, or add conditions that leave one row."
+                raise CalculationError("a query as a value", "has more than one row", remedy) from None
+            raise CalculationError(f"{where}{functions}", f"has no value: {reason}", SQL_REMEDY) from None
         if not functions.is_window:  # of each group, any row
             first: Int64Array = np.zeros(int(rows.owner.max()) + 1, np.int64)
             first[rows.owner] = np.arange(len(rows.owner))
@@ -726,6 +727,10 @@ def _joined(outcomes: Sequence[Outcomes]) -> Outcomes:
     failures = {row: failure for row, one in enumerate(outcomes) for failure in one.failures.values()}
     codes = np.concatenate([one.codes for one in outcomes])
     return Outcomes(codes, np.concatenate([one.null for one in outcomes]), failures)
+
+
+SQL_REMEDY = "Leave such rows out by a condition; TRY_CAST gives NULL where a cast fails."
+"""What to do about an SQL expression without a value."""
 
 
 def _failed_in_sql(error: Exception | None) -> Failure | None:

@@ -142,7 +142,10 @@ class TestTexts:
     @pytest.mark.parametrize(
         ("query", "match"),
         [
-            ("SELECT scor(a, t) AS s FROM r", "unknown function 'scor'. Did you mean 'score'(?s:.*)AVG, score"),
+            (
+                "SELECT scor(a, t) AS s FROM r",
+                "unknown function 'scor'. Did you mean 'score'(?s:.*)of DuckDB, or score",
+            ),
             ("SELECT score(a) AS s FROM r", r"'score' is score\(int64, string\) -> double: got 1 arguments"),
             ("SELECT score(DISTINCT a, t) AS s FROM r", "DISTINCT"),
             ("SELECT a FROM r WHERE score(a, t)", "a condition must be a boolean: got type 'double'"),

@@ -9,7 +9,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,17 +193,14 @@ def _reason(error: Exception) -> str:
     return _OWN_NAME.sub("", message if kind.endswith("Error") and message else first)
 
 
-class _registered:  # noqa: N801  # used as a function is
-    """Context in which a connection knows a table by the name ``args``."""
-
-    def __init__(self, connection: Any, table: pa.Table) -> None:
-        self._connection, self._table = connection, table
-
-    def __enter__(self) -> None:
-        self._connection.register("args", self._table)
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.unregister("args")
+@contextmanager
+def _registered(connection: Any, table: pa.Table) -> Generator[None]:
+    """Let a connection know a table by the name ``args`` in the context."""
+    connection.register("args", table)
+    try:
+        yield
+    finally:
+        connection.unregister("args")
 
 
 def evaluate(expression: str, arrays: Sequence[pa.Array], kind: DataType) -> tuple[pa.Array, np.ndarray[Any, Any]]:

@@ -126,7 +126,7 @@ class TestWho:
             "part_1: engine, 4 rows",
             '  SELECT "e"."w" AS "w", "n"."name" AS "name" FROM "e" CROSS JOIN "n" WHERE "e"."src" = "n"."id"',
             "answer: DuckDB, 4 rows",
-            f"  The engine does not: 'e.w * random' cannot be calculated: {why} (line 1, column 16)",
+            f"  The engine does not: 'e.w * random()' cannot be calculated: {why} (line 1, column 16)",
             '  SELECT "part_1"."name", "part_1"."w" * RANDOM() AS "x" FROM "part_1"',
         ]
 

@@ -787,7 +787,7 @@ class ConditionWriter:
 
 
 def _check_moment(moment: Value, kind: str | None) -> None:
-    """Raise `TypeMismatchError` if a date or time literal is compared with values of another type."""
+    """Raise `TypeMismatchError` if a date or time literal is compared with another type."""
     if isinstance(moment, Moment) and kind not in (None, moment.kind) and (moment.kind, kind) != ("date", "timestamp"):
         raise TypeMismatchError(
             f"the {moment.kind} '{moment.value}' is compared with values of type '{kind}': expected the same type.\n"

@@ -317,10 +317,11 @@ class Coercion(RuleWriter):
         if python_function is not None:
             return self._python_call(node, python_function)
         if isinstance(node, exp.Anonymous):
-            names = (*FUNCTION_NAMES, *(function.name for function in self.functions.values()))
-            near = nearest(node.name.upper(), FUNCTION_NAMES) or nearest(node.name, names)
+            python_names = [function.name for function in self.functions.values()]
+            near = nearest(node.name.upper(), FUNCTION_NAMES) or nearest(node.name, python_names)
             what = f"unknown function '{node.name}'.{near}"
-            raise place.refused(what, node, f"There are {', '.join(names)}.")
+            others = f", or {', '.join(python_names)}" if python_names else ""
+            raise place.refused(what, node, f"Write a function of DuckDB{others}.")
         instead = INSTEAD.get(type(node).__name__, "")
         what = f"'{place.text_of(node)}'" if isinstance(node, exp.Func) and not instead else describe_node(node)
         raise place.refused(f"{what} is not supported", node, instead)

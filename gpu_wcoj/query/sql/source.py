@@ -212,6 +212,7 @@ class Place:
             ]
             if spans:
                 start, end = self._closed(min(begin for begin, _ in spans), max(stop for _, stop in spans) + 1)
+                end += 2 * self.text.startswith("()", end)  # of a call without arguments
                 return self.span_at(start, end - start)
             node = node.parent
         return 1, 1, 1
