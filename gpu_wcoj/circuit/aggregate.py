@@ -415,6 +415,19 @@ def refuse_negative_weights(
     raise NegativeWeightError(doing, row, weight, head, key.relation)
 
 
+def changed_rows(source: Arrangement, backend: Backend) -> tuple[list[Int64Array], Int64Array] | None:
+    """Return the pending change of an arrangement by level, and its weights; None without one."""
+    batches = [batch for batch in source.pending if batch.n_rows]
+    if not batches:
+        return None
+    concatenate = backend.xp.concatenate
+    columns, weights = backend.kernels.consolidate(
+        [concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
+        concatenate([batch.weight_column() for batch in batches]),
+    )
+    return (columns, weights) if len(weights) else None
+
+
 def rows_below(
     batches: Batches, prefix: Sequence[Int64Array], backend: Backend
 ) -> tuple[Int64Array, list[Int64Array], Int64Array]:

@@ -12,15 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.aggregate import refuse_negative_weights, rows_below
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.aggregate import changed_rows, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.head import ChangeCount, PieceSink, emit_change
 from gpu_wcoj.function_calls import BoundGroups, GroupRows
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey, PhaseRows
-from gpu_wcoj.zset.arrays import positions
 
 
 class SourceColumn(NamedTuple):
@@ -119,22 +118,18 @@ class ComputedGroupsHead:
         """
         plan, backend = self.plan, self._backend
         xp, kernels = backend.xp, backend.kernels
-        nothing: Int64Array = xp.empty(0, np.int64)
-        batches = [batch for batch in self.source.pending if batch.n_rows]
-        if not batches:
-            return self._emit([nothing] * self.width, nothing)
-        columns, delta = kernels.consolidate(
-            [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
-            xp.concatenate([batch.weight_column() for batch in batches]),
-        )
-        if not len(delta):
-            return self._emit([nothing] * self.width, nothing)
+        change = changed_rows(self.source, backend)
+        if change is None:
+            nothing: Int64Array = xp.empty(0, np.int64)
+            return emit_change(self.relation, [nothing] * self.width, nothing, self.execution)
+        columns, _ = change
         starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
         groups = [column[starts] for column in columns[: plan.n_group]]
         after, weights = self._rows_after(groups)
         before, weights_before = self._rows_before(groups)
         both = [xp.concatenate(pair) for pair in zip(before, after, strict=True)]
-        return self._emit(*kernels.consolidate(both, xp.concatenate([-weights_before, weights])))
+        rows, weights = kernels.consolidate(both, xp.concatenate([-weights_before, weights]))
+        return emit_change(self.relation, rows, weights, self.execution)
 
     def _rows_before(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
         """Return the head's rows of groups before the tick, by stored column."""
@@ -170,19 +165,3 @@ class ComputedGroupsHead:
             placed[column], placed[flag] = values, lacking.astype(np.int64)
         columns = [backend.asarray(placed[column]) for column in range(self.width)]
         return columns, backend.xp.ones(len(computed.rows), np.int64)
-
-    def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Pass the change to the head's arrangements and return it."""
-        backend = self._backend
-        if self.execution.weighted:
-            phases = [PhaseRows(columns, weights)]
-            count = ChangeCount(None, None, int(weights.sum()))
-        else:
-            gone, come = positions(backend, weights < 0, weights > 0)
-            phases = [
-                PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
-                for rows, sign in ((gone, -1), (come, 1))
-            ]
-            count = ChangeCount(len(come), len(gone), len(come) - len(gone))
-        self.relation.receive_delta(phases)
-        return count, phases

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.aggregate import Batches, group_weights, refuse_negative_weights, rows_below
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.aggregate import Batches, changed_rows, group_weights, refuse_negative_weights, rows_below
+from gpu_wcoj.circuit.head import ChangeCount, PieceSink, emit_change
 from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -154,16 +154,11 @@ class FirstRowsHead:
         """
         plan, backend = self.plan, self._backend
         xp, kernels = backend.xp, backend.kernels
-        batches = [batch for batch in self.source.pending if batch.n_rows]
         nothing: Int64Array = xp.empty(0, np.int64)
-        if not batches:
+        change = changed_rows(self.source, backend)
+        if change is None:
             return self._emit([nothing] * len(plan.head), nothing)
-        columns, delta = kernels.consolidate(
-            [xp.concatenate(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)],
-            xp.concatenate([batch.weight_column() for batch in batches]),
-        )
-        if not len(delta):
-            return self._emit([nothing] * len(plan.head), nothing)
+        columns, delta = change
         state = self.source.after(len(self.execution.phases) - 1)
         starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
         groups, n = [column[starts] for column in columns[: plan.n_group]], len(starts)
@@ -268,20 +263,10 @@ class FirstRowsHead:
 
     def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""
-        backend = self._backend
         placed = self._in_head(columns)
         if self.execution.weighted:
-            phases = [PhaseRows(*backend.kernels.consolidate(placed, weights))]
-            count = ChangeCount(None, None, int(weights.sum()))
-        else:
-            gone, come = positions(backend, weights < 0, weights > 0)
-            phases = [
-                PhaseRows(backend.kernels.distinct_rows([column[rows] for column in placed]), sign)
-                for rows, sign in ((gone, -1), (come, 1))
-            ]
-            count = ChangeCount(len(come), len(gone), len(come) - len(gone))
-        self.relation.receive_delta(phases)
-        return count, phases
+            placed, weights = self._backend.kernels.consolidate(placed, weights)
+        return emit_change(self.relation, placed, weights, self.execution)
 
 
 def _appended(left: _Rows, right: _Rows, xp: Any) -> _Rows:

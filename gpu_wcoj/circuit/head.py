@@ -212,6 +212,31 @@ class ChangeCount:
     net: int
 
 
+def emit_change(
+    relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array, execution: Execution
+) -> tuple[ChangeCount, list[PhaseRows]]:
+    """Pass a change of rows to a head's arrangements; return its numbers and its rows.
+
+    Parameters
+    ----------
+    columns, weights
+        The changed rows by stored column, consolidated if weights are kept, and their weights.
+    """
+    backend = execution.backend
+    if execution.weighted:
+        phases = [PhaseRows(columns, weights)]
+        count = ChangeCount(None, None, int(weights.sum()))
+    else:
+        gone, come = positions(backend, weights < 0, weights > 0)
+        phases = [
+            PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
+            for rows, sign in ((gone, -1), (come, 1))
+        ]
+        count = ChangeCount(len(come), len(gone), len(come) - len(gone))
+    relation.receive_delta(phases)
+    return count, phases
+
+
 class _NotComparedError(Exception):
     """The difference of all rows cannot be had, or costs too much."""
 
