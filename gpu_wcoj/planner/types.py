@@ -549,7 +549,7 @@ class Types:
             if kind is not None
         }
         self._equated = frozenset(map(self._root, self._equated_places(bag)))
-        self._ordered = frozenset(self._ordered_places())
+        self._ordered = tuple(dict.fromkeys(self._ordered_places()))
         self._check_range(declared)
         inputs = {name for name in rules.inputs if not name.endswith("#facts")}
         self._type_constant_columns([*declared, *(place for place in self._parent if place[0] in inputs)])

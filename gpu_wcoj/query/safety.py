@@ -342,8 +342,18 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
     if prefix.isdecimal():
         return f"the calculated '{calculated}'"
     served_name = served_relation(rules, relation)
+    if served_name == prefix != relation:
+        column = _narrowed_column(rules, relation, column)
     if served_name in (relation, prefix):
         return f"relation '{served_name}', column {column if name is None else name}"
     results = {(grouping.relation, grouping.keys): grouping.op for grouping in rules.groupings}
     op = results.get((relation, column))
     return f"{'a value' if op is None else f'the {op}'} {describe_place(rules, relation, 'of')}"
+
+
+def _narrowed_column(rules: Rules, relation: str, column: int) -> int:
+    """Return the column of the narrowed relation for a column of the helper that holds some of its columns."""
+    for rule in rules.rules:
+        if rule.head.relation == relation and len(rule.atoms) == 1 and rule.head.terms[column] in rule.atoms[0].terms:
+            return rule.atoms[0].terms.index(rule.head.terms[column])
+    return column
