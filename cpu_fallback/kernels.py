@@ -38,8 +38,9 @@ from cpu_fallback.merge import (
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
 from cpu_fallback.ranges import N_FIELDS, RankBuilder, add_widths, describe_level, publish, rank_level, scan_values
 from cpu_fallback.runtime import address_of as _address
+from cpu_fallback.ticks import begin_tick, consolidate_rows, derive_presence, merge_runs, receive
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
-from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, merge_runs, receive, walk
+from cpu_fallback.walk import walk
 
 _NOTHING = np.empty(0, np.int64)
 _NO_ROWS = np.empty((0, 0), np.int64)
