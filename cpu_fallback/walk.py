@@ -145,6 +145,7 @@ from cpu_fallback.walk_records import (
     OUT,
     OUT_CAPACITY,
     OUT_SIZE,
+    OUT_START,
     P_ATOM,
     P_EMITS,
     P_END_ATOM,
@@ -1288,7 +1289,8 @@ def bind_value(context, node, work):
 @cached_njit
 def begin_walk(context):
     """Start with the first path; the work of the walk before is added to the total."""
-    context[PATH] = context[SEED] = context[OUT_SIZE] = 0
+    context[PATH] = context[SEED] = 0
+    context[OUT_SIZE] = context[OUT_START]
     context[ACTION] = START
     totals = pointer64(context[TOTALS])
     totals[0] = totals[1] = 0
@@ -1309,12 +1311,12 @@ def sum_work(context):
 
 
 @cached_njit
-def walk(fields):
+def walk(address):
     """Walk paths from their changed rows until all is done or the caller is needed.
 
-    `fields` is the context. The totals are per sign of the change.
+    `address` is that of the context. The totals are per sign of the change.
     """
-    context = pointer64(np.int64(fields.ctypes.data))
+    context = pointer64(address)
     if context[ACTION] == BEGIN:
         begin_walk(context)
     sums, magnitudes = pointer64(context[SUMS]), pointer_float(context[MAGNITUDES])

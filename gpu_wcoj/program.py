@@ -39,7 +39,7 @@ from gpu_wcoj.engine.options import (
     validate_flag,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
-from gpu_wcoj.engine.small_ticks import too_many_rows
+from gpu_wcoj.engine.small_ticks import UnreadableRowsError, too_many_rows
 from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -238,6 +238,7 @@ def as_zset(
         weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
     else:
         (rows,) = filled
+        copies = copies and not rows.is_owned
         stored = [column.copy() if copies or is_lent(column) else column for column in rows.columns]
         weights = rows.weight_column(xp)
         weights = weights.copy() if weights is rows.weights and (copies or is_lent(weights)) else weights
@@ -418,7 +419,7 @@ class TickRunner:
                 if not incoming:
                     rows = {} if before.sides is None else before.sides.backlog_rows
                     report = TickReport(tick, time.perf_counter() - start, backlog_rows=rows)
-                    self.ledger.replace_state(replace(before, report=report))
+                    self.ledger.replace_state(before._replace(report=report))
                     return {}
             try:
                 sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
@@ -494,6 +495,7 @@ class TickRunner:
         if not changes.keys() <= self.input_of.keys():
             raise UnsuitableTickError("it names a relation that takes no rows")
         incoming: dict[str, SmallRows] = {}
+        n_passed: dict[str, int] = {}
         n_rows = 0
         if self.budget is not None and self.budget.is_nearly_full:
             raise UnsuitableTickError("the state had nearly reached its maximum memory before it")
@@ -505,26 +507,41 @@ class TickRunner:
                 rows = read_small_change(data, names, max_rows)
             if rows is None:
                 rows = self._read_few_rows(name, data, lowered, max_rows, read)
+            n_passed[name] = rows.n_rows
             n_rows += rows.n_rows
             incoming[relation] = rows
         recent = ledger.begin_small_tick(small, n_rows)
         before = ledger.present
         tick = before.report.tick + 1
         if n_rows == 0:
-            ledger.commit_small_tick(before, recent, TickReport(tick, time.perf_counter() - start), None)
+            seconds = time.perf_counter() - start
+            ledger.commit_small_tick(before, recent, TickReport.of_fields(tick=tick, seconds=seconds), None)
             return {}
-        counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
+        try:
+            counts, rows_by_head, n_changed, work, totals = small.evaluate(recent, incoming, collect)
+        except UnreadableRowsError:
+            for name, data in changes.items():
+                if incoming[self.input_of[name]].places is None:
+                    incoming[self.input_of[name]] = self._read_few_rows(name, data, lowered, max_rows, read)
+            counts, rows_by_head, n_changed, work, totals = small.evaluate(recent, incoming, collect)
+        ignored = {name: n - n_changed[self.input_of[name]] for name, n in n_passed.items()}
         if self.budget is not None:
             self.budget.check_time()
             for head, phases in rows_by_head.items():
                 self.budget.check_rows(head, count_answer_rows(phases))
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
-        report = TickReport(
-            tick, time.perf_counter() - start, {name: ignored[self.input_of[name]] for name in changes}, work, 0,
-            small.circuit.backend.name, small.kernels.name, {}, lowered.plan,
-            rows={name: incoming[self.input_of[name]].n_rows for name in changes}, changes=counts,
-        )  # fmt: skip
+        report = TickReport.of_fields(
+            tick=tick,
+            seconds=time.perf_counter() - start,
+            ignored=ignored,
+            work=work,
+            backend=small.backend_name,
+            kernels=small.kernels.name,
+            plan=lowered.plan,
+            rows=n_passed,
+            changes=counts,
+        )
         ledger.commit_small_tick(before, recent, report, totals)
         return counts
 
@@ -582,7 +599,7 @@ class TickRunner:
                 report = TickReport(
                     0, seconds, {}, circuit.work, 0, backend.name, backend.kernels.name, plan=side.lowered.plan
                 )
-                self.ledger.replace_state(replace(self.ledger.state, report=report))
+                self.ledger.replace_state(self.ledger.state._replace(report=report))
         except BaseException as error:
             raised = self.outgoing.to_user_error(explain_memory_error(error, self.ledger.backend))
             if raised is error:
@@ -1404,7 +1421,7 @@ class Program(Inspected):
                 self._ticking.forget(sizes)
                 raise
             ledger = program._ledger
-            ledger.replace_state(replace(ledger.state, report=replace(ledger.state.report, tick=tick)))
+            ledger.replace_state(ledger.state._replace(report=replace(ledger.state.report, tick=tick)))
             return program
 
         return self._ledger.turns.run("changing the rules", build)
