@@ -355,9 +355,8 @@ class TickRunner:
         if self.single_tick:
             raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
 
-        tick = changes, threads, collect, sink, emit_remaining
         run = self._run_tick if self.budget is None else self._run_limited_tick
-        return self.ledger.turns.run("taking a tick", lambda: run(*tick))
+        return self.ledger.turns.run("taking a tick", run, changes, threads, collect, sink, emit_remaining)
 
     def _run_limited_tick(
         self,
@@ -379,7 +378,7 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
-        sizes = [len(dictionary) for dictionary in self.dictionaries]
+        sizes = len(self.dictionaries[0]), len(self.dictionaries[1])
         report = self.ledger.present.report
         self.lowering.calls.begin()
         read: dict[str, Incoming] = {}
@@ -1312,7 +1311,7 @@ class Program(Inspected):
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but only count: the last level of a join is never enumerated."""
         counts = self._ticking.run_tick(changes, self.threads, frozenset())
-        return {name: counts.get(name, self._no_change()) for name in self.outputs}
+        return {name: counts[name] if name in counts else self._no_change() for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but pass the changes piece by piece to ``sink(output, piece)``.

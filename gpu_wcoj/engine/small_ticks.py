@@ -526,6 +526,12 @@ class SmallTicks:
                 self._walked.append(walk)
             row[record.H_END_WALK] = len(walked)
         self._work = work
+        self._no_work = TickWork(self._n_rules, self._work_of, work, ())
+        nothing = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
+        kinds = records[:, record.H_KIND].tolist()
+        self._unchanged = {
+            part.name: nothing for part, kind in zip(self.heads, kinds, strict=False) if kind != record.H_SKIPPED
+        }
         self._place_tick(record.T_WALKS, matrix(walked, record.W_RECORD))
         self._place_tick(record.T_ATOMS, np.array(atoms, np.int64))
         self._bound = -1
@@ -619,10 +625,11 @@ class SmallTicks:
         self._called: dict[str, tuple[ChangeCount, list[PhaseRows]]] = {}
         self._listed_whole: dict[str, tuple[Int64Array, int]] = {}
         self._pass_rows(changes)
-        tick, results = self._tick, self._results.tolist()
-        n_changed = tick[record.T_N_CHANGED]
+        n_changed = self._tick[record.T_N_CHANGED]
+        if n_changed == 0:
+            return dict(self._unchanged), {}, dict.fromkeys(changes, 0), self._no_work, None
+        relations, results = self._relations, self._results.tolist()
         weighted = self.circuit.execution.weighted
-        relations = self._relations
         changed = {name: relations[self.inputs[name], record.R_N_CHANGED] for name in changes}
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
@@ -633,7 +640,7 @@ class SmallTicks:
             result, kind = row[record.H_RESULT], row[record.H_KIND]
             if result != record.H_DONE:
                 if kind != record.H_SKIPPED:
-                    counts[name] = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
+                    counts[name] = self._unchanged[name]
                 elif result == record.H_STALE:
                     totals[part.position] = None
                 continue
@@ -657,10 +664,9 @@ class SmallTicks:
             work_done += self._measures[number, record.H_WORK]
             total = totals[part.position]
             totals[part.position] = None if total is None else total + net
-        if n_changed:
-            self.work_per_row += (work_done / n_changed - self.work_per_row) / 4
-        after = (tuple(totals), tuple(bounds)) if n_changed else None
-        return counts, rows_by_head, changed, TickWork(self._n_rules, self._work_of, self._work.copy(), walked), after
+        self.work_per_row += (work_done / n_changed - self.work_per_row) / 4
+        work = TickWork(self._n_rules, self._work_of, self._work.copy(), walked)
+        return counts, rows_by_head, changed, work, (tuple(totals), tuple(bounds))
 
     def _pass_rows(self, changes: Mapping[str, SmallRows]) -> None:
         """Pass rows to their relations, and run the tick up to its new memtables."""

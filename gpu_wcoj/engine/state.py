@@ -96,15 +96,15 @@ class TickReport:
     def of_fields(cls, **fields: Any) -> TickReport:
         """Return a report with these fields, the others empty.
 
-        It takes a fifth of the time of the constructor of a frozen dataclass, which is a tenth of a tick of one row.
+        The constructor of a frozen dataclass takes five times as long, a tenth of a tick of one row.
         """
         report = cls.__new__(cls)
-        report.__dict__.update(_EMPTY)
         report.__dict__.update(fields)
         return report
 
 
-_EMPTY = vars(TickReport())
+for _name, _empty in vars(TickReport()).items():
+    setattr(TickReport, _name, _empty)  # what `of_fields` does not set
 
 
 class State(NamedTuple):
