@@ -1,9 +1,12 @@
-"""Small ticks: memtables in front of the state, and the change of a tick by one walk a rule.
+"""Small ticks: memtables in front of the state, and one call of a kernel a tick.
 
 A tick of a few rows spends its time in objects rather than in rows: a batch per arrangement, a description per level.
 Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
 batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
 Every tick also does a part of the merges that large batches need (`gpu_wcoj.trace.spine`).
+
+One call takes the passed rows, walks each rule and writes the new memtables (`WalkKernels.run_tick`). It returns early
+for what only this module does: to evaluate an aggregate, to make a buffer longer, or to take rows that do not fit.
 
 A tick chooses as follows. A program with an obstacle never walks (`find_obstacles`). Else a tick walks if it passes few
 rows that are read at once, and few values are expected to be looked at (`SmallTicks.check`); the thresholds are those
@@ -487,7 +490,7 @@ class SmallTicks:
         self._tick_record[field] = address_of(array)
 
     def _choose_walks(self, collect: frozenset[str] | None) -> None:
-        """Get ready for ticks that list the rows of these heads; None if not even numbers of rows are needed."""
+        """Get ready for ticks that list the rows of these heads; None if none is counted."""
         self._collect = None  # until all is set: an interrupt may come at any line
         self._is_chosen = False
         weighted, records = self.circuit.execution.weighted, self._head_records
@@ -942,7 +945,7 @@ _RELEASES: dict[int, Callable[[int], None]] = {}
 
 
 def _view(array: Any) -> Any:
-    """Return the memory of an array, whose elements are read and written several times as fast as the array's."""
+    """Return the memory of an array; its elements are read and written in less time."""
     return memoryview(array)
 
 

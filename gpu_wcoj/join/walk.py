@@ -696,7 +696,7 @@ class Walk:
         yield from self.rest()
 
     def rest(self) -> Iterator[Int64Array]:
-        """Go on with a walk that has been begun; yield the rows of the head in pieces, as `run` does."""
+        """Go on with a walk that has been begun, and yield its rows as `run` does."""
         context = self.context
         while True:
             ended = self.walker.walk(self.address)
