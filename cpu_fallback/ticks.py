@@ -191,7 +191,7 @@ def passes_filter(filters, first, end, rows, row, stride):
 
 @cached_njit
 def find_arrow(relation):
-    """Set the places of a relation's rows to the columns of a record batch; return False if one may have nulls.
+    """Find the columns of a record batch; return False if one may have nulls.
 
     References
     ----------

@@ -713,26 +713,26 @@ class SmallTicks:
             except VALUE_ERRORS as error:  # raised again by the tick that runs path by path
                 raise UnsuitableTickError(_NO_AGGREGATE) from error
 
-    def _walks_of(self, number: int) -> list[Walk]:
+    def _walks_of(self, head_index: int) -> list[Walk]:
         """Return the chosen walks of a head."""
-        row = self._head_records[number]
+        row = self._head_records[head_index]
         return self._walked[row[record.H_FIRST_WALK] : row[record.H_END_WALK]]
 
     def _go_on(self, ended: int) -> int:
         """Do what the kernel needs, and let it go on; return why it has ended."""
         tick = self._tick
-        number = tick[record.T_HEAD]
+        head_index = tick[record.T_HEAD]
         if ended == record.LARGE:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
-        part = self.heads[number]
+        part = self.heads[head_index]
         if isinstance(part, _Grouping):
             self._called[part.name] = self._aggregate(part)
-            self._flags[len(self.indices) + number] = any(map(len, self._called[part.name][1]))
-            tick[record.T_HEAD] = number + 1
+            self._flags[len(self.indices) + head_index] = any(map(len, self._called[part.name][1]))
+            tick[record.T_HEAD] = head_index + 1
         elif ended == record.FULL:
-            self._list_whole(part, number)
+            self._list_whole(part, head_index)
         else:
-            self._walked[self._results[number, record.H_WALK]].go_on(ended)
+            self._walked[self._results[head_index, record.H_WALK]].go_on(ended)
         return self.walker.run_tick(self._tick_address)
 
     def _phases(self, part: _HeadWalks, row: Sequence[int]) -> list[PhaseRows]:
@@ -815,17 +815,17 @@ class SmallTicks:
         number = self.relations[id(index)]
         return self.circuit.execution.weighted or any(head.derivations == number for head in self.heads)
 
-    def _list_whole(self, part: _HeadWalks, number: int) -> None:
+    def _list_whole(self, part: _HeadWalks, head_index: int) -> None:
         """List the rows of a head that are too many for the memory of one result."""
-        row = self._head_records[number]
+        row = self._head_records[head_index]
         begun = int(row[record.H_WALK] - row[record.H_FIRST_WALK])
-        magnitude, work = self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK]
+        magnitude, work = self._measures[head_index, record.H_MAGNITUDE], self._measures[head_index, record.H_WORK]
         full = part.listing[begun]
         pieces = [full.out.copy()]
         full.context[record.OUT_SIZE] = 0
         n_rows = pieces[0].shape[1]
         for walk in part.listing[begun:]:
-            for piece in walk.rest() if walk is full else walk.run(self):
+            for piece in walk.list_rest() if walk is full else walk.run(self):
                 pieces.append(piece)
                 n_rows += piece.shape[1]
                 if part.has_state and n_rows > 4 * TICK_CAPACITY:
@@ -840,7 +840,7 @@ class SmallTicks:
         if not self.circuit.execution.weighted:
             found = found[:, np.argsort(weights > 0, kind="stable")]
             n_gone = int(np.count_nonzero(weights < 0))
-        self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK] = magnitude, work
+        self._measures[head_index, record.H_MAGNITUDE], self._measures[head_index, record.H_WORK] = magnitude, work
         if part.has_state:
             if n > TICK_CAPACITY:
                 raise UnsuitableTickError(_TOO_MANY_DERIVED)
@@ -851,7 +851,7 @@ class SmallTicks:
         weighted = self.circuit.execution.weighted
         row[record.H_DELETED] = int(weights.sum()) if weighted else n_gone
         row[record.H_INSERTED] = 0 if weighted else n - n_gone
-        tick[record.T_HEAD], tick[record.T_STAGE] = number + 1, record.T_BEGIN
+        tick[record.T_HEAD], tick[record.T_STAGE] = head_index + 1, record.T_BEGIN
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
