@@ -372,7 +372,7 @@ def progress_of(program: Program) -> dict[str, Any]:
     changes = {}
     for name in program.outputs:
         if name in report.changes:
-            counted = vars(report.changes[name])
+            counted = report.changes[name]._asdict()
             changes[name] = {key: int(value) for key, value in counted.items() if value is not None}
     return {
         "tick": report.tick,
