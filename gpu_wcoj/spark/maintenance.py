@@ -20,7 +20,6 @@ from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import BAGS, Language, check_language, language_of
-from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
 from gpu_wcoj.spark.cluster.layout import reason_against, require_spread
@@ -180,28 +179,6 @@ def unread_columns(
         if leaving:
             unused[relation] = leaving
     return unused
-
-
-def as_text(program: str | Rules, bag: bool) -> str:
-    """Return the program as Datalog text, which executors parse.
-
-    Raises
-    ------
-    UsageError
-        If names of relations cannot be written in Datalog.
-    """
-    if isinstance(program, str):
-        return program
-    text = as_datalog(program, bag=bag)
-    spelled = parse(text)
-    for name in (*program.inputs, *program.outputs):
-        if name not in (*spelled.inputs, *spelled.outputs):
-            raise UsageError.unsupported(
-                f"the relation name '{name}' on cells",
-                "cells receive the program as Datalog, which cannot spell this name",
-                "Rename the relation with letters, digits and '_', or use layout='one'.",
-            )
-    return text
 
 
 @entry_point
@@ -366,7 +343,7 @@ def maintain(
     elif output is not None:
         cells_output = Path(str(output)).expanduser().absolute()
     return CellView(
-        session, view_sources, as_text(rules, is_bag), place, replace(spark_options, program=program_options),
+        session, view_sources, rules, place, replace(spark_options, program=program_options),
         layout=cells_layout(spread), output=cells_output, emit_loaded=emit_loaded,
     )  # fmt: skip
 

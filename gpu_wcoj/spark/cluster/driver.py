@@ -15,7 +15,8 @@ from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cluster.exchange import NOTE, Columns, exchange_rows, reselect, route_rows, unite
+from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.spark.cluster.exchange import NOTE, Columns, exchange_rows, fact_frames, reselect, route_rows, unite
 from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose, require_spread
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import CHOSEN, StateReader, existing_layout, not_on_cells_error
@@ -43,7 +44,7 @@ from gpu_wcoj.spark.cluster.worker import (
     as_listed,
 )
 from gpu_wcoj.spark.output import ToCallable, json_schema
-from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.schema import arrow_schema, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -209,8 +210,9 @@ def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataF
 
 def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
     """Return the work of a plan's cells, without a place for its results."""
+    kinds = {slot: arrow_type(kind) for slot, kind in columns.types.items()}
     cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
-    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, options, cells=cells)
+    return Work(plan.stages[0], None, columns.slots, kinds, columns.heads, plan.bag, options, cells=cells)
 
 
 def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -287,7 +289,7 @@ class CellRun:
     @classmethod
     def open(
         cls,
-        program: str,
+        program: str | Rules,
         schemas: Mapping[str, StructType],
         options: CellOptions,
         *,
@@ -303,7 +305,7 @@ class CellRun:
         Parameters
         ----------
         program
-            Datalog text.
+            Datalog text, or rules.
         schemas
             Per input, the schema of its normalised rows.
         checkpoint
@@ -430,12 +432,22 @@ class CellRun:
             raise UsageError.wrong_state(
                 "load()", f"tables are loaded before the first batch, and the checkpoint has {self.checkpoint.last}"
             )
-        if not tables:
+        sources = _listed(tables) | self._facts()
+        if not sources:
             return self._commit(None, LOAD)
         work = self._work(batch=LOAD)
         if not emit:
             work = self._work(batch=LOAD, output="")
-        return self._commit(flow(self.rows(tables), self.plan, self.columns, work), LOAD, emit=emit)
+        return self._commit(flow(self.rows(sources), self.plan, self.columns, work), LOAD, emit=emit)
+
+    def _facts(self) -> dict[str, Sequence[DataFrame]]:
+        """Return the facts of the program's text as tables."""
+        if len(self.plan.sources) == len(self.plan.rules.inputs):
+            return {}
+        from pyspark.sql import SparkSession
+
+        program = Program.from_options(self.program.rules, self.program.options)
+        return fact_frames(SparkSession.active(), self.plan, self.columns, program)
 
     def commit(self, notes: DataFrame, batch: int) -> None:
         """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""

@@ -32,15 +32,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.arrow.write import decode
+from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.engine.ingest import arity_message, column_order
 from gpu_wcoj.errors import ArityError, UnsupportedTypeError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
-from gpu_wcoj.spark.schema import arrow_schema, spark_schema
+from gpu_wcoj.spark.schema import arrow_schema, arrow_type, spark_schema
 from gpu_wcoj.spark.sources import WEIGHT, order_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 
@@ -87,10 +90,14 @@ class Columns:
                 + [StructField(f"o{i}", moment.dataType) for i, moment in enumerate(moments)]
             )
         program.step(empty)
-        heads: dict[str, pa.Schema] = {}
-        for name in program.heads:
-            heads[name] = program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
-            kinds = spark_schema(heads[name])
+        heads = {
+            name: program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
+            for name in program.heads
+        }
+        for name in plan.inner:
+            heads[name] = pa.schema([(f"c{i}", kind) for i, kind in enumerate(core_types(program, name))])
+        for name, schema in heads.items():
+            kinds = spark_schema(schema)
             fields[name] = StructType([StructField(f"c{i}", column.dataType) for i, column in enumerate(kinds)])
             heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
         return cls(tuple(fields[relation.name] for relation in plan.travelling), heads)
@@ -134,6 +141,31 @@ class Columns:
         return [kind.simpleString() for kind in self.fields]
 
 
+def core_types(program: Program, name: str) -> list[pa.DataType]:
+    """Return the types of a relation of a program in core form, as far as its inputs show them."""
+    subject = program.subject
+    compiled = subject.ledger.lowered
+    assert compiled is not None
+    types = subject.lowering.types_as_written(compiled.types)
+    return [to_pyarrow(types.assumed(name, i) or INT64) for i in range(subject.lowering.core.arity[name])]
+
+
+def fact_frames(
+    session: SparkSession, plan: CellPlan, columns: Columns, program: Program
+) -> dict[str, Sequence[DataFrame]]:
+    """Return the facts of a program's text as tables; `program` is one without ticks."""
+    types = program.subject.lowering.types_as_written(program.subject.ledger.state.types)
+    frames: dict[str, Sequence[DataFrame]] = {}
+    for name, rows in program.subject.lowering.facts({}, types).items():
+        schema = columns.fields[plan.sources.index(name)]
+        kinds = [*(arrow_type(column.dataType) for column in schema), pa.int64()]
+        values = [*map(decode, rows.columns), pa.repeat(pa.scalar(1, pa.int64()), len(rows))]
+        names = [*schema.names, WEIGHT]
+        cast = [value.cast(kind) for value, kind in zip(values, kinds, strict=True)]
+        frames[name] = [session.createDataFrame(pa.table(cast, names=names))]
+    return frames
+
+
 def data_columns(names: Sequence[str]) -> list[str]:
     """Return the columns of the relation among the columns of normalised rows."""
     order = order_columns(names)
@@ -143,9 +175,11 @@ def data_columns(names: Sequence[str]) -> list[str]:
 def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
     """Return the normalised rows of all sources in one DataFrame."""
     parts = []
-    for relation, name in enumerate(plan.rules.inputs):
+    for relation, name in enumerate(plan.sources):
         for frame in frames.get(name, ()):
-            data = in_order(program, name, data_columns(frame.columns))
+            data = data_columns(frame.columns)
+            if name in plan.rules.inputs:
+                data = in_order(program, name, data)
             values_of_row = [sf.col(quoted(column)) for column in (*data, *order_columns(frame.columns))]
             digest = sf.xxhash64(sf.lit(relation), sf.col(WEIGHT), *values_of_row)
             fields = columns.fields[relation]
@@ -349,7 +383,7 @@ def exchange_rows(frame: DataFrame, cells: int) -> DataFrame:
 def _coming(plan: CellPlan, since: int) -> set[int]:
     """Return the relations whose rows are first routed before this stage."""
     if since == 0:
-        return set(range(len(plan.rules.inputs)))
+        return set(range(len(plan.sources)))
     return {relation for result in plan.stages[since - 1].results for relation in result.goes_to}
 
 

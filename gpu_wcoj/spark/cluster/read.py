@@ -14,7 +14,6 @@ from gpu_wcoj.checkpoint.state import Definition, load
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage, cell_plan
 from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, stage_program
@@ -46,7 +45,7 @@ class StateReader:
     @classmethod
     def from_manifest(cls, root: str, manifest: Manifest, definition: Definition) -> StateReader:
         """Return the state that a manifest of a checkpoint on cells describes."""
-        rules = parse(definition.text)
+        rules = definition.rules(())
         options = definition.complete_options(ProgramOptions(), rules)
         chosen = layout_in(root, definition, manifest)
         plan = cell_plan(rules, options.outputs or (), options.bag, chosen, options.keep)
@@ -80,7 +79,7 @@ class StateReader:
 
     def program(self, options: ProgramOptions) -> Program:
         """Return a program with the rows of all inputs; stored options override these."""
-        rules = parse(self.definition.text)
+        rules = self.definition.rules(())
         program = Program.from_options(rules, self.definition.complete_options(options, rules))
         missing = [name for name in program.inputs if name not in self.plan.state_routes]
         if missing:

@@ -17,9 +17,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from gpu_wcoj.checkpoint.manifest import Manifest
+from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.exchange import Columns, data_columns
-from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value, choose
+from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value, by_core_name, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
 from gpu_wcoj.spark.cluster.worker import Entry, cached_program
@@ -46,7 +47,9 @@ def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, Dat
     """
     counted: dict[tuple[str, int], tuple[int, dict[Value, int]]] = {}
     heavy: dict[int, Heavy] = {}
-    for rule_index, rule in enumerate(rules.rules):
+    core = desugar(rules)
+    tables = by_core_name(core, tables)
+    for rule_index, rule in enumerate(core.rules):
         frequencies: dict[str, dict[Value, float]] = {}
         for atom in rule.atoms:
             if atom.relation not in tables:
@@ -158,9 +161,9 @@ def find_balanced_layout(
 def gather_inputs(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> dict[str, DataFrame]:
-    """Return the rows of every input, each once, with ``weight``, from the cells' state."""
+    """Return the rows of every source, each once, with ``weight``, from the cells' state."""
     gathered_rows = {}
-    for index, name in enumerate(plan.rules.inputs):
+    for index, name in enumerate(plan.sources):
         places = []
         for route in plan.state_routes.get(name, ()):
             for cell in filter(route.is_first, range(route.cells)):

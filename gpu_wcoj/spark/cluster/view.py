@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ from pyspark.sql import functions as sf
 
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, in_order, quoted, unite
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, in_order, quoted, unite
 from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
@@ -39,7 +40,7 @@ class CellView(RunningView):
     Parameters
     ----------
     program
-        Datalog text.
+        Datalog text, or rules.
     options
         The options of the call and of the session.
     layout
@@ -54,7 +55,7 @@ class CellView(RunningView):
         self,
         session: SparkSession,
         sources: Sources,
-        program: str,
+        program: str | Rules,
         checkpoint: Path,
         options: SparkOptions,
         *,
@@ -255,7 +256,11 @@ class Spread:
         """
         place = "" if output is None else str(output)
         work = replace(work_of(self.plan, self.columns, options), output=place, batch=LOAD, is_answer=True)
-        rows = unite(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
+        sources: dict[str, Sequence[DataFrame]] = {name: [table] for name, table in self.tables.items()}
+        if self.plan.sources != self.plan.rules.inputs:
+            session = next(iter(self.tables.values())).sparkSession
+            sources |= fact_frames(session, self.plan, self.columns, self.program)
+        rows = unite(self.plan, self.columns, sources, self.program)
         notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:
             listed_files = {output / path for path in files_of(notes)}

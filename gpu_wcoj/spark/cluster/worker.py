@@ -39,7 +39,6 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.files.output import folder_of
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.exchange import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
@@ -92,9 +91,9 @@ _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 
 def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
     """Return the program of a cell in a stage, without state."""
-    rules = parse(stage.program)
     is_bag = bag or stage.kind == "owner"
-    program = Program.from_options(rules, replace(options.without_relations(), bag=is_bag, inputs=rules.inputs))
+    options = replace(options.without_relations(), bag=is_bag, inputs=stage.program.inputs)
+    program = Program.from_options(stage.program, options)
     program.subject.ledger.state.types.equate_zeros(stage.equated)
     return program
 
@@ -255,6 +254,7 @@ def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: boo
 
 def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     """Return the rows whose derivation count becomes positive or ceases to be so."""
+    program.subject.ledger.settle()  # a small tick leaves its rows in memtables
     lowered = program.subject.ledger.lowered
     assert lowered is not None
     source = f"in{name.removeprefix('out')}"
@@ -460,8 +460,10 @@ class Work:
         The columns of rows between stages; None in the last stage, which returns notes only.
     slots
         Per relation of the plan, the slots of its columns in these rows.
+    kinds
+        The types of the slots.
     heads
-        Per output, the columns of its rows.
+        Per head, the columns of its rows.
     bag
         Whether the program has bag semantics.
     options
@@ -483,6 +485,7 @@ class Work:
     stage: Stage
     moving: pa.Schema | None
     slots: Sequence[Mapping[str, str]]
+    kinds: Mapping[str, pa.DataType]
     heads: Mapping[str, pa.Schema]
     bag: bool
     options: ProgramOptions
@@ -543,6 +546,9 @@ class Work:
         loaded = time.perf_counter()
         self._call_watch("before the tick", cell, batch)
         changes = self._changes(rows)
+        if state.entry is None:  # its types are those of all columns, also of roles without rows so far
+            for role, relation in enumerate(self.stage.roles):
+                changes.setdefault(f"in{role}", self._no_rows(relation))
         tables, counts = self._tick(state.program, changes)
         ticked = time.perf_counter()
         outputs = []
@@ -641,6 +647,11 @@ class Work:
                     changes[f"in{role}"] = as_change(table if has_role.all() else table.filter(pa.array(has_role)))
         return changes
 
+    def _no_rows(self, relation: int) -> pa.Table:
+        """Return a table of a relation's columns without rows."""
+        fields = [pa.field(name, self.kinds[slot]) for name, slot in self.slots[relation].items() if name[0] == "c"]
+        return pa.schema([*fields, pa.field(WEIGHT, pa.int64())]).empty_table()
+
     def _table(self, result: Result, rows: ZSet) -> pa.Table:
         """Return the rows of a result in the types of its head, weights last."""
         schema = self.heads[result.head]
@@ -656,7 +667,7 @@ class Work:
         """Return a new engine for a cell."""
         options = replace(self.options, threads=self.options.threads or _cpus())
         program = stage_program(self.stage, self.bag, options)
-        if self.cells and self.stage.kind == "join":
+        if self.stage.shares_work:
             program.share_work(cell, self.cells)
         return program
 
