@@ -389,6 +389,10 @@ class _Planner:
         is_projecting = len(set(terms)) == len(rule.head.terms) and set(terms) <= set(rule.variables)
         return is_of_source and is_projecting and not (rule.negated or rule.computed)
 
+    def source_of(self, name: str) -> str:
+        """Return the relation that a projection reads; other relations are returned as they are."""
+        return self.projections[name].atoms[0].relation if name in self.projections else name
+
     def _is_read(self, head: str, within: Collection[str] = ()) -> bool:
         """Return whether something reads a head, other than these heads."""
         return any(head in self.reads[name] for name in self.needed if name not in within)
@@ -737,7 +741,8 @@ class _GroupKeys:
         for atom in (*rule.atoms, *rule.negated):
             if atom.relation in self.keys:
                 continue
-            is_small = atom.relation in planner.sources and atom.relation not in planner.rules.inputs
+            source = planner.source_of(atom.relation)
+            is_small = source in planner.sources and source not in planner.rules.inputs
             if atom.relation not in (*planner.present, *planner.projections) or not (variables or is_small):
                 return False
             if not set(variables) <= set(atom.variables):

@@ -75,9 +75,7 @@ class LocalCells:
     def step(self, changes: Mapping[str, Sequence[Row]]) -> dict[str, Counter[Row]]:
         """Run one tick; rows have their weight last. Return the changes of the outputs."""
         facts, self.facts = self.facts, {}
-        moving = {
-            index: list(changes.get(name, facts.get(name, ()))) for index, name in enumerate(self.plan.sources)
-        }
+        moving = {index: list(changes.get(name, facts.get(name, ()))) for index, name in enumerate(self.plan.sources)}
         answers: dict[str, Counter[Row]] = {name: Counter() for name in self.plan.outputs}
         self.sent = Counter()
         for stage in self.plan.stages:
