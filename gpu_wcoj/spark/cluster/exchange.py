@@ -11,11 +11,11 @@ does not use them. There are no structs: the RAPIDS Accelerator does not accept 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
@@ -41,7 +41,7 @@ from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
 from gpu_wcoj.spark.schema import arrow_schema, spark_schema
-from gpu_wcoj.spark.sources import WEIGHT, order_columns
+from gpu_wcoj.spark.sources import WEIGHT, map_rows, order_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -354,10 +354,7 @@ def routers_of(plan: CellPlan, columns: Columns) -> dict[int, Router]:
 
 def send_rows(sources: Sources, dispatch: Dispatch) -> DataFrame:
     """Return rows of sources as parcels."""
-    parts = [
-        frame.mapInArrow(_named(replace(dispatch, relation=relation)), spark_schema(PARCEL))
-        for relation, frame in sources
-    ]
+    parts = [map_rows(frame, replace(dispatch, relation=relation), spark_schema(PARCEL)) for relation, frame in sources]
     return reduce(lambda union, frame: union.unionAll(frame), parts)
 
 
@@ -375,13 +372,6 @@ def has_expressions(session: SparkSession) -> bool:
         return chosen == "expressions"
     has_plugin = "com.nvidia.spark.SQLPlugin" in (session.conf.get("spark.plugins", "") or "")
     return has_plugin and session.conf.get("spark.rapids.sql.enabled", "true") != "false"
-
-
-def _named(dispatch: Dispatch) -> Any:
-    def send_to_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return dispatch(batches)
-
-    return send_to_cells
 
 
 def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
