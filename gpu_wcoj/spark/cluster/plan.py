@@ -405,12 +405,8 @@ class _Planner:
         heads = [name for name in pending if name not in self.helper_of and self.reads[name] <= there]
         assert heads, "a recursive program is refused before"
         draft = _StageDraft(len(self.stages), "join")
-        read = {name: [rule for _, rule in self.rules_of[name]] for name in heads}
-        shares_work = self.chosen.layout == "replicated" and not any(
-            rule.negated or any(atom.relation in self.projections for atom in rule.atoms)
-            for rules in read.values()
-            for rule in rules
-        )
+        rules = [rule for name in heads for _, rule in self.rules_of[name]]
+        shares_work = self.chosen.layout == "replicated" and all(map(self._shares_work, rules))
         parts: list[tuple[str, int, int]] = []
         for head in heads:
             final, why = self._is_final(head, shares_work)
@@ -428,6 +424,12 @@ class _Planner:
         if parts:
             self._add_owner(parts)
         return set(heads)
+
+    def _shares_work(self, rule: Rule) -> bool:
+        """Return whether engines that hold all rows can share the work on the changes of a rule."""
+        is_projecting = any(atom.relation in self.projections for atom in rule.atoms)
+        is_null_safe = rule.says_null or any(variable.is_null_safe for variable in rule.variables)
+        return not (rule.negated or rule.computed or is_projecting or is_null_safe)
 
     def _targets(
         self, head: str, final: bool, parts: list[tuple[str, int, int]], within: Collection[str]
@@ -630,6 +632,7 @@ class _Planner:
     ) -> Rule:
         """Return a rule whose atoms agree in the keys of groups, as a cell evaluates it."""
         variables = key_variables(rule, keys)
+        assert variables is not None
         atoms = []
         for position, atom in enumerate((*rule.atoms, *rule.negated)):
             if atom.relation in keys:

@@ -15,14 +15,14 @@ from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, in_order, quoted, unite
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, in_order, quoted, select_sources
 from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
 from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
-from gpu_wcoj.spark.sources import WEIGHT, Sources
+from gpu_wcoj.spark.sources import Sources
 from gpu_wcoj.spark.view import ENGINE, RunningView, hint
 from gpu_wcoj.zset.zset import ZSet
 
@@ -227,7 +227,7 @@ class Spread:
     program
         The program, without rows.
     tables
-        Per input the rows, with columns ``c0``, ``c1``, ... and a weight of 1.
+        Per input the rows, with columns ``c0``, ``c1``, ...
     """
 
     program: Program
@@ -256,11 +256,10 @@ class Spread:
         """
         place = "" if output is None else str(output)
         work = replace(work_of(self.plan, self.columns, options), output=place, batch=LOAD, is_answer=True)
-        sources: dict[str, Sequence[DataFrame]] = {name: [table] for name, table in self.tables.items()}
-        if self.plan.sources != self.plan.rules.inputs:
-            session = next(iter(self.tables.values())).sparkSession
-            sources |= fact_frames(session, self.plan, self.columns, self.program)
-        rows = unite(self.plan, self.columns, sources, self.program)
+        tables: dict[str, Sequence[DataFrame]] = {name: [table] for name, table in self.tables.items()}
+        if len(self.plan.sources) > len(self.plan.rules.inputs):
+            tables |= fact_frames(self.plan, self.columns, self.program)
+        rows = select_sources(self.plan, self.columns, tables, self.program, digests=False)
         notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:
             listed_files = {output / path for path in files_of(notes)}
@@ -283,7 +282,7 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
         frame = frames[name]
         ordered = in_order(program, name, frame.columns)
         data = [sf.col(quoted(column)).alias(f"c{i}") for i, column in enumerate(ordered)]
-        tables[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
+        tables[name] = frame.select(*data)
     return tables
 
 
