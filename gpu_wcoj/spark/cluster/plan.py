@@ -378,11 +378,16 @@ class _Planner:
         return set(needed)
 
     def _is_projection(self, name: str) -> bool:
-        """Return whether a head only selects and projects rows of a source, and only rules read it."""
+        """Return whether a head only selects and projects rows of a source, and only rules that join read it."""
         if name in self.outputs or name in self.keep or name in self.helper_of or len(self.rules_of[name]) > 1:
             return False
         if any(helper.source == name for helper in self.helper_of.values()):
             return False
+        readers = [
+            rule for rule in self.core.rules if any(atom.relation == name for atom in (*rule.atoms, *rule.negated))
+        ]
+        if any(len(rule.atoms) + len(rule.negated) == 1 for rule in readers):
+            return False  # its rows, summed, may be far fewer than those of the source
         ((_, rule),) = self.rules_of[name]
         is_of_source = len(rule.atoms) == 1 and rule.atoms[0].relation in self.present
         terms = [term for term in rule.head.terms if isinstance(term, Variable)]
@@ -427,7 +432,7 @@ class _Planner:
 
     def _shares_work(self, rule: Rule) -> bool:
         """Return whether engines that hold all rows can share the work on the changes of a rule."""
-        is_projecting = any(atom.relation in self.projections for atom in rule.atoms)
+        is_projecting = any(atom.relation in self.projections or not atom.variables for atom in rule.atoms)
         is_null_safe = rule.says_null or any(variable.is_null_safe for variable in rule.variables)
         return not (rule.negated or rule.computed or is_projecting or is_null_safe)
 

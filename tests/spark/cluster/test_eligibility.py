@@ -17,7 +17,6 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.layout import reason_against
 from gpu_wcoj.spark.maintenance import resolve_layout
 
-
 RECURSIVE = "r(a, b) :- e(a, b). r(a, c) :- s(a, b), e(b, c). s(a, b) :- r(a, b)."
 
 
