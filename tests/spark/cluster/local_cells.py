@@ -56,7 +56,7 @@ class LocalCells:
         self.facts = {name: list(rows) for name, rows in facts_of(self.plan).items()}
         self.sent: Counter[tuple[int, int]] = Counter()
 
-    def step(self, changes: Mapping[str, Sequence[Row]]) -> dict[str, Counter[Row]]:
+    def step(self, changes: Mapping[str, Sequence[Row] | pa.Table]) -> dict[str, Counter[Row]]:
         """Run one tick; rows have their weight last. Return the changes of the outputs."""
         facts, self.facts = self.facts, {}
         moving: list[pa.RecordBatch] = []
@@ -90,9 +90,12 @@ class LocalCells:
                             answers[result.head][tuple(values)] += weight
         return {name: Counter({row: n for row, n in found.items() if n}) for name, found in answers.items()}
 
-    def table(self, relation: int, rows: Sequence[Row]) -> pa.RecordBatch:
+    def table(self, relation: int, rows: Sequence[Row] | pa.Table) -> pa.RecordBatch:
         """Return rows of a relation with the columns that a cell gets."""
         schema = self.work.routers[relation].weighted_schema
+        if isinstance(rows, pa.Table):
+            arrays = [column.combine_chunks().cast(f.type) for column, f in zip(rows.columns, schema, strict=True)]
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
         columns = list(zip(*rows, strict=True)) or [() for _ in schema]
         arrays = [pa.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -232,3 +232,43 @@ def test_bags(spark: Any, tmp_path: Path, layout: str) -> None:
     ticks[0]["edge"] = [(a, b, 3 * weight) for a, b, weight in ticks[0]["edge"]]
     text = "hop(a, c) :- edge(a, b), edge(b, c). triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
     check(spark, tmp_path, text, ticks, EDGE, layout=layout, cells=4, bag=True)
+
+
+GROUPS = """
+known("red").
+known("green").
+busy(a, n) :- label(a, _), n = count : { edge(a, b), !label(b, "red") }, n > 1.
+top(l, max(b)) :- edge(a, b), label(a, l).
+apart(a) :- label(a, l), !edge(a, a), l != null.
+fresh(a, c) :- edge(a, b), c = 2 * a + b, label(a, l), !known(l).
+same(a, b) :- label(a, l?), label(b, l?), edge(a, b).
+total(n) :- n = sum b : { edge(_, b) }.
+above(a) :- edge(a, b), total(n), 100 * b > n.
+.output busy
+.output top
+.output apart
+.output fresh
+.output same
+.output total
+.output above
+"""
+
+
+@pytest.mark.parametrize(("layout", "cells"), [("hypercube", 3), ("replicated", 2)])
+def test_streams_of_programs_that_negate_calculate_and_aggregate(
+    spark: Any, tmp_path: Path, layout: str, cells: int
+) -> None:
+    stream = Stream(spark, tmp_path / "in", STRATA_COLUMNS)
+    ticks = strata_ticks(4, 3)
+    for tick in ticks:
+        stream.add(tick)
+    run = stream.run(GROUPS, tmp_path, layout=layout, cells=cells)
+    expected = alone(GROUPS, [{}, *ticks])  # the facts come with the empty load
+    found = written(tmp_path / "out")
+    for batch, answers in enumerate(expected, -1):
+        for name, rows in answers.items():
+            assert {row: weight for row, weight in found[batch][name].items() if weight} == dict(rows), (batch, name)
+    assert {name: sum(answers[name].total() for answers in expected) for name in expected[0]} == run.answers
+    assert all(run.answers.values())
+    program = run.state_reader.program(ProgramOptions(backend="cpu"))
+    assert {name: program.count(name) for name in run.answers} == run.answers
