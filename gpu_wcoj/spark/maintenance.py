@@ -22,7 +22,7 @@ from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import BAGS, Language, check_language, language_of
 from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
-from gpu_wcoj.spark.cluster.layout import reason_against, require_spread
+from gpu_wcoj.spark.cluster.layout import reason_for_one, require_spread
 from gpu_wcoj.spark.cluster.view import CellView
 from gpu_wcoj.spark.options import Format, Layout, SparkOptions
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
@@ -50,7 +50,7 @@ def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple
         If cells are requested and the program cannot be distributed.
     """
     if requested == "auto":
-        against = reason_against(rules)
+        against = reason_for_one(rules)
         if against:
             return "one", against
         if str(session.sparkContext.master).split("[")[0] == "local":

@@ -16,6 +16,7 @@ from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageErro
 from gpu_wcoj.planner.delta_lookups import Arranged, Exchanges
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rule, Rules
+from gpu_wcoj.query.stratify import loops_of
 
 # Shares: the numbers of parts of a rule's variables on a grid that holds each binding once.
 #
@@ -409,8 +410,28 @@ def reason_against(rules: Rules) -> str:
     >>> reason_against(parse("path(a, c) :- edge(a, b), edge(b, c)."))
     ''
     """
-    cycle = _cycle(rules)
-    return f"it is recursive, and a row's derivations pass through many cells: {cycle}" if cycle else ""
+    core = desugar(rules)
+    loops = loops_of(core)
+    if core.demands or any(helper.relation in loops for helper in core.helpers):
+        return f"it aggregates within a recursion, whose groups pass through many cells: {_cycle(core, loops)}"
+    return ""
+
+
+def reason_for_one(rules: Rules) -> str:
+    """Return the reason for which ``"auto"`` leaves a program to one engine; empty if there is none.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> reason_for_one(parse("far(a, b) :- edge(a, b). far(a, c) :- far(a, b), edge(b, c)."))
+    "it is recursive, and cells copy what one engine holds once: far <- far"
+    """
+    core = desugar(rules)
+    loops = loops_of(core)
+    against = reason_against(rules)
+    return against or (
+        f"it is recursive, and cells copy what one engine holds once: {_cycle(core, loops)}" if loops else ""
+    )
 
 
 def require_spread(rules: Rules) -> None:
@@ -422,18 +443,17 @@ def require_spread(rules: Rules) -> None:
         )
 
 
-def _cycle(rules: Rules) -> str:
-    """Return heads that read one another, as ``a <- b <- a``; empty if there are none."""
-    core = desugar(rules)  # where an input that is also a head has another name
-    reads = {name: {read for read in reads if read in core.heads} for name, reads in core.read_by_head.items()}
-    for start in reads:
-        paths = [[start]]
-        seen: set[str] = set()
-        for path in paths:
-            for name in sorted(reads[path[-1]]):
-                if name == start:
-                    return " <- ".join([*path, start])
-                if name not in seen:
-                    seen.add(name)
-                    paths.append([*path, name])
-    return ""
+def _cycle(core: Rules, loops: Mapping[str, Collection[str]]) -> str:
+    """Return heads that read one another, as ``a <- b <- a``."""
+    reads = core.read_by_head
+    start = next(name for name in core.heads if name in loops)
+    paths = [[start]]
+    seen: set[str] = set()
+    for path in paths:
+        for name in sorted(reads[path[-1]]):
+            if name == start:
+                return " <- ".join([*path, start])
+            if name in loops and name not in seen:
+                seen.add(name)
+                paths.append([*path, name])
+    return start

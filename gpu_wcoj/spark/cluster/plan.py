@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import prod
 from typing import Literal
 
@@ -18,12 +19,14 @@ from gpu_wcoj.query.ir import (
     Comparison,
     ComputedGroups,
     Expression,
+    Extreme,
     FirstRows,
     Grouping,
     Rule,
     Rules,
     Variable,
 )
+from gpu_wcoj.query.stratify import loops_of
 from gpu_wcoj.spark.cluster.layout import CellLayout, Names, Value, shares_in
 
 OWNER_SALT = 1 << 20
@@ -241,6 +244,10 @@ def _format_names(names: Names) -> str:
 # Heads that aggregate are computed in a group stage: the rows of a group are routed by the hash of its keys, summed
 # over equal rows in the cell that sends them. All rules whose atoms agree in these keys are evaluated in the same
 # stage: minima beside counts, conditions on groups, and outer joins of groups.
+#
+# A recursion is computed in a group stage, too. If its rules pass the value of a column on, from the recursive atoms to
+# the head, rows with one value never meet those with another: its hash names the cell, and relations without the value
+# are copied to all cells. Else one cell computes the recursion.
 
 
 def cell_plan(
@@ -265,6 +272,8 @@ def cell_plan(
     return _Planner(rules, tuple(outputs), bag, chosen, tuple(keep)).planned()
 
 
+MAX_PIVOTED_HEADS = 3
+"""Heads of a recursion whose columns are searched for one that all rules pass on; the search is exponential in them."""
 Key = tuple[int, ...]
 """Columns of a relation whose hash names the cell of a row."""
 Coordinates = Sequence[tuple[Names, int]]
@@ -289,6 +298,7 @@ class _StageDraft:
     kind: Literal["join", "owner", "group"]
     rules: list[Rule] = field(default_factory=list)
     helpers: list[Grouping | FirstRows | ComputedGroups] = field(default_factory=list)
+    extremes: list[Extreme] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     role_of: dict[tuple[object, ...], int] = field(default_factory=dict)
     relation_of: list[int] = field(default_factory=list)
@@ -300,6 +310,7 @@ class _StageDraft:
             tuple(self.rules),
             outputs=tuple(result.name for result in self.results),
             groupings=tuple(helper for helper in self.helpers if isinstance(helper, Grouping)),
+            extremes=tuple(self.extremes),
             first_rows=tuple(helper for helper in self.helpers if isinstance(helper, FirstRows)),
             computed_groups=tuple(helper for helper in self.helpers if isinstance(helper, ComputedGroups)),
         )
@@ -329,6 +340,8 @@ class _Planner:
         for rule_index, rule in enumerate(self.core.rules):
             self.rules_of.setdefault(rule.head.relation, []).append((rule_index, rule))
         self.helper_of = {helper.relation: helper for helper in self.core.helpers}
+        self.extreme_of = {extreme.relation: extreme for extreme in self.core.extremes}
+        self.loops = loops_of(self.core)
 
     def planned(self) -> CellPlan:
         for name in self.rules.inputs:
@@ -408,7 +421,7 @@ class _Planner:
         """Add a stage for all rules that read only what there is; return its heads."""
         there = {*self.present, *self.projections}
         heads = [name for name in pending if name not in self.helper_of and self.reads[name] <= there]
-        assert heads, "a recursive program is refused before"
+        assert heads, f"nothing can be computed of {pending}"
         draft = _StageDraft(len(self.stages), "join")
         rules = [rule for name in heads for _, rule in self.rules_of[name]]
         shares_work = self.chosen.layout == "replicated" and all(map(self._shares_work, rules))
@@ -597,6 +610,8 @@ class _Planner:
             targets = self._targets(head, final, parts, keys) if is_result else ()
             width = self.core.arity[head]
             name = f"group.{head}"
+            if head in self.extreme_of:
+                draft.extremes.append(replace(self.extreme_of[head], relation=name))
             if helper := self.helper_of.get(head):
                 draft.helpers.append(
                     replace(helper, relation=name, source=self._grouped(draft, keys, helper.source, key))
@@ -643,7 +658,9 @@ class _Planner:
             if atom.relation in keys:
                 atoms.append(replace(atom, relation=f"group.{atom.relation}"))
             else:
-                hashed, grid = self._by_key(tuple(atom.terms.index(variable) for variable in variables))
+                has_key = set(variables) <= set(atom.variables)  # else all cells of the stage need the rows
+                key = tuple(atom.terms.index(variable) for variable in variables) if has_key else ()
+                hashed, grid = self._by_key(key) if has_key else ((), self.chosen.cells)
                 reader = (self.core.rules.index(rule), position)
                 atoms.append(replace(atom, relation=self._role(draft, atom.relation, hashed, grid, (), reader)))
         return _completed(_with_atoms(rule, atoms), name, keep_all)
@@ -671,6 +688,12 @@ class _GroupKeys:
 
     def find(self) -> dict[str, Key | None]:
         """Return the heads of the next stage; empty if nothing can be grouped yet."""
+        there = {*self.planner.present, *self.planner.projections}
+        for loop in dict.fromkeys(self.planner.loops[name] for name in self.pending if name in self.planner.loops):
+            read = {read for name in loop for read in self.planner.reads[name]}
+            if read <= {*there, *loop}:
+                self.keys.update(self._pivot(loop))
+                self._grow()
         helpers = [self.planner.helper_of[name] for name in self.pending if name in self.planner.helper_of]
         for helper in sorted(helpers, key=lambda helper: len(grouping_columns(helper))):
             if helper.relation not in self.keys:
@@ -681,6 +704,37 @@ class _GroupKeys:
                     self.keys[helper.relation] = key
                     self._grow()
         return self.keys
+
+    def _pivot(self, loop: Sequence[str]) -> dict[str, Key]:
+        """Return the column of each head of a recursion that its rules pass on, so that cells recurse on their own.
+
+        Without one, a single cell computes the recursion.
+
+        References
+        ----------
+        A. Shkapsky, M. Yang, M. Interlandi, H. Chiu, T. Condie and C. Zaniolo, "Big Data Analytics with Datalog Queries
+        on Spark", SIGMOD 2016, doi:10.1145/2882903.2915229: decomposable plans.
+        """
+        planner = self.planner
+        places = [range(planner.core.arity[name]) for name in loop]
+        for columns in product(*places) if len(loop) <= MAX_PIVOTED_HEADS else ():
+            column_of = dict(zip(loop, columns, strict=True))
+            if all(self._passes_on(rule, column_of) for name in loop for _, rule in planner.rules_of[name]):
+                return {name: (column,) for name, column in column_of.items()}
+        return dict.fromkeys(loop, ())
+
+    def _passes_on(self, rule: Rule, column_of: Mapping[str, int]) -> bool:
+        """Return whether a rule keeps the value of these columns of its recursive atoms in its head."""
+        column = column_of[rule.head.relation]
+        extreme = self.planner.extreme_of.get(rule.head.relation)
+        value = rule.head.terms[column]
+        recursive = [atom for atom in (*rule.atoms, *rule.negated) if atom.relation in column_of]
+        return (
+            isinstance(value, Variable)
+            and value in rule.variables
+            and (extreme is None or extreme.column != column)
+            and all(atom.terms[column_of[atom.relation]] == value for atom in recursive)
+        )
 
     def _reach(self, source: str, columns: Key, chain: dict[str, Key]) -> Key | None:
         """Return the key of a relation among columns, None if its rows cannot be routed by them to this stage.
