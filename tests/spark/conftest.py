@@ -58,6 +58,7 @@ LONG_TESTS = frozenset({
     "test_tables_alone_are_loaded_once_and_kept",
     "test_times_of_a_view_and_of_its_outputs",
     "test_times_of_files_and_of_cells",
+    "test_views_of_tpc_h",
     "test_what_spark_can_tell_apart_is_answered",
 })  # fmt: skip
 """Long tests of other files: of each way into Spark, a short one always runs."""

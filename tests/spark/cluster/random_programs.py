@@ -1,4 +1,4 @@
-"""Random programs for cells: joins, negation, calculations, nulls, facts, aggregates and heads that are inputs."""
+"""Random programs for cells: joins, negation, calculations, nulls, facts, aggregates, recursion, heads as inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def random_program(rnd: random.Random) -> str:
     lines: list[str] = []
     for i in range(rnd.randint(1, 4)):
         name = f"h{i}"
-        make = rnd.choice((_join, _join, _aggregate, _aggregate_inline))
+        make = rnd.choice((_join, _join, _aggregate, _aggregate_inline, _recursion))
         rule, width = make(rnd, name, arities)
         lines.append(rule)
         if make is _join and rnd.random() < 0.3:
@@ -117,6 +117,22 @@ def _aggregate(rnd: random.Random, name: str, arities: dict[str, int]) -> tuple[
     op = rnd.choice(("count", "sum", "min", "max"))
     value = "" if op == "count" else rnd.choice(variables)
     return f"{name}({', '.join([*keys, f'{op}({value})'])}) :- {', '.join(atoms)}.", len(keys) + 1
+
+
+def _recursion(rnd: random.Random, name: str, arities: dict[str, int]) -> tuple[str, int]:
+    first, step = (rnd.choice([relation for relation, width in arities.items() if width == 2]) for _ in range(2))
+    negated = rnd.choice(("", "", ", !g(c)"))
+    base = f"{name}(a, b) :- {first}(a, b)."
+    recursive = rnd.choice((
+        f"{name}(a, c) :- {name}(a, b), {step}(b, c){negated}.",
+        f"{name}(c, b) :- {name}(a, b), {step}(a, c){negated}.",
+        f"{name}(a, c) :- {name}(a, b), {name}(b, c){negated}.",
+        f"{name}(c, d) :- {name}(a, b), {step}(a, c), {step}(b, d).",
+    ))  # fmt: skip
+    if rnd.random() < 0.3:
+        base = f"{name}(a, min(b)) :- {first}(a, b)."
+        recursive = f"{name}(c, min(b)) :- {name}(a, b), {step}(a, c){negated}."
+    return f"{base}\n{recursive}", 2
 
 
 def _aggregate_inline(rnd: random.Random, name: str, arities: dict[str, int]) -> tuple[str, int]:

@@ -14,6 +14,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import pyarrow as pa
 
+from bench.tpch.data import generated, generator, stream
+from bench.tpch.queries import QUERIES as TPC_H
+from bench.tpch.queries import columns_of
 from gpu_wcoj import Program
 from gpu_wcoj.errors import GpuWcojError
 from gpu_wcoj.query.datalog import parse
@@ -118,6 +121,65 @@ def stages_of(program: str | Rules, bag: bool = False) -> list[str]:
 def test_an_exchange_for_each_partition(text: str, stages: list[str]) -> None:
     """Negation needs no exchange of its own, and what reads groups by their keys no further one."""
     assert stages_of(text) == stages
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("t(a, b) :- e(a, b). t(a, c) :- t(a, b), e(b, c).", ["group"]),
+        ("t(a, b) :- e(a, b). t(a, c) :- t(a, b), t(b, c).", ["group"]),
+        ("s(a, b) :- e(p, a), e(p, b). s(a, b) :- e(x, a), s(x, y), e(y, b).", ["group"]),
+        ("c(a, min(a)) :- e(a, _), a != null. c(b, min(l)) :- c(a, l), e(a, b).", ["group"]),
+        ("d(a, b, min(n)) :- e(a, b), n = 1. d(a, c, min(n)) :- d(a, b, m), e(b, c), n = m + 1, n < 9.", ["group"]),
+        ("r(a) :- g(a). r(b) :- r(a), e(a, b), !f(a, b). u(a, b) :- e(a, b), !r(a).", ["group", "join"]),
+        (
+            "t(a, b) :- e(a, b). t(a, c) :- t(a, b), e(b, c). k(a, count()) :- t(a, b). m(a) :- k(a, n), n > 2, g(a).",
+            ["group"],
+        ),
+    ],
+)
+def test_recursion(text: str, stages: list[str]) -> None:
+    """A recursion that passes a column on is split by it; what reads it by that column is in the same stage."""
+    assert stages_of(text) == stages
+    assert_equal(text, False, len(text), [("hypercube", 3), ("replicated", 2)], n=4)
+
+
+def test_a_recursion_is_split_by_the_column_that_it_passes_on() -> None:
+    ring = {"e": [(i, (i + 1) % 40, 1) for i in range(40)]}
+    linear = LocalCells("t(a, b) :- e(a, b). t(a, c) :- t(a, b), e(b, c).", {"e": COLUMNS["e"]}, "hypercube", 4)
+    squared = LocalCells("t(a, b) :- e(a, b). t(a, c) :- t(a, b), t(b, c).", {"e": COLUMNS["e"]}, "hypercube", 4)
+    assert linear.step(ring)["t"].total() == squared.step(ring)["t"].total() == 1600
+    assert len(linear.programs) == 4
+    assert all(200 < program.count("group.t") < 800 for program in linear.programs.values())
+    assert len(squared.programs) == 1
+
+
+@pytest.mark.parametrize("query", sorted(TPC_H))
+def test_views_of_tpc_h(query: str) -> None:
+    """Twenty refreshes on four cells; sums of decimals are exact, and q8 divides them as one engine does."""
+    if generator() is None:
+        pytest.skip("tpchgen-cli is not installed: pip install 'gpu_wcoj[bench]'")
+    begin, refreshes = stream(generated(0.01), 20, seed=1)
+    columns = columns_of(TPC_H[query])
+    types = {name: {column: str(begin[name].schema.field(column).type) for column in columns[name]} for name in columns}
+    rules = read(TPC_H[query], "sql", tables=types, dialect="duckdb").rules
+    alone = Program(rules, bag=True, backend="cpu")
+    names = {name: list(alone.declared[name]) for name in alone.inputs}
+    spread = LocalCells(
+        rules, {name: begin[name].select(names[name]).schema for name in names}, "hypercube", 4, bag=True
+    )
+    loads = {name: begin[name].select(names[name]) for name in names}
+    ticks = [
+        {
+            name: rows.append_column("weight", pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
+            for name, rows in loads.items()
+        },
+        *(tick.changes({name: names[name] for name in names}) for tick in refreshes),
+    ]
+    for tick in ticks:
+        expected = alone.step({name: as_change(rows) for name, rows in tick.items()})["answer"]
+        assert spread.step(tick)["answer"] == Counter(expected.to_dict())
+    assert alone.count("answer") > 0
 
 
 def test_a_group_of_many_rows_is_summed_before_it_is_sent() -> None:
