@@ -248,8 +248,8 @@ def maintain(
         several cells, also if they become so frequent while the stream runs. ``"replicated"``: each cell holds all rows
         and works on its share of every change. ``"auto"``: one of these, depending on the rows in a cell, or one engine
         if Spark runs on this machine only or the program is recursive; `RunningView.explain` returns the choice and the
-        reason. Groups are in the cells that their keys name, in both layouts on cells. The answers are the same. Checkpoint and output must be folders that every executor sees under
-        the same path.
+        reason. Groups are in the cells that their keys name, in both layouts on cells. The answers are the
+        same. Checkpoint and output must be folders that every executor sees under the same path.
     cells
         Number of cells; by default one, or on a grid two, for each concurrent task.
     backend, bag, keep, outputs, threads, gpu_memory

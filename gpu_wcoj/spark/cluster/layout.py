@@ -338,7 +338,7 @@ def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | Non
 
 
 def by_core_name(core: Rules, of_input: Mapping[str, T]) -> dict[str, T]:
-    """Return values by the names of inputs in core form, where an input that is also a head has another name."""
+    """Return values by the names of inputs in core form, which differ if an input is a head."""
     return {f"{name}#in" if name in core.heads else name: value for name, value in of_input.items()}
 
 
@@ -366,7 +366,7 @@ def _hashable_variables(
 
 
 def _atom_sizes(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
-    """Return, per atom, its rows and its variables; the rows of negated atoms are sent to cells, too."""
+    """Return, per atom, its rows and its variables; negated atoms are sent to cells, too."""
     atoms = (*rule.atoms, *rule.negated)
     return [(sizes.get(atom.relation, mean), [variable.name for variable in atom.variables]) for atom in atoms]
 
@@ -418,7 +418,7 @@ def reason_against(rules: Rules) -> str:
 
 
 def reason_for_one(rules: Rules) -> str:
-    """Return the reason for which ``"auto"`` leaves a program to one engine; empty if there is none.
+    """Return the reason for which ``"auto"`` takes one engine; empty if there is none.
 
     Examples
     --------

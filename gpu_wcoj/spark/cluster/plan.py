@@ -391,7 +391,7 @@ class _Planner:
         return set(needed)
 
     def _is_projection(self, name: str) -> bool:
-        """Return whether a head only selects and projects rows of a source, and only rules that join read it."""
+        """Return whether a head only projects rows of a source, and only joins read it."""
         if name in self.outputs or name in self.keep or name in self.helper_of or len(self.rules_of[name]) > 1:
             return False
         if any(helper.source == name for helper in self.helper_of.values()):
@@ -452,7 +452,7 @@ class _Planner:
     def _targets(
         self, head: str, final: bool, parts: list[tuple[str, int, int]], within: Collection[str]
     ) -> tuple[int, ...]:
-        """Return the relations as which rows of a head are sent on, and list it in `parts` if it has owners."""
+        """Return the relations as which rows are sent on; add heads with owners to `parts`."""
         goes_on = self._is_read(head, within)
         is_stored = head in self.outputs or head in self.keep
         if final or (self.bag and not is_stored):
@@ -480,7 +480,7 @@ class _Planner:
         self.stages.append(draft.finished())
 
     def _is_final(self, head: str, shares_work: bool) -> tuple[bool, str]:
-        """Return whether no two cells can derive the same row of a head in a join stage, and the reason."""
+        """Return whether no two cells of a join stage can derive the same row, and the reason."""
         head_rules = self.rules_of[head]
         if head in self.keep:
             return False, "is kept: a row's derivations are counted by the cell that its hash names"
@@ -591,7 +591,7 @@ class _Planner:
     # Stages that group.
 
     def _add_group_stage(self, pending: Sequence[str]) -> set[str]:
-        """Add a stage for heads that aggregate rows of heads that there are, and for what follows; return its heads."""
+        """Add a stage for groups and recursions, and for what follows; return its heads."""
         keys = _GroupKeys(self, pending).find()
         if not keys:
             return set()
@@ -706,9 +706,9 @@ class _GroupKeys:
         return self.keys
 
     def _pivot(self, loop: Sequence[str]) -> dict[str, Key]:
-        """Return the column of each head of a recursion that its rules pass on, so that cells recurse on their own.
+        """Return the column of each head that the rules of a recursion pass on.
 
-        Without one, a single cell computes the recursion.
+        Cells then recurse on their own. Without such columns, a single cell computes the recursion.
 
         References
         ----------
@@ -737,7 +737,7 @@ class _GroupKeys:
         )
 
     def _reach(self, source: str, columns: Key, chain: dict[str, Key]) -> Key | None:
-        """Return the key of a relation among columns, None if its rows cannot be routed by them to this stage.
+        """Return the key of a relation among columns; None if these cannot route its rows.
 
         Heads between the relation and rows that there are, one atom a rule, are added to `chain`.
         """
@@ -847,7 +847,7 @@ def _with_atoms(rule: Rule, atoms: Sequence[Atom]) -> Rule:
 
 
 def _completed(rule: Rule, name: str, keep_all: bool) -> Rule:
-    """Return a rule for a head of this name; with all variables of its atoms as further columns if `keep_all`."""
+    """Return a rule for a head of this name, which `keep_all` extends by all variables."""
     if not keep_all:
         return replace(rule, head=Atom(name, rule.head.terms))
     named = {variable: Variable(f"any#{i}#") for i, variable in enumerate(rule.variables) if variable.is_wildcard}
