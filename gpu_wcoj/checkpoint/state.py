@@ -513,8 +513,20 @@ def _write_growth(
     return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)
 
 
-def load(subject: Subject, stored: StoredState, folder: Folder, version: str) -> None:
+def load(
+    subject: Subject,
+    stored: StoredState,
+    folder: Folder,
+    version: str,
+    install: Callable[[Circuit], bool] | None = None,
+) -> None:
     """Load the stored state into a program of the same definition that has not ticked yet.
+
+    Parameters
+    ----------
+    install
+        A function that may make the rows of the stored state the state of the empty circuit, and returns whether it
+        has; otherwise the rows are read.
 
     Raises
     ------
@@ -544,7 +556,10 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
                 if not name.startswith("derivations")
             }
             lowered = lowering.compile_as(types, stored.nullable, rows)
-            if is_same:
+            if is_same and install is not None and install(lowered.circuit):
+                for name, bound in stored.bounds.items():
+                    lowered.circuit.heads[name].weight_bound = bound
+            elif is_same:
                 _load_relations(lowered.circuit, stored, folder)
             else:
                 _load_inputs(lowered, lowering, stored, folder)

@@ -40,6 +40,7 @@ from gpu_wcoj.files.output import folder_of
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.exchange import FIRST
+from gpu_wcoj.spark.cluster.images import Images, install
 from gpu_wcoj.spark.cluster.parcels import (
     BODY,
     CELL,
@@ -94,11 +95,12 @@ class Entry:
 
 @dataclass(eq=False)
 class CellState:
-    """A program in the state of an entry."""
+    """A program in the state of an entry, with the images of this cell on this machine."""
 
     program: Program
     stored: StoredState | None
     entry: Entry | None
+    images: Images | None
 
 
 _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
@@ -132,18 +134,20 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
 
 
 def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
-    """Return the program of a cell in the state of an entry, from memory or from its files."""
+    """Return the program of a cell in the state of an entry, from memory, from its image, or from its files."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
     if state is not None and state.entry == entry:
         return state
     program = make()
+    images = Images.of_cell(root, stage, cell)
     if entry is None:
-        return CellState(program, None, None)
+        return CellState(program, None, None, images)
     folder = cells_folder(root)
     stored = read_entry(folder, entry)
-    load(program.subject, stored, folder, entry.file)
-    return CellState(program, stored, entry)
+    mapped = None if images is None else install(images, entry.file, _batch(entry.file))
+    load(program.subject, stored, folder, entry.file, mapped)
+    return CellState(program, stored, entry, images)
 
 
 def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
@@ -153,7 +157,7 @@ def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | 
 
 
 def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine in memory for the next batch, and drop engines that are out of date."""
+    """Keep an engine in memory for the next batch, and drop engines and images that are out of date."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
@@ -163,6 +167,10 @@ def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Ma
         if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
             del states[other_stage, other_cell]
     states[stage, cell] = state
+    base = Entry.from_manifest(manifest, stage, cell)
+    if state.images is not None and state.entry is not None:
+        needed = [entry.file for entry in (base, state.entry) if entry is not None]
+        state.images.tidy({name: _batch(name) for name in needed}, manifest.batch)
 
 
 def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
@@ -188,7 +196,10 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
     write_whole(folder.create(name), data)
     folder.sync()
     mark_stored(state.program.subject, name)
-    return CellState(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+    if state.images is not None:
+        state.images.save(state.program, name, batch)
+    after = CellState(state.program, stored, Entry(name, checksum(data)), state.images)
+    return after, sum(run.bytes for run in stored.runs)
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
@@ -576,7 +587,7 @@ class Work:
         start = time.perf_counter()
         stage_index = self.stage.index
         if manifest is None:
-            state = CellState(self._program(cell), None, None)
+            state = CellState(self._program(cell), None, None, None)
         else:
             base = (
                 Entry.from_manifest(manifest, stage_index, cell)
