@@ -16,7 +16,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,7 +28,7 @@ from gpu_wcoj.checkpoint.state import indices_of
 from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.program import Program
-from gpu_wcoj.trace.arrangement import Arrangement
+from gpu_wcoj.trace.arrangement import Arrangement, ArrangementKey
 from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -93,51 +93,29 @@ class Images:
             with contextlib.suppress(OSError):
                 (self.folder / data).unlink()
 
-    def load(self, program_circuit: Circuit, name: str, batch: int) -> bool:
-        """Map the image of an entry as the state of an empty circuit; False if there is none that fits."""
+    def spines(self, circuit: Circuit, name: str, batch: int) -> list[dict[ArrangementKey, Spine]] | None:
+        """Map the image of an entry as the spines of a circuit; None if there is none that fits."""
         try:
             image = json.loads(self._index(name, batch).read_text())
             os.utime(self.folder)
-            indices = indices_of(program_circuit)
-            if image.keys() != indices.keys() or not _is_plain(program_circuit):
-                return False
-            maps: dict[str, npt.NDArray[np.uint8]] = {}
-            spines: list[tuple[Arrangement, Spine]] = []
-            for relation, index in indices.items():
-                if str(index.canonical) not in image[relation]:
-                    return False
-                for key, arrangement in index.arrangements.items():
-                    if str(key) not in image[relation]:
-                        return False
-                    batches = [self._mapped(places, arrangement, maps) for places in image[relation][str(key)]]
-                    spines.append((arrangement, Spine(tuple(batches), arrangement.spine.policy)))
+            indices = indices_of(circuit)
+            if image.keys() != indices.keys() or not _is_plain(circuit):
+                return None
+            opened = _Mapped(self.folder, {json.dumps(places): rows for rows, places in self._files.values()})
+            spines = [
+                {
+                    key: Spine(
+                        tuple(opened.batch(places, arrangement) for places in image[relation][str(key)]),
+                        arrangement.spine.policy,
+                    )
+                    for key, arrangement in index.arrangements.items()
+                }
+                for relation, index in indices.items()
+            ]
         except (OSError, ValueError, KeyError, TypeError):
-            return False
-        for arrangement, spine in spines:
-            arrangement.spine = spine
-        return True
-
-    def _mapped(
-        self, places: list[list[Place | None]], arrangement: Arrangement, maps: dict[str, npt.NDArray[np.uint8]]
-    ) -> IndexedZSet:
-        def array(place: Sequence[Any]) -> npt.NDArray[Any]:
-            file, kind, offset, length = place
-            if file not in maps:  # private pages: what is mapped is never written to the file
-                maps[file] = np.memmap(self.folder / file, np.uint8, "c").view(np.ndarray)
-            size = np.dtype(kind).itemsize * length
-            if offset + size > len(maps[file]):
-                raise ValueError(file)
-            return maps[file][offset : offset + size].view(kind)
-
-        values, offsets, weights = places
-        rows = IndexedZSet(
-            [array(place) for place in values if place is not None],
-            [array(place) for place in offsets if place is not None],
-            None if weights[0] is None else array(weights[0]),
-            arrangement.backend,
-        )
-        self._files[id(rows)] = rows, places
-        return rows
+            return None
+        self._files = {id(rows): (rows, json.loads(text)) for text, rows in opened.batches.items()}
+        return spines
 
     def tidy(self, kept: Mapping[str, int], before: int) -> None:
         """Remove images and arrays of batches up to `before`, except those that some images need.
@@ -161,6 +139,48 @@ class Images:
 
     def _index(self, name: str, batch: int) -> Path:
         return self.folder / f"image-{batch}-{self.cell}-{name}"
+
+
+class _Mapped:
+    """Files of arrays, mapped when an array of theirs is first used.
+
+    Parameters
+    ----------
+    folder
+        The folder of the files.
+    known
+        Batches that are mapped already, by their places as text.
+    """
+
+    def __init__(self, folder: Path, known: Mapping[str, IndexedZSet]) -> None:
+        self._folder = folder
+        self._known = known
+        self._files: dict[str, npt.NDArray[np.uint8]] = {}
+        self.batches: dict[str, IndexedZSet] = {}
+
+    def batch(self, places: Sequence[Sequence[Place | None]], arrangement: Arrangement) -> IndexedZSet:
+        """Return the batch at these places."""
+        text = json.dumps(places)
+        rows = self.batches.get(text) or self._known.get(text)
+        if rows is None or rows.backend is not arrangement.backend:
+            values, offsets, weights = places
+            rows = IndexedZSet(
+                [self._array(place) for place in values if place is not None],
+                [self._array(place) for place in offsets if place is not None],
+                None if weights[0] is None else self._array(weights[0]),
+                arrangement.backend,
+            )
+        self.batches[text] = rows
+        return rows
+
+    def _array(self, place: Place) -> npt.NDArray[Any]:
+        name, kind, offset, length = place
+        if name not in self._files:  # private pages: what is mapped is never written to the file
+            self._files[name] = np.memmap(self._folder / name, np.uint8, "c").view(np.ndarray)
+        size = np.dtype(kind).itemsize * length
+        if offset + size > len(self._files[name]):
+            raise ValueError(name)
+        return self._files[name][offset : offset + size].view(kind)
 
 
 class _Arrays:
@@ -189,11 +209,6 @@ class _Arrays:
         self._file.write(np.ascontiguousarray(array).data)
         self._file.write(b"\0" * (-self._file.tell() % _ALIGNED))
         return self._path.name, array.dtype.str, offset, len(array)
-
-
-def install(images: Images, name: str, batch: int) -> Callable[[Circuit], bool]:
-    """Return a function that maps the image of an entry as the state of a circuit."""
-    return lambda circuit: images.load(circuit, name, batch)
 
 
 def _circuit(program: Program) -> Circuit | None:
