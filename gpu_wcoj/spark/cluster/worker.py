@@ -23,7 +23,8 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.checkpoint.state import StoredState, load, mark_stored, store
+from gpu_wcoj.checkpoint.state import StoredState, catch_up, load, mark_stored, store
+from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.engine.compile import stored_columns
 from gpu_wcoj.engine.ingest import read_change
@@ -39,6 +40,7 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.files.output import folder_of
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.exchange import FIRST
+from gpu_wcoj.spark.cluster.images import Images
 from gpu_wcoj.spark.cluster.parcels import (
     BODY,
     CELL,
@@ -58,6 +60,8 @@ from gpu_wcoj.spark.cluster.parcels import (
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
+from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.zset import ZSet
 
 # The state of a cell: a program, in files that an entry in a manifest lists.
@@ -70,6 +74,9 @@ CELLS = "cells"
 """The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
+
+MAX_OLD_STATES = 8
+"""States of earlier batches that a worker keeps in memory, to catch up when it gets the tasks of their cells again."""
 
 MAX_CHECKPOINTS = 4
 """Checkpoints whose engines a worker keeps in memory."""
@@ -93,11 +100,12 @@ class Entry:
 
 @dataclass(eq=False)
 class CellState:
-    """A program in the state of an entry."""
+    """A program in the state of an entry, with the images of this cell on this machine."""
 
     program: Program
     stored: StoredState | None
     entry: Entry | None
+    images: Images | None
 
 
 _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
@@ -131,18 +139,27 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
 
 
 def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
-    """Return the program of a cell in the state of an entry, from memory or from its files."""
+    """Return the program of a cell in the state of an entry, from memory, from its image, or from its files."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
     if state is not None and state.entry == entry:
         return state
-    program = make()
     if entry is None:
-        return CellState(program, None, None)
+        return CellState(make(), None, None, Images.of_cell(root, stage, cell))
     folder = cells_folder(root)
     stored = read_entry(folder, entry)
-    load(program.subject, stored, folder, entry.file)
-    return CellState(program, stored, entry)
+    images = Images.of_cell(root, stage, cell) if state is None else state.images
+
+    def spines(circuit: Circuit) -> list[dict[ArrangementKey, Spine]] | None:
+        return None if images is None else images.spines(circuit, entry.file, _batch(entry.file))
+
+    if state is not None and state.stored is not None:
+        program = state.program
+        if catch_up(program.subject, state.stored, stored, folder, entry.file, spines):
+            return CellState(program, stored, entry, images)
+    program = make()
+    load(program.subject, stored, folder, entry.file, spines)
+    return CellState(program, stored, entry, images)
 
 
 def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
@@ -152,16 +169,23 @@ def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | 
 
 
 def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine in memory for the next batch, and drop engines that are out of date."""
+    """Keep an engine in memory for the next batch, and drop engines and images that are out of date."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
         _cache.popitem(last=False)
-    for (other_stage, other_cell), cached in list(states.items()):
+    old_states = []
+    for (other_stage, other_cell), cached in states.items():
         old = Entry.from_manifest(manifest, other_stage, other_cell)
         if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
-            del states[other_stage, other_cell]
+            old_states.append((other_stage, other_cell))
+    for key in old_states[:-MAX_OLD_STATES] if state.program.backend.device is None else old_states:
+        del states[key]
     states[stage, cell] = state
+    base = Entry.from_manifest(manifest, stage, cell)
+    if state.images is not None and state.entry is not None:
+        needed = [entry.file for entry in (base, state.entry) if entry is not None]
+        state.images.tidy({name: _batch(name) for name in needed}, manifest.batch)
 
 
 def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
@@ -187,7 +211,10 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
     write_whole(folder.create(name), data)
     folder.sync()
     mark_stored(state.program.subject, name)
-    return CellState(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+    if state.images is not None:
+        state.images.save(state.program, name, batch)
+    after = CellState(state.program, stored, Entry(name, checksum(data)), state.images)
+    return after, sum(run.bytes for run in stored.runs)
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
@@ -576,7 +603,7 @@ class Work:
         start = time.perf_counter()
         stage_index = self.stage.index
         if manifest is None:
-            state = CellState(self._program(cell), None, None)
+            state = CellState(self._program(cell), None, None, None)
         else:
             base = (
                 Entry.from_manifest(manifest, stage_index, cell)
