@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -59,9 +59,9 @@ from gpu_wcoj.spark.cluster.worker import (
 )
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.sources import as_task
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -219,7 +219,7 @@ def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> Data
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]
         notes_or_parcels = f"{NOTE} string" if is_last else spark_schema(PARCEL)
-        done = there.mapInArrow(_named(replace(work, stage=stage, is_last=is_last)), notes_or_parcels)
+        done = there.mapInArrow(as_task(replace(work, stage=stage, is_last=is_last)), notes_or_parcels)
         there = done if is_last else exchange_parcels(done, cells)
     return there
 
@@ -230,13 +230,6 @@ def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
     return Work(
         plan.stages[0], False, routers_of(plan, columns), columns.slots, columns.heads, plan.bag, options, cells=cells
     )
-
-
-def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def cell_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return work(batches)
-
-    return cell_step
 
 
 LOAD = -1

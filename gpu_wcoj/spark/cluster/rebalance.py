@@ -25,7 +25,7 @@ from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
 from gpu_wcoj.spark.cluster.worker import Entry, cached_program
 from gpu_wcoj.spark.schema import arrow_schema
-from gpu_wcoj.spark.sources import WEIGHT, map_rows
+from gpu_wcoj.spark.sources import WEIGHT, as_task, map_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -255,7 +255,7 @@ def gather_inputs(
             fields = [column for column in columns.fields[index] if column.name.startswith("c")]
             schema = StructType([*fields, StructField(WEIGHT, LongType())])
             gather = Gather(root, tuple(places), arrow_schema(schema), plan.bag)
-            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
+            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(as_task(gather), schema)
     return gathered_rows
 
 
@@ -300,10 +300,3 @@ class Moved:
     def entries(self) -> dict[tuple[int, int], Entry]:
         """The entries of the cells' states."""
         return {(note["stage"], note["cell"]): Entry(*note["entry"]) for note in self.cells}
-
-
-def _named(gather: Gather) -> Any:
-    def rows_of_cells(batches: Any) -> Any:
-        return gather(batches)
-
-    return rows_of_cells
