@@ -424,7 +424,7 @@ def reason_for_one(rules: Rules) -> str:
     --------
     >>> from gpu_wcoj.query.datalog import parse
     >>> reason_for_one(parse("far(a, b) :- edge(a, b). far(a, c) :- far(a, b), edge(b, c)."))
-    "it is recursive, and cells copy what one engine holds once: far <- far"
+    'it is recursive, and cells copy what one engine holds once: far <- far'
     """
     core = desugar(rules)
     loops = loops_of(core)
