@@ -296,6 +296,7 @@ def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: boo
 
 def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     """Return the rows whose derivation count becomes positive or ceases to be so."""
+    program.subject.ledger.settle()  # rows of small ticks may be beside the index
     lowered = program.subject.ledger.lowered
     assert lowered is not None
     source = f"in{name.removeprefix('out')}"
