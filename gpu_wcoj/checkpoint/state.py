@@ -586,7 +586,7 @@ def catch_up(
     version: str,
     spines_of: SpinesOf,
 ) -> bool:
-    """Replace the state of a program, which is stored as `before`, by another one, under the present plan.
+    """Replace the state of a program, stored as `before`, by another one under the same plan.
 
     Returns
     -------

@@ -8,7 +8,7 @@ import gc
 import logging
 import sys
 import zipimport
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -504,7 +504,7 @@ def plain_files(df: DataFrame) -> list[str] | None:
 
 
 def _plain_files(df: DataFrame) -> tuple[list[str] | None, list[str]]:
-    """Return the local Parquet files of a DataFrame that only selects and renames their columns, and these columns."""
+    """Return `plain_files` of a DataFrame that may rename columns, and the columns in the files."""
     plan = _plan(df, "optimizedPlan")
     names = df.columns
     if plan.nodeName() == "Project":
@@ -548,7 +548,7 @@ def collect_table(df: DataFrame) -> tuple[pa.Table, bool]:
     return df.toArrow(), False
 
 
-MapFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+MapFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
 
 
@@ -560,7 +560,7 @@ def as_task(function: MapFunction) -> MapFunction:
     forgets them here. After each task, all objects are searched for garbage: those of imported modules are left out.
     """
 
-    def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for path, finder in list(sys.path_importer_cache.items()):
             if isinstance(finder, zipimport.zipimporter):
                 del sys.path_importer_cache[path]
@@ -584,13 +584,13 @@ def map_rows(df: DataFrame, function: MapFunction, schema: StructType) -> DataFr
     pieces = None if df.isStreaming else _pieces_of(df)
     names = df.columns
 
-    def map_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def map_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return function(batches if pieces is None else _rows_of(pieces, names, batches))
 
     if pieces is None:
-        return df.mapInArrow(as_task(map_batches), schema)  # type: ignore[arg-type]
+        return df.mapInArrow(as_task(map_batches), schema)
     tasks = df.sparkSession.range(0, len(pieces), 1, len(pieces))
-    return tasks.mapInArrow(as_task(map_batches), schema)  # type: ignore[arg-type]
+    return tasks.mapInArrow(as_task(map_batches), schema)
 
 
 Piece = tuple[str, list[int], list[str]]
@@ -598,7 +598,7 @@ Piece = tuple[str, list[int], list[str]]
 
 
 def _rows_of(
-    pieces: Sequence[Sequence[Piece]], names: Sequence[str], tasks: Iterator[pa.RecordBatch]
+    pieces: Sequence[Sequence[Piece]], names: Sequence[str], tasks: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the tasks with these numbers."""
     for batch in tasks:
@@ -616,7 +616,7 @@ MAX_FILES: Final = 1000
 
 
 def _pieces_of(df: DataFrame) -> list[list[Piece]] | None:
-    """Return, per task, the row groups of plain Parquet files that it reads, and the columns; else None."""
+    """Return the pieces of plain Parquet files that each task reads; None for other rows."""
     files, names = _plain_files(df)
     if not files or len(files) > MAX_FILES or len(set(names)) < len(names):
         return None
@@ -728,6 +728,13 @@ class Source:
         """The columns of the relation's rows."""
         order = order_columns(self.frame.columns)
         return [name for name in self.frame.columns if name != WEIGHT and name not in order]
+
+    @property
+    def rows(self) -> DataFrame:
+        """The normalised rows, without the weights if all are 1 and nothing is checked with them."""
+        how = self.reading
+        chosen = detect(self.original).format if how.changes == "auto" else how.changes
+        return self.frame.drop(WEIGHT) if chosen == "append" and not how.key and not how.order_by else self.frame
 
     @property
     def is_stream(self) -> bool:

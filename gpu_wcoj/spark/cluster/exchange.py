@@ -21,27 +21,19 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    FractionalType,
     IntegerType,
-    IntegralType,
     LongType,
-    StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from gpu_wcoj.arrow.types import to_pyarrow
 from gpu_wcoj.arrow.write import decode
 from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.engine.ingest import arity_message, column_order
-from gpu_wcoj.errors import ArityError, UnsupportedTypeError, UsageError
+from gpu_wcoj.errors import ArityError, UsageError
 from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cluster.hashing import canonical, check_hashable
 from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
 from gpu_wcoj.spark.schema import arrow_schema, arrow_type, spark_schema
@@ -324,7 +316,6 @@ def _rotated(value: int, bits: int) -> int:
 _TO = "to"
 _SHIFT = 64
 """Cells of a stage: a cell is encoded as the stage's index times this plus the cell's index."""
-_AS_THEY_ARE = (BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType)
 
 
 def route_rows(frame: DataFrame, plan: CellPlan, columns: Columns) -> DataFrame:
@@ -397,7 +388,7 @@ def exchange_parcels(parcels: DataFrame, cells: int) -> DataFrame:
 
 
 def has_expressions(session: SparkSession) -> bool:
-    """Return whether expressions route the rows of sources: if the RAPIDS Accelerator runs Spark's plans."""
+    """Return whether expressions route rows, as they do if the RAPIDS Accelerator runs."""
     chosen = session.conf.get(EXCHANGE, "auto")
     if chosen not in ("auto", "arrow", "expressions"):
         raise UsageError.invalid_value(EXCHANGE, chosen, "'auto', 'arrow' or 'expressions'")
@@ -434,25 +425,3 @@ def _hash(relation: int, hashed: Sequence[int], columns: Columns, salt: int) -> 
     slots, fields = columns.slots[relation], columns.fields[relation]
     values = [canonical(sf.col(slots[f"c{i}"]), fields[f"c{i}"].dataType) for i in hashed]
     return sf.xxhash64(*values, sf.lit(salt))
-
-
-def canonical(value: Column, kind: DataType) -> Column:
-    """Return a column in a form whose hash is equal for all values that the engine deems equal.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        If the type has none.
-    """
-    check_hashable(kind)
-    if isinstance(kind, IntegralType):
-        return value.cast("bigint")
-    return value.cast("double") if isinstance(kind, DecimalType) else value
-
-
-def check_hashable(kind: DataType) -> None:
-    """Raise `UnsupportedTypeError` if a type has no canonical form."""
-    if not isinstance(kind, (IntegralType, DecimalType, *_AS_THEY_ARE)):
-        raise UnsupportedTypeError.unsupported(
-            f"a column of type '{kind.simpleString()}' on cells", remedy="Cast it, or use layout='one'."
-        )

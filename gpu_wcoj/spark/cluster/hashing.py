@@ -1,4 +1,4 @@
-"""Spark's function ``xxhash64`` over Arrow columns, vectorised, with the canonical forms of values.
+"""Spark's function ``xxhash64`` over Arrow columns, of values in canonical form.
 
 A row meets the same cells whether Spark's expressions route it, or this module.
 """
@@ -6,14 +6,30 @@ A row meets the same cells whether Spark's expressions route it, or this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from gpu_wcoj.errors import UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 U64 = npt.NDArray[np.uint64]
 
@@ -26,9 +42,35 @@ _SEED: Final = 42
 """The seed of Spark's function ``xxhash64``."""
 _BLOCK: Final = 1 << 14
 """Rows that are hashed at a time, so that all steps work in the cache: 128 KiB a column (`tests/spark/cluster`)."""
+_AS_THEY_ARE: Final = (
+    BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType,
+)  # fmt: skip
+"""Types whose values are hashed as they are."""
 _EXACT_DIGITS: Final = 15
 """Digits of a decimal up to which its integer and its power of ten are exact doubles, so that their quotient is the
 nearest one."""
+
+
+def canonical(value: Column, kind: DataType) -> Column:
+    """Return a column in a form whose hash is equal for all values that the engine deems equal.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If the type has none.
+    """
+    check_hashable(kind)
+    if isinstance(kind, IntegralType):
+        return value.cast("bigint")
+    return value.cast("double") if isinstance(kind, DecimalType) else value
+
+
+def check_hashable(kind: DataType) -> None:
+    """Raise `UnsupportedTypeError` if a type has no canonical form."""
+    if not isinstance(kind, (IntegralType, DecimalType, *_AS_THEY_ARE)):
+        raise UnsupportedTypeError.unsupported(
+            f"a column of type '{kind.simpleString()}' on cells", remedy="Cast it, or use layout='one'."
+        )
 
 
 def xxhash64(columns: Sequence[pa.Array], salt: int) -> npt.NDArray[np.int64]:
@@ -62,7 +104,7 @@ def xxhash64(columns: Sequence[pa.Array], salt: int) -> npt.NDArray[np.int64]:
 
 
 def _step(column: pa.Array) -> Callable[[slice, U64], U64]:
-    """Return a function that hashes some rows of a column with seeds; nulls leave the seeds as they are."""
+    """Return a function that hashes rows of a column with seeds, which nulls leave as they are."""
     nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type
     hashed: Callable[[slice, U64], U64]
@@ -86,10 +128,7 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def _canonical(column: pa.Array) -> tuple[Callable[[U64, U64], U64], U64]:
-    """Return the canonical values of a column as 64-bit words, and the function that hashes these.
-
-    See `gpu_wcoj.spark.cluster.exchange.canonical`, which says the same in expressions.
-    """
+    """Return the values of a column as `canonical` has them, as words, and their hash function."""
     kind = column.type
     if pa.types.is_decimal(kind):
         return _hash_long, _double_bits(_doubles(column))
@@ -134,7 +173,8 @@ def _doubles(column: pa.Array) -> npt.NDArray[np.float64]:
     kind = column.type
     if kind.precision <= _EXACT_DIGITS and pa.types.is_decimal128(kind):
         low_words = np.frombuffer(column.buffers()[1], np.int64)[::2][column.offset : column.offset + len(column)]
-        return low_words / 10.0**kind.scale
+        doubles: npt.NDArray[np.float64] = low_words / 10.0**kind.scale
+        return doubles
     texts = column.cast(pa.string()).fill_null("0")
     return np.asarray(pc.cast(texts, pa.float64()))
 
@@ -204,10 +244,10 @@ def _hash_bytes(values: npt.NDArray[np.uint8], seeds: U64) -> U64:
     if length >= 32:
         lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
         while place <= length - 32:
-            for lane in range(4):
-                lanes[lane] = _round(lanes[lane], words("<u8", 8))
+            for i in range(4):
+                lanes[i] = _round(lanes[i], words("<u8", 8))
                 place += 8
-        state = sum((_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)), np.uint64(0))
+        state = reduce(np.add, map(_rotated, lanes, (1, 7, 12, 18)))
         for lane in lanes:
             state = (state ^ _rotated(lane * _P2, 31) * _P1) * _P1 + _P4
     else:

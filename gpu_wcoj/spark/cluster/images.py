@@ -1,4 +1,4 @@
-"""Images of cells' states on a machine's local disk, which any worker of the machine maps instead of loading a state.
+"""Images of cells' states on a local disk, which any worker of the machine maps.
 
 An *image* is one index file for an entry of a manifest. It names, per arrangement, the batches of its spine: arrays in
 files that hold what one task has made. Batches never change, so a tick writes its own batches only, and the workers of
@@ -60,13 +60,13 @@ class Images:
 
     @classmethod
     def of_cell(cls, root: str, stage: int, cell: int) -> Images | None:
-        """Return the images of a cell of a checkpoint; None if this machine has no private folder for them."""
+        """Return the images of a cell of a checkpoint; None if there is no folder for them here."""
         with contextlib.suppress(OSError):
             return cls(_folder_of(root), f"{stage}-{cell}")
         return None
 
     def save(self, program: Program, name: str, batch: int) -> None:
-        """Write what is new since the last image of this object, and the index for an entry of this name.
+        """Write what is new since the last image of this object, and the index for an entry.
 
         Nothing is written for a program on a GPU.
         """
@@ -117,16 +117,16 @@ class Images:
         self._files = {id(rows): (rows, json.loads(text)) for text, rows in opened.batches.items()}
         return spines
 
-    def tidy(self, kept: Mapping[str, int], before: int) -> None:
+    def tidy(self, entries: Mapping[str, int], before: int) -> None:
         """Remove images and arrays of batches up to `before`, except those that some images need.
 
         Parameters
         ----------
-        kept
+        entries
             Names of entries with their batches.
         """
         with contextlib.suppress(OSError, ValueError):
-            needed = {self._index(name, batch).name for name, batch in kept.items()}
+            needed = {self._index(name, batch).name for name, batch in entries.items()}
             needed |= {place[0] for _, places in self._files.values() for part in places for place in part if place}
             for name in list(needed):
                 with contextlib.suppress(FileNotFoundError):
@@ -148,20 +148,20 @@ class _Mapped:
     ----------
     folder
         The folder of the files.
-    known
+    present
         Batches that are mapped already, by their places as text.
     """
 
-    def __init__(self, folder: Path, known: Mapping[str, IndexedZSet]) -> None:
+    def __init__(self, folder: Path, present: Mapping[str, IndexedZSet]) -> None:
         self._folder = folder
-        self._known = known
+        self._present = present
         self._files: dict[str, npt.NDArray[np.uint8]] = {}
         self.batches: dict[str, IndexedZSet] = {}
 
     def batch(self, places: Sequence[Sequence[Place | None]], arrangement: Arrangement) -> IndexedZSet:
         """Return the batch at these places."""
         text = json.dumps(places)
-        rows = self.batches.get(text) or self._known.get(text)
+        rows = self.batches.get(text) or self._present.get(text)
         if rows is None or rows.backend is not arrangement.backend:
             values, offsets, weights = places
             rows = IndexedZSet(
@@ -230,7 +230,7 @@ def _is_plain(circuit: Circuit) -> bool:
 
 
 def _folder_of(root: str) -> Path:
-    """Return the folder for a checkpoint's images since this machine was started: others may not read or write it."""
+    """Return the private folder for a checkpoint's images since this machine was started."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     started = boot.read_text().strip() if boot.exists() else ""
     user = os.getuid() if hasattr(os, "getuid") else 0

@@ -138,13 +138,16 @@ def _is_among(column: pa.Array, values: Sequence[Value]) -> npt.NDArray[np.bool_
         comparable = pa.int64() if pa.types.is_integer(kind) else pa.float64()
         column = column.cast(comparable)
         allowed = pa.array([value for value in values if isinstance(value, int)]).cast(comparable)
-    return pc.is_in(column, value_set=allowed, skip_nulls=True).to_numpy(zero_copy_only=False)
+    is_among: npt.NDArray[np.bool_] = pc.is_in(column, value_set=allowed, skip_nulls=True).to_numpy(
+        zero_copy_only=False
+    )
+    return is_among
 
 
 def _by_mask(
     n: int, cell: int, routed: Sequence[tuple[Route, int, npt.NDArray[np.int64] | None, npt.NDArray[np.bool_] | None]]
 ) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]:
-    """Yield masks of roles in a cell, and the indices of the rows that have these roles; None for all rows."""
+    """Yield masks of roles in a cell, and the indices of the rows with them; None for all rows."""
     everyone = 0
     kind = np.min_scalar_type(max((1 << bit for _, bit, _, _ in routed), default=1) * 2 - 1)
     masks: npt.NDArray[Any] | None = None
@@ -154,9 +157,9 @@ def _by_mask(
         if cell_of_row is None and taken is None:
             everyone |= 1 << bit
             continue
-        has_role = taken if cell_of_row is None else cell_of_row == route.coordinate(cell)
-        if cell_of_row is not None and taken is not None:
-            has_role = has_role & taken
+        has_role = np.ones(n, np.bool_) if taken is None else taken
+        if cell_of_row is not None:
+            has_role = has_role & (cell_of_row == route.coordinate(cell))
         word = has_role.astype(kind) << kind.type(bit)
         masks = word if masks is None else masks | word
     if masks is None:
@@ -218,7 +221,7 @@ def note_parcel(text: str, key: int) -> pa.RecordBatch:
 
 
 def batch_of_task(batch: int | None, query: str) -> tuple[int, str]:
-    """Return the ids of a batch and its query; without a batch, those of the stream that this task runs for."""
+    """Return the ids of a batch and its query; without a batch, those of this task's stream."""
     from pyspark import TaskContext
 
     if batch is not None:

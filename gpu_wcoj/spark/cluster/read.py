@@ -14,9 +14,10 @@ from gpu_wcoj.checkpoint.state import Definition, load
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cluster.images import Images
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage, cell_plan
-from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, stage_program
+from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, spines_of, stage_program
 from gpu_wcoj.spark.sources import ORDER
 from gpu_wcoj.zset.zset import ZSet
 
@@ -59,7 +60,7 @@ class StateReader:
             for cell in filter(route.is_first, range(route.cells)):
                 entry = Entry.from_manifest(self.manifest, route.stage, cell)
                 if entry is not None:
-                    rows = cell_program(self.root, entry, stage, self.plan.bag).relation(f"in{route.role}")
+                    rows = cell_program(self.root, entry, stage, cell, self.plan.bag).relation(f"in{route.role}")
                     parts.append(rows if self.plan.bag else as_set(rows))
         return parts
 
@@ -170,11 +171,12 @@ def not_on_cells_error(place: str) -> CheckpointError:
     )
 
 
-def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
+def cell_program(root: str, entry: Entry, stage: Stage, cell: int, bag: bool) -> Program:
     """Return the program of a cell in the state of an entry, for reading only."""
     folder = cells_folder(root)
     program = stage_program(stage, bag, ProgramOptions(backend="cpu", threads=1))
-    load(program.subject, read_entry(folder, entry), folder, entry.file)
+    spines = spines_of(Images.of_cell(root, stage.index, cell), entry)
+    load(program.subject, read_entry(folder, entry), folder, entry.file, spines)
     return program
 
 

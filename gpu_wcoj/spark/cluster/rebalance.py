@@ -90,7 +90,7 @@ def _heaviest_values(values: Mapping[Value, float]) -> tuple[Value, ...]:
 
 
 def _frequent_values(table: DataFrame, parts: Mapping[int, int]) -> tuple[int, dict[int, dict[Value, int]]]:
-    """Return the rows of a table and, per column, how many rows have a value that is heavy for so many parts.
+    """Return the rows of a table and, per column, those of values that are heavy for its parts.
 
     Columns of other types than integers and text have none. A value that is heavy among all rows is heavy among those
     of some task; only for such values a second job counts the rows.
@@ -281,7 +281,7 @@ class Gather:
                 entry, stage, cell, role = self.places[place]
                 program = cached_program(self.root, stage.index, cell, entry)
                 if program is None:
-                    program = cell_program(self.root, entry, stage, self.bag)
+                    program = cell_program(self.root, entry, stage, cell, self.bag)
                 rows = program.relation(f"in{role}")
                 if len(rows):
                     table = (rows if self.bag else as_set(rows)).to_arrow().rename_columns(self.schema.names)

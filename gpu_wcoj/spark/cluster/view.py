@@ -148,7 +148,7 @@ class CellView(RunningView):
             try:
                 tables: dict[str, list[DataFrame]] = {}
                 for source in self._sources.tables:
-                    tables.setdefault(source.relation, []).append(source.frame)
+                    tables.setdefault(source.relation, []).append(source.rows)
                 run.load(tables, emit=self._emits_loaded)
                 self._answers = run.answers
                 self._report(run)

@@ -23,8 +23,7 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.checkpoint.state import StoredState, catch_up, load, mark_stored, store
-from gpu_wcoj.circuit.circuit import Circuit
+from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.engine.compile import stored_columns
 from gpu_wcoj.engine.ingest import read_change
@@ -60,8 +59,6 @@ from gpu_wcoj.spark.cluster.parcels import (
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
-from gpu_wcoj.trace.arrangement import ArrangementKey
-from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.zset.zset import ZSet
 
 # The state of a cell: a program, in files that an entry in a manifest lists.
@@ -139,7 +136,7 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
 
 
 def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
-    """Return the program of a cell in the state of an entry, from memory, from its image, or from its files."""
+    """Return the program of a cell in an entry's state: from memory, its image, or its files."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
     if state is not None and state.entry == entry:
@@ -149,10 +146,7 @@ def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: C
     folder = cells_folder(root)
     stored = read_entry(folder, entry)
     images = Images.of_cell(root, stage, cell) if state is None else state.images
-
-    def spines(circuit: Circuit) -> list[dict[ArrangementKey, Spine]] | None:
-        return None if images is None else images.spines(circuit, entry.file, _batch(entry.file))
-
+    spines = spines_of(images, entry)
     if state is not None and state.stored is not None:
         program = state.program
         if catch_up(program.subject, state.stored, stored, folder, entry.file, spines):
@@ -162,6 +156,11 @@ def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: C
     return CellState(program, stored, entry, images)
 
 
+def spines_of(images: Images | None, entry: Entry) -> SpinesOf:
+    """Return the function that maps the image of an entry, if there is one."""
+    return lambda circuit: None if images is None else images.spines(circuit, entry.file, _batch(entry.file))
+
+
 def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
     """Return the program of a cell in the state of an entry, if in memory; for reading only."""
     state = _cache.get(root, {}).get((stage, cell))
@@ -169,7 +168,7 @@ def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | 
 
 
 def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine in memory for the next batch, and drop engines and images that are out of date."""
+    """Keep an engine in memory for the next batch, and drop what is out of date."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
@@ -750,7 +749,7 @@ class Work:
 
     @staticmethod
     def _select_device() -> None:
-        """Select the task's device before anything of CUDA is loaded in this process, which Spark forked without it."""
+        """Select the task's device before CUDA is loaded in this process; Spark forked it without."""
         from pyspark import TaskContext
 
         context = TaskContext.get()

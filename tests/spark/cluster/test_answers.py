@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.spark import normalise
 from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
+from gpu_wcoj.spark.cluster.exchange import EXCHANGE
 from gpu_wcoj.spark.output import Listing
 from tests.helpers.answers import named
 
@@ -272,3 +274,22 @@ def test_streams_of_programs_that_negate_calculate_and_aggregate(
     assert all(run.answers.values())
     program = run.state_reader.program(ProgramOptions(backend="cpu"))
     assert {name: program.count(name) for name in run.answers} == run.answers
+
+
+@pytest.mark.parametrize("layout", ["hypercube", "replicated"])
+def test_rows_that_expressions_route(spark: Any, tmp_path: Path, layout: str) -> None:
+    """As where the RAPIDS Accelerator runs: in two stages, with deletions, strings and nulls."""
+    spark.conf.set(EXCHANGE, "expressions")
+    try:
+        check(spark, tmp_path, STRATA, strata_ticks(4, 2), STRATA_COLUMNS, layout=layout, cells=3)
+    finally:
+        spark.conf.unset(EXCHANGE)
+
+
+def test_an_exchange_that_is_unknown(spark: Any, tmp_path: Path) -> None:
+    spark.conf.set(EXCHANGE, "rows")
+    try:
+        with pytest.raises(UsageError, match="cells.exchange='rows'.*expected 'auto', 'arrow' or 'expressions'"):
+            loaded(spark, tmp_path, TRIANGLE, random_ticks(1, 1, 30, 9)[0], EDGE, layout="hypercube", cells=2)
+    finally:
+        spark.conf.unset(EXCHANGE)
