@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from gpu_wcoj.backend import cpu_backend
 from gpu_wcoj.checkpoint.canonical import checksum
 from gpu_wcoj.checkpoint.folder import Folder, NewFile
-from gpu_wcoj.circuit.circuit import Circuit, InputChange
+from gpu_wcoj.circuit.circuit import Circuit, CircuitState, InputChange
 from gpu_wcoj.circuit.head import AuxiliaryHead
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.data.schema import DataType
@@ -34,6 +34,8 @@ from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.planner.types import Types
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.printer import deserialize, serialize
+from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.trace.spine import Spine
 from gpu_wcoj.user_functions import Function
 from gpu_wcoj.zset.index import IndexedZSet
 
@@ -513,8 +515,23 @@ def _write_growth(
     return StoredRuns((*before.runs[:start], write_values(folder, new_name(), values, first)), grown)
 
 
-def load(subject: Subject, stored: StoredState, folder: Folder, version: str) -> None:
+SpinesOf = Callable[[Circuit], "Sequence[Mapping[ArrangementKey, Spine]] | None"]
+"""A function that returns the spines of a circuit's relations, in their order; None if it has none that fit."""
+
+
+def load(
+    subject: Subject,
+    stored: StoredState,
+    folder: Folder,
+    version: str,
+    spines_of: SpinesOf | None = None,
+) -> None:
     """Load the stored state into a program of the same definition that has not ticked yet.
+
+    Parameters
+    ----------
+    spines_of
+        Another source of the rows of the stored state. If it has none for the circuit, the rows are read.
 
     Raises
     ------
@@ -544,7 +561,10 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
                 if not name.startswith("derivations")
             }
             lowered = lowering.compile_as(types, stored.nullable, rows)
-            if is_same:
+            spines = None if spines_of is None or not is_same else spines_of(lowered.circuit)
+            if spines is not None:
+                _install(lowered.circuit, stored, spines)
+            elif is_same:
                 _load_relations(lowered.circuit, stored, folder)
             else:
                 _load_inputs(lowered, lowering, stored, folder)
@@ -556,6 +576,53 @@ def load(subject: Subject, stored: StoredState, folder: Folder, version: str) ->
     circuit = None if sides is None or not is_same else sides.primary.circuit  # without one, all is written again
     journal = Journal(version, circuit)
     ledger.replace_state(State(types, dict(stored.names), TickReport(stored.tick), sides, journal))
+
+
+def catch_up(
+    subject: Subject,
+    before: StoredState,
+    stored: StoredState,
+    folder: Folder,
+    version: str,
+    spines_of: SpinesOf,
+) -> bool:
+    """Replace the state of a program, stored as `before`, by another one under the same plan.
+
+    Returns
+    -------
+    False, and nothing has changed, if there are no spines for the circuit, or columns have other types.
+
+    Raises
+    ------
+    CheckpointDamagedError
+        If values of a dictionary are missing or are not what was written. The program is of no use then.
+    """
+    sides = subject.ledger.settle()
+    state = subject.ledger.state
+    if sides is None or sides.twin is not None or stored.pushed_down != _pushed_down(subject):
+        return False
+    if (before.types, before.nullable) != (stored.types, stored.nullable):
+        return False
+    circuit = sides.primary.circuit
+    spines = spines_of(circuit)
+    if spines is None:
+        return False
+    for dictionary in subject.dictionaries:
+        present, wanted = before.dictionaries[dictionary.kind], stored.dictionaries[dictionary.kind]
+        if present != wanted or len(dictionary) != present.content:
+            is_prefix = len(dictionary) == present.content and wanted.runs[: len(present.runs)] == present.runs
+            _load_values(dictionary, wanted, folder, present if is_prefix else StoredRuns())
+    _install(circuit, stored, spines)
+    replicas = Replicas(replace(sides.primary, circuit_state=circuit.snapshot()))
+    journal = Journal(version, circuit)
+    report = TickReport(stored.tick)
+    subject.ledger.replace_state(State(state.types, dict(stored.names), report, replicas, journal))
+    return True
+
+
+def _install(circuit: Circuit, stored: StoredState, spines: Sequence[Mapping[ArrangementKey, Spine]]) -> None:
+    bounds = [stored.bounds.get(name, 0) for name in circuit.heads]
+    circuit.install(CircuitState(spines, bounds, [None] * len(bounds)))
 
 
 def mark_stored(subject: Subject, version: str) -> None:
@@ -609,9 +676,12 @@ def _read_relation(name: str, index: RelationIndex, stored_runs: StoredRuns, fol
     return [index.backend.asarray(column) for column in rows[0]], index.backend.asarray(rows[1])
 
 
-def _load_values(dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder) -> None:
-    dictionary.truncate(0)
-    for run in stored_runs.runs:
+def _load_values(
+    dictionary: Dictionary, stored_runs: StoredRuns, folder: Folder, present: StoredRuns = StoredRuns()
+) -> None:
+    """Load the values of a dictionary, which has those of `present`, the first ones of the runs."""
+    dictionary.truncate(present.content)
+    for run in stored_runs.runs[len(present.runs) :]:
         if run.first != len(dictionary):
             raise CheckpointDamagedError(folder.shown(run.file), f"does not begin at value {len(dictionary):,}")
         codes = dictionary.encode(read_values(folder, run, dictionary.kind))

@@ -20,10 +20,9 @@ from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import BAGS, Language, check_language, language_of
-from gpu_wcoj.query.printer import as_datalog
 from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
-from gpu_wcoj.spark.cluster.layout import reason_against, require_spread
+from gpu_wcoj.spark.cluster.layout import reason_for_one, require_spread
 from gpu_wcoj.spark.cluster.view import CellView
 from gpu_wcoj.spark.options import Format, Layout, SparkOptions
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
@@ -51,7 +50,7 @@ def resolve_layout(session: SparkSession, requested: str, rules: Rules) -> tuple
         If cells are requested and the program cannot be distributed.
     """
     if requested == "auto":
-        against = reason_against(rules)
+        against = reason_for_one(rules)
         if against:
             return "one", against
         if str(session.sparkContext.master).split("[")[0] == "local":
@@ -182,28 +181,6 @@ def unread_columns(
     return unused
 
 
-def as_text(program: str | Rules, bag: bool) -> str:
-    """Return the program as Datalog text, which executors parse.
-
-    Raises
-    ------
-    UsageError
-        If names of relations cannot be written in Datalog.
-    """
-    if isinstance(program, str):
-        return program
-    text = as_datalog(program, bag=bag)
-    spelled = parse(text)
-    for name in (*program.inputs, *program.outputs):
-        if name not in (*spelled.inputs, *spelled.outputs):
-            raise UsageError.unsupported(
-                f"the relation name '{name}' on cells",
-                "cells receive the program as Datalog, which cannot spell this name",
-                "Rename the relation with letters, digits and '_', or use layout='one'.",
-            )
-    return text
-
-
 @entry_point
 def maintain(
     sources: Mapping[str, DataFrame | Sequence[DataFrame]],
@@ -270,9 +247,9 @@ def maintain(
         the rows that agree with it; values of so many rows that one cell would hold too much are distributed over
         several cells, also if they become so frequent while the stream runs. ``"replicated"``: each cell holds all rows
         and works on its share of every change. ``"auto"``: one of these, depending on the rows in a cell, or one engine
-        if Spark runs on this machine only or cells do not support the program; `RunningView.explain` returns the choice
-        and the reason. The answers are the same. Checkpoint and output must be folders that every executor sees under
-        the same path.
+        if Spark runs on this machine only or the program is recursive; `RunningView.explain` returns the choice and the
+        reason. Groups are in the cells that their keys name, in both layouts on cells. The answers are the
+        same. Checkpoint and output must be folders that every executor sees under the same path.
     cells
         Number of cells; by default one, or on a grid two, for each concurrent task.
     backend, bag, keep, outputs, threads, gpu_memory
@@ -366,7 +343,7 @@ def maintain(
     elif output is not None:
         cells_output = Path(str(output)).expanduser().absolute()
     return CellView(
-        session, view_sources, as_text(rules, is_bag), place, replace(spark_options, program=program_options),
+        session, view_sources, rules, place, replace(spark_options, program=program_options),
         layout=cells_layout(spread), output=cells_output, emit_loaded=emit_loaded,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ LONG = (
     "cluster/test_answers.py",
     "cluster/test_equal_to_local.py",
     "cluster/test_faults.py",
+    "cluster/test_hashing.py",
     "cluster/test_query.py",
     "cluster/test_view.py",
     "test_view_folders.py",
@@ -35,6 +36,9 @@ LONG = (
 QUICK = frozenset({
     "test_tables_of_triangles[hypercube-4]",
     "test_what_cells_do_not_do",
+    "test_hashes_of_all_types",
+    "test_equal_values_of_several_types_have_equal_hashes",
+    "test_parcels_and_expressions_meet_the_same_cells[hypercube-5]",
     "test_sources_of_one_relation_that_do_not_go_together",
     "test_includes_with_deletions_and_strings",
 })  # fmt: skip
@@ -58,6 +62,7 @@ LONG_TESTS = frozenset({
     "test_tables_alone_are_loaded_once_and_kept",
     "test_times_of_a_view_and_of_its_outputs",
     "test_times_of_files_and_of_cells",
+    "test_views_of_tpc_h",
     "test_what_spark_can_tell_apart_is_answered",
 })  # fmt: skip
 """Long tests of other files: of each way into Spark, a short one always runs."""

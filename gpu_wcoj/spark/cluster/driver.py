@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,8 +15,23 @@ from gpu_wcoj.checkpoint.state import Definition
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointError, UsageError
 from gpu_wcoj.program import Program
-from gpu_wcoj.spark.cluster.exchange import NOTE, Columns, exchange_rows, reselect, route_rows, unite
+from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.spark.cluster.exchange import (
+    Columns,
+    Sources,
+    exchange_parcels,
+    exchange_rows,
+    fact_frames,
+    has_expressions,
+    reselect,
+    route_rows,
+    routers_of,
+    select_sources,
+    send_rows,
+    unite,
+)
 from gpu_wcoj.spark.cluster.layout import CellLayout, Heavy, Layout, choose, require_spread
+from gpu_wcoj.spark.cluster.parcels import NOTE, PARCEL, Dispatch
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import CHOSEN, StateReader, existing_layout, not_on_cells_error
 from gpu_wcoj.spark.cluster.rebalance import (
@@ -43,10 +58,10 @@ from gpu_wcoj.spark.cluster.worker import (
     as_listed,
 )
 from gpu_wcoj.spark.output import ToCallable, json_schema
-from gpu_wcoj.spark.schema import arrow_schema
+from gpu_wcoj.spark.schema import spark_schema
+from gpu_wcoj.spark.sources import as_task
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -187,37 +202,34 @@ def entries_after(
 # The DataFrame that runs a plan: routing, exchange and cells, stage by stage.
 
 
-def flow(rows: DataFrame, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
-    """Return a DataFrame with the notes of the cells for these rows.
-
-    The rows have the form that `gpu_wcoj.spark.cluster.exchange.unite` returns.
+def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> DataFrame:
+    """Return a DataFrame with the notes of the cells for the rows of sources.
 
     Parameters
     ----------
     work
-        Work for every stage; its `stage` and `moving` belong to the first one.
+        Work for every stage; its `stage` and `is_last` belong to the first one.
     """
-    moving = arrow_schema(columns.moving)
-    frame = rows
+    cells = plan.chosen.cells
+    if has_expressions(sources[0][1].sparkSession):
+        there = exchange_rows(route_rows(unite(sources, columns), plan, columns), cells)
+    else:
+        dispatch = Dispatch(work.routers, None, columns.slots, work.batch, work.query)
+        there = exchange_parcels(send_rows(sources, dispatch), cells)
     for stage in plan.stages:
         is_last = stage is plan.stages[-1]
-        there = exchange_rows(route_rows(frame, plan, columns, stage.index), plan.chosen.cells)
-        stage_work = replace(work, stage=stage, moving=None if is_last else moving)
-        frame = there.mapInArrow(_named(stage_work), f"{NOTE} string" if is_last else columns.moving)
-    return frame
+        notes_or_parcels = f"{NOTE} string" if is_last else spark_schema(PARCEL)
+        done = there.mapInArrow(as_task(replace(work, stage=stage, is_last=is_last)), notes_or_parcels)
+        there = done if is_last else exchange_parcels(done, cells)
+    return there
 
 
 def work_of(plan: CellPlan, columns: Columns, options: ProgramOptions) -> Work:
     """Return the work of a plan's cells, without a place for its results."""
     cells = plan.chosen.cells if plan.chosen.layout == "replicated" else 0
-    return Work(plan.stages[0], None, columns.slots, columns.heads, plan.bag, options, cells=cells)
-
-
-def _named(work: Work) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def cell_step(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return work(batches)
-
-    return cell_step
+    return Work(
+        plan.stages[0], False, routers_of(plan, columns), columns.slots, columns.heads, plan.bag, options, cells=cells
+    )
 
 
 LOAD = -1
@@ -287,7 +299,7 @@ class CellRun:
     @classmethod
     def open(
         cls,
-        program: str,
+        program: str | Rules,
         schemas: Mapping[str, StructType],
         options: CellOptions,
         *,
@@ -303,7 +315,7 @@ class CellRun:
         Parameters
         ----------
         program
-            Datalog text.
+            Datalog text, or rules.
         schemas
             Per input, the schema of its normalised rows.
         checkpoint
@@ -399,7 +411,7 @@ class CellRun:
 
     def rows(self, sources: Frames) -> DataFrame:
         """Return normalised changes, streams or not, as one DataFrame, for `process_batch`."""
-        return unite(self.plan, self.columns, _listed(sources), self.program)
+        return unite(self._selected(sources, digests=True), self.columns)
 
     def frame(self, sources: Frames, batch: int | None = None) -> DataFrame:
         """Return a DataFrame of notes that runs the program over normalised changes, for `commit`.
@@ -411,7 +423,7 @@ class CellRun:
         batch
             The id of the batch, if the sources are not streams.
         """
-        return flow(self.rows(sources), self.plan, self.columns, self._work(batch=batch))
+        return flow(self._selected(sources, digests=True), self.plan, self.columns, self._work(batch=batch))
 
     def load(self, tables: Frames, *, emit: bool = True) -> Manifest:
         """Process tables as the batch before the first one; there may be none.
@@ -430,12 +442,16 @@ class CellRun:
             raise UsageError.wrong_state(
                 "load()", f"tables are loaded before the first batch, and the checkpoint has {self.checkpoint.last}"
             )
-        if not tables:
+        sources = _listed(tables)
+        if len(self.plan.sources) > len(self.plan.rules.inputs):
+            fresh = Program.from_options(self.program.rules, self.program.options)
+            sources |= fact_frames(self.plan, self.columns, fresh)
+        if not sources:
             return self._commit(None, LOAD)
         work = self._work(batch=LOAD)
         if not emit:
             work = self._work(batch=LOAD, output="")
-        return self._commit(flow(self.rows(tables), self.plan, self.columns, work), LOAD, emit=emit)
+        return self._commit(flow(self._selected(sources), self.plan, self.columns, work), LOAD, emit=emit)
 
     def commit(self, notes: DataFrame, batch: int) -> None:
         """Run a batch of `frame` and commit it atomically; the function of ``foreachBatch``."""
@@ -454,7 +470,7 @@ class CellRun:
         plan, columns = (self.plan, self.columns) if moved is None else (moved.plan, moved.columns)
         bases = None if moved is None else moved.entries
         work = self._work(plan, columns, batch=batch, query=query, bases=bases)
-        self._commit(flow(reselect(rows, columns), plan, columns, work), batch, moved=moved)
+        self._commit(flow([(None, reselect(rows, columns))], plan, columns, work), batch, moved=moved)
         if moved is not None:
             heavy = enumerate(plan.chosen.heavy)
             self.progress["adapted"] = {
@@ -479,6 +495,9 @@ class CellRun:
     def _root(self) -> str:
         return self.checkpoint.folder.shown(".").removesuffix("/.")
 
+    def _selected(self, sources: Frames, *, digests: bool = False) -> Sources:
+        return select_sources(self.plan, self.columns, _listed(sources), self.program, digests=digests)
+
     def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
         """Return the work of the cells for a plan, by default the current one."""
         work = work_of(plan or self.plan, columns or self.columns, self.options)
@@ -500,7 +519,7 @@ class CellRun:
         fresh = Program.from_options(program.rules, program.options)
         columns = Columns.from_frames(plan, self.schemas, fresh)
         tables = gather_inputs(self._root, self.plan, newest, self.columns, session)
-        rows = unite(plan, columns, {name: [table] for name, table in tables.items()}, program)
+        rows = select_sources(plan, columns, {name: [table] for name, table in tables.items()}, program, digests=False)
         work = self._work(plan, columns, batch=batch, output="", bases={})
         return Moved(plan, columns, Notes.collect(flow(rows, plan, columns, work)).cells)
 

@@ -1,51 +1,53 @@
-"""Rows of all relations of a plan in one DataFrame, and as Arrow batches between stages.
+"""The exchange of rows between sources and cells, as DataFrames.
 
-Columns: ``rel``, the index of the relation; ``weight``; ``first``, 1 once for every source row, else 0; ``digest``, a
-hash of that row, else 0; ``t0_0``, ``t0_1``, ``t1_0``, ...: slots, which relations share type by type, null if a row's
-relation does not use them; ``note``: the report of a cell, in rows that do not belong to a relation. There are no
-structs: the RAPIDS Accelerator does not accept them from Python.
+Python functions route rows and send them as parcels, see `gpu_wcoj.spark.cluster.parcels`. Where the RAPIDS Accelerator
+runs Spark's plans, expressions route the rows of sources one by one instead, so that the GPU routes and exchanges
+them; both ways send a row to the same cells.
+
+Rows of all relations in one DataFrame have these columns: ``rel``, the index of the relation; ``weight``; ``digest``, a
+hash of the row; ``t0_0``, ``t0_1``, ``t1_0``, ...: slots, which relations share type by type, null if a row's relation
+does not use them. There are no structs: the RAPIDS Accelerator does not accept them from Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    FractionalType,
     IntegerType,
-    IntegralType,
     LongType,
-    StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
+from gpu_wcoj.arrow.types import to_pyarrow
+from gpu_wcoj.arrow.write import decode
+from gpu_wcoj.data.schema import INT64
 from gpu_wcoj.engine.ingest import arity_message, column_order
-from gpu_wcoj.errors import ArityError, UnsupportedTypeError
+from gpu_wcoj.errors import ArityError, UsageError
 from gpu_wcoj.program import Program
+from gpu_wcoj.spark.cluster.hashing import canonical, check_hashable
+from gpu_wcoj.spark.cluster.parcels import CELL, DIGEST, KEY, MASK, PARCEL, REL, STAGE, Dispatch, Router
 from gpu_wcoj.spark.cluster.plan import CellPlan, Route
-from gpu_wcoj.spark.schema import arrow_schema, spark_schema
-from gpu_wcoj.spark.sources import WEIGHT, order_columns
+from gpu_wcoj.spark.schema import arrow_schema, arrow_type, spark_schema
+from gpu_wcoj.spark.sources import WEIGHT, map_rows, order_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 
-REL, FIRST, DIGEST, NOTE = "rel", "first", "digest", "note"
-STAGE, CELL, MASK, KEY = "stage", "cell", "mask", "key"
+FIRST = "first"
+"""The column that is 1 for the first copy of a row, else 0, where expressions route rows."""
+EXCHANGE = "spark.gpuWcoj.cells.exchange"
+"""The conf of the exchange: ``arrow``, ``expressions``, or ``auto``, which asks for the RAPIDS Accelerator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +89,14 @@ class Columns:
                 + [StructField(f"o{i}", moment.dataType) for i, moment in enumerate(moments)]
             )
         program.step(empty)
-        heads: dict[str, pa.Schema] = {}
-        for name in program.heads:
-            heads[name] = program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
-            kinds = spark_schema(heads[name])
+        heads = {
+            name: program.relation(name).with_weight_name(None).to_arrow().schema.remove_metadata()
+            for name in program.heads
+        }
+        for name in plan.inner:
+            heads[name] = pa.schema([(f"c{i}", kind) for i, kind in enumerate(core_types(program, name))])
+        for name, schema in heads.items():
+            kinds = spark_schema(schema)
             fields[name] = StructType([StructField(f"c{i}", column.dataType) for i, column in enumerate(kinds)])
             heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
         return cls(tuple(fields[relation.name] for relation in plan.travelling), heads)
@@ -120,12 +126,12 @@ class Columns:
         return tuple(slots)
 
     @property
-    def moving(self) -> StructType:
-        """The schema of rows between two stages."""
+    def routed(self) -> StructType:
+        """The schema of rows that expressions have routed."""
         fields = [
             StructField(REL, IntegerType()), StructField(WEIGHT, LongType()), StructField(FIRST, LongType()),
-            StructField(DIGEST, LongType()), StructField(NOTE, StringType()),
-            StructField(STAGE, IntegerType()), StructField(CELL, IntegerType()), StructField(MASK, LongType()),
+            StructField(DIGEST, LongType()), StructField(STAGE, IntegerType()), StructField(CELL, IntegerType()),
+            StructField(MASK, LongType()),
         ]  # fmt: skip
         return StructType(fields + [StructField(slot, kind) for slot, kind in self.types.items()])
 
@@ -134,32 +140,84 @@ class Columns:
         return [kind.simpleString() for kind in self.fields]
 
 
+def core_types(program: Program, name: str) -> list[pa.DataType]:
+    """Return the types of a relation of a program in core form, as far as its inputs show them."""
+    subject = program.subject
+    compiled = subject.ledger.lowered
+    assert compiled is not None
+    types = subject.lowering.types_as_written(compiled.types)
+    return [to_pyarrow(types.assumed(name, i) or INT64) for i in range(subject.lowering.core.arity[name])]
+
+
+def fact_frames(plan: CellPlan, columns: Columns, program: Program) -> dict[str, Sequence[DataFrame]]:
+    """Return the facts of a program's text as tables; `program` is one without ticks."""
+    types = program.subject.lowering.types_as_written(program.subject.ledger.state.types)
+    frames: dict[str, Sequence[DataFrame]] = {}
+    for name, rows in program.subject.lowering.facts({}, types).items():
+        schema = columns.fields[plan.sources.index(name)]
+        values = [
+            decode(values).cast(arrow_type(column.dataType))
+            for values, column in zip(rows.columns, schema, strict=True)
+        ]
+        frames[name] = [SparkSession.active().createDataFrame(pa.table(values, names=schema.names))]
+    return frames
+
+
 def data_columns(names: Sequence[str]) -> list[str]:
     """Return the columns of the relation among the columns of normalised rows."""
     order = order_columns(names)
     return [name for name in names if name != WEIGHT and name not in order]
 
 
-def unite(plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program) -> DataFrame:
-    """Return the normalised rows of all sources in one DataFrame."""
-    parts = []
-    for relation, name in enumerate(plan.rules.inputs):
+Sources = Sequence["tuple[int | None, DataFrame]"]
+"""DataFrames with the index of their relation, whose columns they have; None for rows of all relations."""
+
+
+def select_sources(
+    plan: CellPlan, columns: Columns, frames: Mapping[str, Sequence[DataFrame]], program: Program, *, digests: bool
+) -> Sources:
+    """Return the normalised rows of sources with the columns of their relations.
+
+    Parameters
+    ----------
+    frames
+        Without a column of weights, all weights are 1. A table beside an ordered stream may lack the order columns.
+    digests
+        Whether rows have a hash.
+    """
+    sources: list[tuple[int | None, DataFrame]] = []
+    for relation, name in enumerate(plan.sources):
         for frame in frames.get(name, ()):
-            data = in_order(program, name, data_columns(frame.columns))
-            values_of_row = [sf.col(quoted(column)) for column in (*data, *order_columns(frame.columns))]
-            digest = sf.xxhash64(sf.lit(relation), sf.col(WEIGHT), *values_of_row)
+            data = data_columns(frame.columns)
+            if name in plan.rules.inputs:
+                data = in_order(program, name, data)
+            values = [sf.col(quoted(column)) for column in (*data, *order_columns(frame.columns))]
             fields = columns.fields[relation]
-            # A table beside an ordered stream may lack the order columns.
-            values = [*values_of_row, *(sf.lit(None) for _ in fields.fields[len(values_of_row) :])]
-            slot_values = {
-                columns.slots[relation][field.name]: value.cast(field.dataType)
-                for value, field in zip(values, fields, strict=True)
-            }
-            parts.append(
-                frame.select(
-                    sf.lit(relation).alias(REL), sf.col(WEIGHT), digest.alias(DIGEST), *pad_slots(slot_values, columns)
-                )
-            )
+            selected = [
+                value.cast(field.dataType).alias(field.name) for value, field in zip(values, fields, strict=False)
+            ]
+            weight = [sf.col(WEIGHT)] if WEIGHT in frame.columns else []
+            if digests:
+                row = [*(weight or [sf.lit(1).cast("bigint")]), *values]
+                selected.append(sf.xxhash64(sf.lit(relation), *row).alias(DIGEST))
+            sources.append((relation, frame.select(*selected, *weight)))
+    return sources
+
+
+def unite(sources: Sources, columns: Columns) -> DataFrame:
+    """Return the rows of all sources in one DataFrame."""
+    parts = []
+    for relation, frame in sources:
+        if relation is None:
+            parts.append(frame)
+            continue
+        names = set(frame.columns)
+        slot_values = {slot: sf.col(name) for name, slot in columns.slots[relation].items() if name in names}
+        beside = [
+            sf.col(name) if name in names else sf.lit(default).cast("bigint").alias(name)
+            for name, default in ((WEIGHT, 1), (DIGEST, 0))
+        ]
+        parts.append(frame.select(sf.lit(relation).alias(REL), *beside, *pad_slots(slot_values, columns)))
     return reduce(lambda union, frame: union.unionAll(frame), parts)
 
 
@@ -178,33 +236,6 @@ def reselect(rows: DataFrame, columns: Columns) -> DataFrame:
     """
     slot_values = {name: sf.col(name) for name in rows.columns}
     return rows.select(REL, WEIGHT, DIGEST, *pad_slots(slot_values, columns))
-
-
-def moving_rows(
-    schema: pa.Schema, relation: int, slots: Sequence[str], columns: Sequence[Any], weights: Any
-) -> pa.RecordBatch:
-    """Return rows of one relation for the next stage; its columns are in these slots."""
-    n = len(weights)
-    arrays_by_name: dict[str, Any] = {
-        REL: pa.repeat(pa.scalar(relation, pa.int32()), n), WEIGHT: _combine_chunks(weights),
-        FIRST: pa.repeat(pa.scalar(0, pa.int64()), n), DIGEST: pa.repeat(pa.scalar(0, pa.int64()), n),
-    }  # fmt: skip
-    for slot, column in zip(slots, columns, strict=True):
-        arrays_by_name[slot] = _combine_chunks(column).cast(schema.field(slot).type)
-    arrays = [
-        arrays_by_name[column.name] if column.name in arrays_by_name else pa.nulls(n, column.type) for column in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def note_row(schema: pa.Schema, text: str) -> pa.RecordBatch:
-    """Return a cell's report as a row beside those of relations."""
-    arrays = [pa.array([text], column.type) if column.name == NOTE else pa.nulls(1, column.type) for column in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _combine_chunks(column: Any) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def in_order(program: Program, name: str, data: Sequence[str]) -> list[str]:
@@ -285,29 +316,15 @@ def _rotated(value: int, bits: int) -> int:
 _TO = "to"
 _SHIFT = 64
 """Cells of a stage: a cell is encoded as the stage's index times this plus the cell's index."""
-_AS_THEY_ARE = (BooleanType, FractionalType, DateType, TimestampType, TimestampNTZType, StringType, BinaryType)
 
 
-def route_rows(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -> DataFrame:
-    """Return every row once for each of its cells, in the stages from `since` on.
-
-    Notes are passed on to the stage `since`.
-
-    Parameters
-    ----------
-    frame
-        Rows of inputs, for the first stage; else what comes out of the stage before `since`. Of those, rows with a
-        stage keep it and their cell: they are on their way.
-    """
-    inside = since > 0
-    coming = _coming(plan, since)
-    routes = [
-        (relation, route) for relation in plan.travelling if relation.index in coming for route in relation.routes
-    ]
+def route_rows(frame: DataFrame, plan: CellPlan, columns: Columns) -> DataFrame:
+    """Return every row of `unite` once for each of its cells, in all stages."""
+    routes = [(relation, route) for relation in plan.travelling[: len(plan.sources)] for route in relation.routes]
     names = {route: f"to_{route.stage}_{route.role}" for _, route in routes}
     words = [_cells_of(route, relation.index, columns).alias(names[route]) for relation, route in routes]
     arrays, masks = [], ["CASE"]
-    for stage in plan.stages[since:]:
+    for stage in plan.stages:
         here = [(relation, route) for relation, route in routes if route.stage == stage.index]
         if here:
             cells = ", ".join(str(_SHIFT * stage.index + cell) for cell in range(plan.chosen.cells))
@@ -320,23 +337,12 @@ def route_rows(frame: DataFrame, plan: CellPlan, columns: Columns, since: int) -
             masks.append(f"WHEN {_TO} div {_SHIFT} = {stage.index} THEN {' | '.join(bits)}")
     to = f"concat({', '.join(arrays)})" if arrays else "cast(null as array<int>)"
     mask = f"{' '.join(masks)} ELSE 0L END" if arrays else "0L"
-    if inside:
-        to = (
-            f"CASE WHEN {STAGE} IS NOT NULL THEN array({_SHIFT} * {STAGE} + {CELL}) "
-            f"WHEN {NOTE} IS NOT NULL THEN array({_SHIFT * since}) ELSE {to} END"
-        )
-        mask = f"CASE WHEN {STAGE} IS NOT NULL THEN {MASK} ELSE {mask} END"
     exploded = frame.select("*", *words).select("*", sf.expr(f"posexplode({to})").alias("pos", _TO))
-    counted = [FIRST, DIGEST, NOTE]
-    if not inside:
-        counted = [
-            f"CASE WHEN pos = 0 THEN 1L ELSE 0L END AS {FIRST}",
-            f"CASE WHEN pos = 0 THEN {DIGEST} ELSE 0L END AS {DIGEST}",
-            f"cast(null as string) AS {NOTE}",
-        ]
     return exploded.selectExpr(
-        REL, WEIGHT, *counted, f"cast({_TO} div {_SHIFT} AS int) AS {STAGE}", f"{_TO} % {_SHIFT} AS {CELL}",
-        f"{mask} AS {MASK}", *columns.types,
+        REL, WEIGHT, f"CASE WHEN pos = 0 THEN 1L ELSE 0L END AS {FIRST}",
+        f"CASE WHEN pos = 0 THEN {DIGEST} ELSE 0L END AS {DIGEST}",
+        f"cast({_TO} div {_SHIFT} AS int) AS {STAGE}", f"{_TO} % {_SHIFT} AS {CELL}", f"{mask} AS {MASK}",
+        *columns.types,
     )  # fmt: skip
 
 
@@ -346,11 +352,50 @@ def exchange_rows(frame: DataFrame, cells: int) -> DataFrame:
     return frame.withColumn(KEY, sf.element_at(keys, sf.col(CELL) + 1)).repartition(cells, KEY).drop(KEY)
 
 
-def _coming(plan: CellPlan, since: int) -> set[int]:
-    """Return the relations whose rows are first routed before this stage."""
-    if since == 0:
-        return set(range(len(plan.rules.inputs)))
-    return {relation for result in plan.stages[since - 1].results for relation in result.goes_to}
+def routers_of(plan: CellPlan, columns: Columns) -> dict[int, Router]:
+    """Return the router of each relation of a plan.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        If a column that is hashed has a type without a canonical form.
+    """
+    keys = cell_keys(plan.chosen.cells)
+    routers = {}
+    for relation in plan.travelling:
+        schema = arrow_schema(columns.fields[relation.index])
+        schema = pa.schema([field.with_nullable(True) for field in schema])
+        routes = [
+            (route, plan.stages[route.stage].roles_of(relation.index).index(route.role)) for route in relation.routes
+        ]
+        routers[relation.index] = Router(relation.index, schema, routes, keys)
+        for route, _ in routes:
+            for hashed in route.hashed:
+                for i in hashed.columns:
+                    check_hashable(columns.fields[relation.index][f"c{i}"].dataType)
+    return routers
+
+
+def send_rows(sources: Sources, dispatch: Dispatch) -> DataFrame:
+    """Return rows of sources as parcels."""
+    parts = [map_rows(frame, replace(dispatch, relation=relation), spark_schema(PARCEL)) for relation, frame in sources]
+    return reduce(lambda union, frame: union.unionAll(frame), parts)
+
+
+def exchange_parcels(parcels: DataFrame, cells: int) -> DataFrame:
+    """Repartition parcels so that each cell is the partition of its index."""
+    return parcels.repartition(cells, KEY)
+
+
+def has_expressions(session: SparkSession) -> bool:
+    """Return whether expressions route rows, as they do if the RAPIDS Accelerator runs."""
+    chosen = session.conf.get(EXCHANGE, "auto")
+    if chosen not in ("auto", "arrow", "expressions"):
+        raise UsageError.invalid_value(EXCHANGE, chosen, "'auto', 'arrow' or 'expressions'")
+    if chosen != "auto":
+        return chosen == "expressions"
+    has_plugin = "com.nvidia.spark.SQLPlugin" in (session.conf.get("spark.plugins", "") or "")
+    return has_plugin and session.conf.get("spark.rapids.sql.enabled", "true") != "false"
 
 
 def _cells_of(route: Route, relation: int, columns: Columns) -> Column:
@@ -380,22 +425,3 @@ def _hash(relation: int, hashed: Sequence[int], columns: Columns, salt: int) -> 
     slots, fields = columns.slots[relation], columns.fields[relation]
     values = [canonical(sf.col(slots[f"c{i}"]), fields[f"c{i}"].dataType) for i in hashed]
     return sf.xxhash64(*values, sf.lit(salt))
-
-
-def canonical(value: Column, kind: DataType) -> Column:
-    """Return a column in a form whose hash is equal for all values that the engine deems equal.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        If the type has none.
-    """
-    if isinstance(kind, IntegralType):
-        return value.cast("bigint")
-    if isinstance(kind, DecimalType):
-        return value.cast("double")
-    if isinstance(kind, _AS_THEY_ARE):
-        return value
-    raise UnsupportedTypeError.unsupported(
-        f"a column of type '{kind.simpleString()}' on cells", remedy="Cast it, or use layout='one'."
-    )

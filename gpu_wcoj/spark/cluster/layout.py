@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gpu_wcoj.errors import CheckpointMismatchError, UnsupportedError, UsageError, listed
 from gpu_wcoj.planner.delta_lookups import Arranged, Exchanges
-from gpu_wcoj.query.ir import NULL, Call, Constant, Rule, Rules, Variable
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import Rule, Rules
+from gpu_wcoj.query.stratify import loops_of
 
 # Shares: the numbers of parts of a rule's variables on a grid that holds each binding once.
 #
@@ -27,6 +29,8 @@ from gpu_wcoj.query.ir import NULL, Call, Constant, Rule, Rules, Variable
 # S. Chu, M. Balazinska and D. Suciu, "From Theory to Practice: Efficient Join Query Evaluation in a Parallel Database
 # System", SIGMOD 2015, doi:10.1145/2723372.2750545: integer shares by exhaustive search.
 
+
+T = TypeVar("T")
 
 MAX_CELLS = 64
 """Cells of a layout: the cells of a row are the bits of one 64-bit integer."""
@@ -278,11 +282,12 @@ def choose(
         raise UsageError.invalid_value("layout", layout, "'auto', 'hypercube' or 'replicated'")
     if type(cells) is not int or not 1 <= cells <= MAX_CELLS:
         raise UsageError.invalid_value("cells", cells, f"an integer from 1 to {MAX_CELLS}")
-    heavy_of = {rule_index: _validate_heavy(rules, rule_index, values) for rule_index, values in (heavy or {}).items()}
-    known_sizes = dict(sizes or {})
+    core = desugar(rules)
+    heavy_of = {rule_index: _validate_heavy(core, rule_index, values) for rule_index, values in (heavy or {}).items()}
+    known_sizes = by_core_name(core, sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
-    rows = {name: known_sizes.get(name, mean or 1.0) for name in (*rules.inputs, *rules.heads)}
-    plans = _planned(rules, rows if known_sizes else {})
+    rows = {name: known_sizes.get(name, mean or 1.0) for name in (*core.inputs, *core.heads)}
+    plans = _planned(core, rows if known_sizes else {})
     parts, shared = [], []
     for rule_index, plan in enumerate(plans):
         heavy_names = list(heavy_of.get(rule_index, {}))
@@ -319,16 +324,22 @@ def choose(
 
 def shares_in(rules: Rules, chosen: CellLayout, sizes: Mapping[str, float] | None = None) -> list[Shares]:
     """Return the cost of the shares of each rule, without heavy values."""
-    known_sizes = dict(sizes or {})
+    core = desugar(rules)
+    known_sizes = by_core_name(core, sizes or {})
     mean = sum(known_sizes.values()) / len(known_sizes) if known_sizes else 1.0
     shares = []
-    for rule_index, rule in enumerate(rules.rules):
+    for rule_index, rule in enumerate(core.rules):
         atoms = _atom_sizes(rule, known_sizes, mean or 1.0)
         if chosen.is_shared(rule_index):
             shares.append(even_shares(atoms, chosen.shared[rule_index][0], chosen.cells))
         else:
             shares.append(shares_of(atoms, chosen.parts[rule_index][0]))
     return shares
+
+
+def by_core_name(core: Rules, of_input: Mapping[str, T]) -> dict[str, T]:
+    """Return values by the names of inputs in core form, which differ if an input is a head."""
+    return {f"{name}#in" if name in core.heads else name: value for name, value in of_input.items()}
 
 
 def _planned(rules: Rules, rows: Mapping[str, float]) -> list[Exchanges]:
@@ -355,7 +366,9 @@ def _hashable_variables(
 
 
 def _atom_sizes(rule: Rule, sizes: Mapping[str, float], mean: float) -> list[tuple[float, list[str]]]:
-    return [(sizes.get(atom.relation, mean), [variable.name for variable in atom.variables]) for atom in rule.atoms]
+    """Return, per atom, its rows and its variables; negated atoms are sent to cells, too."""
+    atoms = (*rule.atoms, *rule.negated)
+    return [(sizes.get(atom.relation, mean), [variable.name for variable in atom.variables]) for atom in atoms]
 
 
 def _validate_heavy(rules: Rules, rule_index: int, heavy: Heavy) -> Heavy:
@@ -397,23 +410,28 @@ def reason_against(rules: Rules) -> str:
     >>> reason_against(parse("path(a, c) :- edge(a, b), edge(b, c)."))
     ''
     """
-    if rules.groupings or rules.extremes or any(rule.aggregates for rule in rules.rules):
-        return "it aggregates, and a cell sees a part of a group only"
-    if rules.computed_groups:
-        return "it computes groups anew, and a cell sees a part of a group only"
-    if rules.first_rows:
-        return "it keeps first rows, and a cell sees a part of them only"
-    if rules.facts:
-        return "it has facts, which belong to no cell"
-    for rule in rules.rules:
-        against = _against(rule)
-        if against:
-            return f"{against}: {rule}"
-    both = [name for name in rules.inputs if name in rules.heads]
-    if both:
-        return f"'{both[0]}' is an input and the head of a rule, which only one engine adds up"
-    cycle = _cycle(rules)
-    return f"it is recursive, and a row's derivations pass through many cells: {cycle}" if cycle else ""
+    core = desugar(rules)
+    loops = loops_of(core)
+    if core.demands or any(helper.relation in loops for helper in core.helpers):
+        return f"it aggregates within a recursion, whose groups pass through many cells: {_cycle(core, loops)}"
+    return ""
+
+
+def reason_for_one(rules: Rules) -> str:
+    """Return the reason for which ``"auto"`` takes one engine; empty if there is none.
+
+    Examples
+    --------
+    >>> from gpu_wcoj.query.datalog import parse
+    >>> reason_for_one(parse("far(a, b) :- edge(a, b). far(a, c) :- far(a, b), edge(b, c)."))
+    'it is recursive, and cells copy what one engine holds once: far <- far'
+    """
+    core = desugar(rules)
+    loops = loops_of(core)
+    against = reason_against(rules)
+    return against or (
+        f"it is recursive, and cells copy what one engine holds once: {_cycle(core, loops)}" if loops else ""
+    )
 
 
 def require_spread(rules: Rules) -> None:
@@ -425,38 +443,17 @@ def require_spread(rules: Rules) -> None:
         )
 
 
-def _against(rule: Rule) -> str:
-    if rule.negated:
-        return "a rule has a negation, and a cell that lacks a row cannot tell that there is none"
-    terms = [
-        *rule.head.terms,
-        *(term for atom in rule.atoms for term in atom.terms),
-        *(term for comparison in rule.comparisons for term in (comparison.left, comparison.right)),
-    ]
-    if rule.computed or any(isinstance(term, Call) for term in terms):
-        return "a rule calculates, which is done by one engine only"
-    if any(not isinstance(term, (Variable, Constant)) for term in terms):
-        return "a rule has a term that is neither a variable nor a constant"
-    if any(term == NULL or (isinstance(term, Variable) and term.is_null_safe) for term in terms):
-        return "a rule asks for null or joins by it, and rows are sent to cells by their values"
-    if not rule.atoms:
-        return "a rule is a fact, which belongs to no cell"
-    return ""
-
-
-def _cycle(rules: Rules) -> str:
-    """Return heads that read one another, as ``a <- b <- a``; empty if there are none."""
-    reads = {name: set[str]() for name in rules.heads}
-    for rule in rules.rules:
-        reads[rule.head.relation] |= {atom.relation for atom in rule.atoms if atom.relation in reads}
-    for start in reads:
-        paths = [[start]]
-        seen: set[str] = set()
-        for path in paths:
-            for name in sorted(reads[path[-1]]):
-                if name == start:
-                    return " <- ".join([*path, start])
-                if name not in seen:
-                    seen.add(name)
-                    paths.append([*path, name])
-    return ""
+def _cycle(core: Rules, loops: Mapping[str, Collection[str]]) -> str:
+    """Return heads that read one another, as ``a <- b <- a``."""
+    reads = core.read_by_head
+    start = next(name for name in core.heads if name in loops)
+    paths = [[start]]
+    seen: set[str] = set()
+    for path in paths:
+        for name in sorted(reads[path[-1]]):
+            if name == start:
+                return " <- ".join([*path, start])
+            if name in loops and name not in seen:
+                seen.add(name)
+                paths.append([*path, name])
+    return start

@@ -14,10 +14,10 @@ from gpu_wcoj.checkpoint.state import Definition, load
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import CheckpointDamagedError, CheckpointError, UnsupportedError, listed
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
+from gpu_wcoj.spark.cluster.images import Images
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage, cell_plan
-from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, stage_program
+from gpu_wcoj.spark.cluster.worker import Entry, cells_folder, read_entry, spines_of, stage_program
 from gpu_wcoj.spark.sources import ORDER
 from gpu_wcoj.zset.zset import ZSet
 
@@ -46,7 +46,7 @@ class StateReader:
     @classmethod
     def from_manifest(cls, root: str, manifest: Manifest, definition: Definition) -> StateReader:
         """Return the state that a manifest of a checkpoint on cells describes."""
-        rules = parse(definition.text)
+        rules = definition.rules(())
         options = definition.complete_options(ProgramOptions(), rules)
         chosen = layout_in(root, definition, manifest)
         plan = cell_plan(rules, options.outputs or (), options.bag, chosen, options.keep)
@@ -60,7 +60,7 @@ class StateReader:
             for cell in filter(route.is_first, range(route.cells)):
                 entry = Entry.from_manifest(self.manifest, route.stage, cell)
                 if entry is not None:
-                    rows = cell_program(self.root, entry, stage, self.plan.bag).relation(f"in{route.role}")
+                    rows = cell_program(self.root, entry, stage, cell, self.plan.bag).relation(f"in{route.role}")
                     parts.append(rows if self.plan.bag else as_set(rows))
         return parts
 
@@ -80,7 +80,7 @@ class StateReader:
 
     def program(self, options: ProgramOptions) -> Program:
         """Return a program with the rows of all inputs; stored options override these."""
-        rules = parse(self.definition.text)
+        rules = self.definition.rules(())
         program = Program.from_options(rules, self.definition.complete_options(options, rules))
         missing = [name for name in program.inputs if name not in self.plan.state_routes]
         if missing:
@@ -171,11 +171,12 @@ def not_on_cells_error(place: str) -> CheckpointError:
     )
 
 
-def cell_program(root: str, entry: Entry, stage: Stage, bag: bool) -> Program:
+def cell_program(root: str, entry: Entry, stage: Stage, cell: int, bag: bool) -> Program:
     """Return the program of a cell in the state of an entry, for reading only."""
     folder = cells_folder(root)
     program = stage_program(stage, bag, ProgramOptions(backend="cpu", threads=1))
-    load(program.subject, read_entry(folder, entry), folder, entry.file)
+    spines = spines_of(Images.of_cell(root, stage.index, cell), entry)
+    load(program.subject, read_entry(folder, entry), folder, entry.file, spines)
     return program
 
 

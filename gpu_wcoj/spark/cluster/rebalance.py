@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as sf
+import pyarrow.compute as pc
 from pyspark.sql.types import IntegralType, LongType, StringType, StructField, StructType
 
 from gpu_wcoj.checkpoint.manifest import Manifest
-from gpu_wcoj.query.ir import Rules
+from gpu_wcoj.query.desugar import desugar
+from gpu_wcoj.query.ir import Rule, Rules
 from gpu_wcoj.spark.cluster.exchange import Columns, data_columns
-from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value, choose
+from gpu_wcoj.spark.cluster.layout import MAX_HEAVY_VARIABLES, CellLayout, Heavy, Value, by_core_name, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, Stage
 from gpu_wcoj.spark.cluster.read import as_set, cell_program
 from gpu_wcoj.spark.cluster.worker import Entry, cached_program
 from gpu_wcoj.spark.schema import arrow_schema
-from gpu_wcoj.spark.sources import WEIGHT
+from gpu_wcoj.spark.sources import WEIGHT, as_task, map_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,28 +42,31 @@ def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, Dat
     """Return the heavy values of every rule's hashed variables, from the loaded tables.
 
     A value is heavy if more rows of an atom have it than one part of its variable would hold if all parts were equal.
-    Bindings with a heavy value are distributed by the other variables alone. This runs one Spark job for each examined
-    column.
+    Bindings with a heavy value are distributed by the other variables alone. This runs one Spark job for each table,
+    and a second one if some value may be heavy.
     """
-    counted: dict[tuple[str, int], tuple[int, dict[Value, int]]] = {}
+    core = desugar(rules)
+    tables = by_core_name(core, tables)
+    parts_of: dict[str, dict[int, int]] = {}
+    for rule_index, rule in enumerate(core.rules):
+        for relation, column, variable in _joined_columns(rule, tables):
+            parts = chosen.parts_of(rule_index, variable)
+            if parts > 1:
+                columns = parts_of.setdefault(relation, {})
+                columns[column] = max(parts, columns.get(column, 1))
+    counted = {relation: _frequent_values(tables[relation], columns) for relation, columns in parts_of.items()}
     heavy: dict[int, Heavy] = {}
-    for rule_index, rule in enumerate(rules.rules):
+    for rule_index, rule in enumerate(core.rules):
         frequencies: dict[str, dict[Value, float]] = {}
-        for atom in rule.atoms:
-            if atom.relation not in tables:
+        for relation, column, variable in _joined_columns(rule, tables):
+            parts = chosen.parts_of(rule_index, variable)
+            if parts == 1:
                 continue
-            for variable in atom.variables:
-                parts = chosen.parts_of(rule_index, variable.name)
-                if parts == 1:
-                    continue
-                column = atom.relation, atom.terms.index(variable)
-                if column not in counted:
-                    counted[column] = _frequent_values(tables[atom.relation], column[1])
-                rows, values = counted[column]
-                variable_frequencies = frequencies.setdefault(variable.name, {})
-                for value, count in values.items():
-                    if count * parts > rows:
-                        variable_frequencies[value] = max(variable_frequencies.get(value, 0.0), count / rows)
+            rows, values_of = counted[relation]
+            variable_frequencies = frequencies.setdefault(variable, {})
+            for value, count in values_of.get(column, {}).items():
+                if count * parts > rows:
+                    variable_frequencies[value] = max(variable_frequencies.get(value, 0.0), count / rows)
         heaviest = sorted(
             (name for name in frequencies if frequencies[name]), key=lambda name: -max(frequencies[name].values())
         )
@@ -72,21 +76,101 @@ def find_heavy_values(rules: Rules, chosen: CellLayout, tables: Mapping[str, Dat
     return heavy
 
 
+def _joined_columns(rule: Rule, tables: Mapping[str, DataFrame]) -> Iterator[tuple[str, int, str]]:
+    """Yield the columns of loaded tables that variables bind: relation, column, variable."""
+    for atom in rule.atoms:
+        if atom.relation in tables:
+            for variable in atom.variables:
+                yield atom.relation, atom.terms.index(variable), variable.name
+
+
 def _heaviest_values(values: Mapping[Value, float]) -> tuple[Value, ...]:
     ordered = sorted(values, key=lambda value: (-values[value], str(value)))
     return tuple(ordered[:MAX_VALUES])
 
 
-def _frequent_values(table: DataFrame, column: int) -> tuple[int, dict[Value, int]]:
-    """Return the rows of a table and the most frequent values of an integer or text column."""
-    name = data_columns(table.columns)[column]
-    if not isinstance(table.schema[name].dataType, (IntegralType, StringType)):
+def _frequent_values(table: DataFrame, parts: Mapping[int, int]) -> tuple[int, dict[int, dict[Value, int]]]:
+    """Return the rows of a table and, per column, those of values that are heavy for its parts.
+
+    Columns of other types than integers and text have none. A value that is heavy among all rows is heavy among those
+    of some task; only for such values a second job counts the rows.
+    """
+    names = data_columns(table.columns)
+    examined = {
+        column: n_parts
+        for column, n_parts in parts.items()
+        if isinstance(table.schema[names[column]].dataType, (IntegralType, StringType))
+    }
+    if not examined:
         return 0, {}
-    value = sf.col("`" + name.replace("`", "``") + "`")
-    groups = table.groupBy(value.alias("v")).agg(sf.count(sf.lit(1)).alias("n"))
-    rows = int(table.count())
-    top = groups.where(sf.col("v").isNotNull()).orderBy(sf.col("n").desc(), sf.col("v")).limit(MAX_VALUES).collect()
-    return rows, {row["v"]: int(row["n"]) for row in top}
+    examined_names = [names[column] for column in examined]
+    selected = table.select(*("`" + name.replace("`", "``") + "`" for name in examined_names))
+    found = map_rows(selected, Frequencies(tuple(examined.values()), None), _COUNTS).collect()
+    rows = sum(row["n"] for row in found if row["i"] < 0)
+    candidates = [{row["number"] if row["text"] is None else row["text"] for row in found if row["i"] == i}
+                  for i in range(len(examined))]  # fmt: skip
+    if not any(candidates):
+        return rows, {}
+    counts: dict[int, dict[Value, int]] = {}
+    for row in map_rows(selected, Frequencies((), tuple(map(tuple, candidates))), _COUNTS).collect():
+        if row["i"] >= 0:
+            values = counts.setdefault(list(examined)[row["i"]], {})
+            value = row["number"] if row["text"] is None else row["text"]
+            values[value] = values.get(value, 0) + row["n"]
+    return rows, counts
+
+
+_COUNTS = StructType(
+    [
+        StructField("i", LongType()), StructField("number", LongType()), StructField("text", StringType()),
+        StructField("n", LongType()),
+    ]
+)  # fmt: skip
+"""Rows with a value in the i-th column; of i = -1, all rows."""
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """The work of a task that counts values.
+
+    Attributes
+    ----------
+    parts
+        Per column, values are counted that are heavy for so many parts among the rows of the task.
+    values
+        Per column, the values that are counted instead.
+    """
+
+    parts: tuple[int, ...]
+    values: tuple[tuple[Value, ...], ...] | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield counts; the function of ``mapInArrow``."""
+        gathered = list(batches)
+        if not gathered:
+            return
+        table = pa.Table.from_batches(gathered)
+        for i, column in enumerate(table.columns):
+            counts = column.value_counts()
+            values, n = counts.field("values"), counts.field("counts")
+            is_chosen = pc.is_valid(values)
+            if self.values is None:
+                is_chosen = pc.and_(is_chosen, pc.greater(n, table.num_rows // self.parts[i]))
+            else:
+                is_chosen = pc.and_(is_chosen, pc.is_in(values, value_set=pa.array(self.values[i], values.type)))
+            values, n = values.filter(is_chosen), n.filter(is_chosen)
+            yield self._counts(i, values, n)
+        yield self._counts(-1, pa.array([None], pa.int64()), pa.array([table.num_rows]))
+
+    @staticmethod
+    def _counts(i: int, values: pa.Array, n: pa.Array) -> pa.RecordBatch:
+        rows = len(n)
+        is_number = pa.types.is_integer(values.type)
+        number = values.cast(pa.int64()) if is_number else pa.nulls(rows, pa.int64())
+        text = pa.nulls(rows, pa.string()) if is_number else values.cast(pa.string())
+        return pa.RecordBatch.from_arrays(
+            [pa.repeat(pa.scalar(i, pa.int64()), rows), number, text, n], names=_COUNTS.names
+        )
 
 
 ROLE_ROWS, SEARCHED_ROWS = "held", "looked"
@@ -158,9 +242,9 @@ def find_balanced_layout(
 def gather_inputs(
     root: str, plan: CellPlan, manifest: Manifest, columns: Columns, session: SparkSession
 ) -> dict[str, DataFrame]:
-    """Return the rows of every input, each once, with ``weight``, from the cells' state."""
+    """Return the rows of every source, each once, with ``weight``, from the cells' state."""
     gathered_rows = {}
-    for index, name in enumerate(plan.rules.inputs):
+    for index, name in enumerate(plan.sources):
         places = []
         for route in plan.state_routes.get(name, ()):
             for cell in filter(route.is_first, range(route.cells)):
@@ -171,7 +255,7 @@ def gather_inputs(
             fields = [column for column in columns.fields[index] if column.name.startswith("c")]
             schema = StructType([*fields, StructField(WEIGHT, LongType())])
             gather = Gather(root, tuple(places), arrow_schema(schema), plan.bag)
-            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(_named(gather), schema)
+            gathered_rows[name] = session.range(0, len(places), 1, len(places)).mapInArrow(as_task(gather), schema)
     return gathered_rows
 
 
@@ -197,7 +281,7 @@ class Gather:
                 entry, stage, cell, role = self.places[place]
                 program = cached_program(self.root, stage.index, cell, entry)
                 if program is None:
-                    program = cell_program(self.root, entry, stage, self.bag)
+                    program = cell_program(self.root, entry, stage, cell, self.bag)
                 rows = program.relation(f"in{role}")
                 if len(rows):
                     table = (rows if self.bag else as_set(rows)).to_arrow().rename_columns(self.schema.names)
@@ -216,10 +300,3 @@ class Moved:
     def entries(self) -> dict[tuple[int, int], Entry]:
         """The entries of the cells' states."""
         return {(note["stage"], note["cell"]): Entry(*note["entry"]) for note in self.cells}
-
-
-def _named(gather: Gather) -> Any:
-    def rows_of_cells(batches: Any) -> Any:
-        return gather(batches)
-
-    return rows_of_cells

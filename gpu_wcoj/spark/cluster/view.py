@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +13,16 @@ from pyspark.sql import functions as sf
 
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.program import Program
+from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.spark.cluster.driver import LOAD, CellOptions, CellRun, Notes, flow, work_of
-from gpu_wcoj.spark.cluster.exchange import Columns, in_order, quoted, unite
+from gpu_wcoj.spark.cluster.exchange import Columns, fact_frames, in_order, quoted, select_sources
 from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
 from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
-from gpu_wcoj.spark.sources import WEIGHT, Sources
+from gpu_wcoj.spark.sources import Sources
 from gpu_wcoj.spark.view import ENGINE, RunningView, hint
 from gpu_wcoj.zset.zset import ZSet
 
@@ -39,7 +40,7 @@ class CellView(RunningView):
     Parameters
     ----------
     program
-        Datalog text.
+        Datalog text, or rules.
     options
         The options of the call and of the session.
     layout
@@ -54,7 +55,7 @@ class CellView(RunningView):
         self,
         session: SparkSession,
         sources: Sources,
-        program: str,
+        program: str | Rules,
         checkpoint: Path,
         options: SparkOptions,
         *,
@@ -147,7 +148,7 @@ class CellView(RunningView):
             try:
                 tables: dict[str, list[DataFrame]] = {}
                 for source in self._sources.tables:
-                    tables.setdefault(source.relation, []).append(source.frame)
+                    tables.setdefault(source.relation, []).append(source.rows)
                 run.load(tables, emit=self._emits_loaded)
                 self._answers = run.answers
                 self._report(run)
@@ -226,7 +227,7 @@ class Spread:
     program
         The program, without rows.
     tables
-        Per input the rows, with columns ``c0``, ``c1``, ... and a weight of 1.
+        Per input the rows, with columns ``c0``, ``c1``, ...
     """
 
     program: Program
@@ -255,7 +256,10 @@ class Spread:
         """
         place = "" if output is None else str(output)
         work = replace(work_of(self.plan, self.columns, options), output=place, batch=LOAD, is_answer=True)
-        rows = unite(self.plan, self.columns, {name: [table] for name, table in self.tables.items()}, self.program)
+        tables: dict[str, Sequence[DataFrame]] = {name: [table] for name, table in self.tables.items()}
+        if len(self.plan.sources) > len(self.plan.rules.inputs):
+            tables |= fact_frames(self.plan, self.columns, self.program)
+        rows = select_sources(self.plan, self.columns, tables, self.program, digests=False)
         notes = Notes.collect(flow(rows, self.plan, self.columns, work))
         if output is not None:
             listed_files = {output / path for path in files_of(notes)}
@@ -278,7 +282,7 @@ def as_tables(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Da
         frame = frames[name]
         ordered = in_order(program, name, frame.columns)
         data = [sf.col(quoted(column)).alias(f"c{i}") for i, column in enumerate(ordered)]
-        tables[name] = frame.select(*data, sf.lit(1).cast("bigint").alias(WEIGHT))
+        tables[name] = frame.select(*data)
     return tables
 
 

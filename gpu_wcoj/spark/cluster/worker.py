@@ -23,7 +23,7 @@ from gpu_wcoj.checkpoint.canonical import checksum, opened, sealed
 from gpu_wcoj.checkpoint.checkpoint import folder_at, read_newest
 from gpu_wcoj.checkpoint.folder import Folder, OsFolder, WatchedFolder, write_whole
 from gpu_wcoj.checkpoint.manifest import Manifest, OutputFile
-from gpu_wcoj.checkpoint.state import StoredState, load, mark_stored, store
+from gpu_wcoj.checkpoint.state import SpinesOf, StoredState, catch_up, load, mark_stored, store
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.engine.compile import stored_columns
 from gpu_wcoj.engine.ingest import read_change
@@ -34,13 +34,28 @@ from gpu_wcoj.errors import (
     CheckpointError,
     GpuWcojError,
     OutputFileError,
-    UsageError,
     WeightOverflowError,
 )
 from gpu_wcoj.files.output import folder_of
 from gpu_wcoj.program import Program
-from gpu_wcoj.query.datalog import parse
-from gpu_wcoj.spark.cluster.exchange import CELL, DIGEST, FIRST, MASK, NOTE, REL, STAGE, moving_rows, note_row
+from gpu_wcoj.spark.cluster.exchange import FIRST
+from gpu_wcoj.spark.cluster.images import Images
+from gpu_wcoj.spark.cluster.parcels import (
+    BODY,
+    CELL,
+    DIGEST,
+    IS_WEIGHTED,
+    MASK,
+    NOTE,
+    REL,
+    STAGE,
+    Router,
+    as_rows,
+    batch_of_task,
+    note_parcel,
+    report_of,
+    sum_digests,
+)
 from gpu_wcoj.spark.cluster.plan import Result, Stage
 from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
@@ -56,6 +71,9 @@ CELLS = "cells"
 """The folder of cells within a checkpoint, and the key of the cells' entries in a manifest."""
 
 _OURS = re.compile(r"[a-z]+-(\d{12})-\d{3}-\d{5}-[0-9a-f]{16}-\d{6}\.(?:parquet|json)")
+
+MAX_OLD_STATES = 8
+"""States of earlier batches that a worker keeps in memory, to catch up when it gets the tasks of their cells again."""
 
 MAX_CHECKPOINTS = 4
 """Checkpoints whose engines a worker keeps in memory."""
@@ -79,11 +97,12 @@ class Entry:
 
 @dataclass(eq=False)
 class CellState:
-    """A program in the state of an entry."""
+    """A program in the state of an entry, with the images of this cell on this machine."""
 
     program: Program
     stored: StoredState | None
     entry: Entry | None
+    images: Images | None
 
 
 _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
@@ -92,9 +111,9 @@ _cache: OrderedDict[str, dict[tuple[int, int], CellState]] = OrderedDict()
 
 def stage_program(stage: Stage, bag: bool, options: ProgramOptions) -> Program:
     """Return the program of a cell in a stage, without state."""
-    rules = parse(stage.program)
     is_bag = bag or stage.kind == "owner"
-    program = Program.from_options(rules, replace(options.without_relations(), bag=is_bag, inputs=rules.inputs))
+    options = replace(options.without_relations(), bag=is_bag, inputs=stage.program.inputs)
+    program = Program.from_options(stage.program, options)
     program.subject.ledger.state.types.equate_zeros(stage.equated)
     return program
 
@@ -117,18 +136,29 @@ def base_of(root: str, batch: int) -> tuple[Manifest, bool]:
 
 
 def acquire_state(root: str, stage: int, cell: int, entry: Entry | None, make: Callable[[], Program]) -> CellState:
-    """Return the program of a cell in the state of an entry, from memory or from its files."""
+    """Return the program of a cell in an entry's state: from memory, its image, or its files."""
     states = _cache.get(root, {})
     state = states.pop((stage, cell), None)
     if state is not None and state.entry == entry:
         return state
-    program = make()
     if entry is None:
-        return CellState(program, None, None)
+        return CellState(make(), None, None, Images.of_cell(root, stage, cell))
     folder = cells_folder(root)
     stored = read_entry(folder, entry)
-    load(program.subject, stored, folder, entry.file)
-    return CellState(program, stored, entry)
+    images = Images.of_cell(root, stage, cell) if state is None else state.images
+    spines = spines_of(images, entry)
+    if state is not None and state.stored is not None:
+        program = state.program
+        if catch_up(program.subject, state.stored, stored, folder, entry.file, spines):
+            return CellState(program, stored, entry, images)
+    program = make()
+    load(program.subject, stored, folder, entry.file, spines)
+    return CellState(program, stored, entry, images)
+
+
+def spines_of(images: Images | None, entry: Entry) -> SpinesOf:
+    """Return the function that maps the image of an entry, if there is one."""
+    return lambda circuit: None if images is None else images.spines(circuit, entry.file, _batch(entry.file))
 
 
 def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | None:
@@ -138,16 +168,23 @@ def cached_program(root: str, stage: int, cell: int, entry: Entry) -> Program | 
 
 
 def cache_state(root: str, stage: int, cell: int, state: CellState, manifest: Manifest) -> None:
-    """Keep an engine in memory for the next batch, and drop engines that are out of date."""
+    """Keep an engine in memory for the next batch, and drop what is out of date."""
     states = _cache.setdefault(root, {})
     _cache.move_to_end(root)
     while len(_cache) > MAX_CHECKPOINTS:
         _cache.popitem(last=False)
-    for (other_stage, other_cell), cached in list(states.items()):
+    old_states = []
+    for (other_stage, other_cell), cached in states.items():
         old = Entry.from_manifest(manifest, other_stage, other_cell)
         if cached.entry != old and cached.entry is not None and _batch(cached.entry.file) <= manifest.batch:
-            del states[other_stage, other_cell]
+            old_states.append((other_stage, other_cell))
+    for key in old_states[:-MAX_OLD_STATES] if state.program.backend.device is None else old_states:
+        del states[key]
     states[stage, cell] = state
+    base = Entry.from_manifest(manifest, stage, cell)
+    if state.images is not None and state.entry is not None:
+        needed = [entry.file for entry in (base, state.entry) if entry is not None]
+        state.images.tidy({name: _batch(name) for name in needed}, manifest.batch)
 
 
 def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) -> tuple[CellState, int]:
@@ -173,7 +210,10 @@ def write_state(root: str, batch: int, stage: int, cell: int, state: CellState) 
     write_whole(folder.create(name), data)
     folder.sync()
     mark_stored(state.program.subject, name)
-    return CellState(state.program, stored, Entry(name, checksum(data))), sum(run.bytes for run in stored.runs)
+    if state.images is not None:
+        state.images.save(state.program, name, batch)
+    after = CellState(state.program, stored, Entry(name, checksum(data)), state.images)
+    return after, sum(run.bytes for run in stored.runs)
 
 
 def bytes_since(before: StoredState | None, after: StoredState | None) -> int:
@@ -255,6 +295,7 @@ def apply_derivations(program: Program, changes: Mapping[str, ZSet], is_bag: boo
 
 def _crossing(program: Program, name: str, rows: ZSet) -> ZSet:
     """Return the rows whose derivation count becomes positive or ceases to be so."""
+    program.subject.ledger.settle()  # a small tick leaves its rows in memtables
     lowered = program.subject.ledger.lowered
     assert lowered is not None
     source = f"in{name.removeprefix('out')}"
@@ -448,6 +489,10 @@ Watch = Callable[[str, int, int, int], None]
 there."""
 
 
+Arrival = tuple[int, int, pa.RecordBatch]
+"""The relation of rows, the mask of their roles in a cell, and the rows."""
+
+
 @dataclass(frozen=True, eq=False)
 class Work:
     """All data that a task needs, sent to it once.
@@ -456,12 +501,14 @@ class Work:
     ----------
     stage
         The stage that the cells run.
-    moving
-        The columns of rows between stages; None in the last stage, which returns notes only.
+    is_last
+        Whether it is the last stage, which returns notes only.
+    routers
+        Per relation of the plan, its columns and the routes of its rows.
     slots
-        Per relation of the plan, the slots of its columns in these rows.
+        Per relation, the slots of its columns in rows that expressions have routed.
     heads
-        Per output, the columns of its rows.
+        Per head, the columns of its rows.
     bag
         Whether the program has bag semantics.
     options
@@ -481,7 +528,8 @@ class Work:
     """
 
     stage: Stage
-    moving: pa.Schema | None
+    is_last: bool
+    routers: Mapping[int, Router]
     slots: Sequence[Mapping[str, str]]
     heads: Mapping[str, pa.Schema]
     bag: bool
@@ -497,41 +545,64 @@ class Work:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the cells of a partition; the function of ``mapInArrow``."""
-        batch, query = self._batch()
+        self._select_device()
+        batch, query = batch_of_task(self.batch, self.query)
         manifest, is_done = base_of(self.root, batch) if self.root else (None, False)
-        stage_rows: list[pa.RecordBatch] = []
+        arrivals: dict[int, list[Arrival]] = {}
         rows, digest = 0, 0
         for record_batch in batches:
-            if self.stage.index == 0:
+            if BODY not in record_batch.schema.names:
                 rows += pc.sum(record_batch[FIRST]).as_py() or 0
-                digest += int(np.asarray(record_batch[DIGEST].fill_null(0)).view(np.uint64).sum(dtype=np.uint64))
-            here = pc.fill_null(pc.equal(record_batch[STAGE], self.stage.index), False)
-            notes = pc.is_valid(record_batch[NOTE])
-            for note in record_batch.filter(notes)[NOTE].to_pylist():
+                digest += sum_digests(record_batch[DIGEST])
+                yield from self._sort_rows(record_batch, arrivals, is_done)
+                continue
+            for note in record_batch[NOTE].drop_null().to_pylist():
                 yield self._note(note)
-            rows_here = record_batch.filter(pc.and_(here, pc.invert(notes)))
-            if rows_here.num_rows:
-                stage_rows.append(rows_here)
-            if self.moving is not None and not is_done:
-                onward = record_batch.filter(pc.and_(pc.invert(here), pc.invert(notes)))
+            here = pc.equal(record_batch[STAGE], self.stage.index)
+            if not is_done:
+                self._add_parcels(record_batch, arrivals)
+                onward = record_batch.filter(pc.fill_null(pc.invert(here), False))
                 if onward.num_rows:
-                    yield onward.cast(self.moving)
-        if self.stage.index == 0 and rows:
-            report = {"rows": rows, "digest": digest % (1 << 64), "query": query, "batch": batch}
-            yield self._note(json.dumps(report))
-        if is_done or not stage_rows:
-            return
-        table = pa.Table.from_batches(stage_rows)
-        for cell in sorted(pc.unique(table[CELL]).to_pylist()):
-            cell_rows = table.filter(pc.equal(table[CELL], cell))
-            yield from self._cell(cell, cell_rows, batch, manifest)
+                    yield onward
+        if rows:
+            yield self._note(report_of(rows, digest, batch, query))
+        for cell in sorted(arrivals):
+            yield from self._cell(cell, arrivals.pop(cell), batch, manifest)
 
-    def _cell(self, cell: int, rows: pa.Table, batch: int, manifest: Manifest | None) -> Iterator[pa.RecordBatch]:
+    def _add_parcels(self, parcels: pa.RecordBatch, arrivals: dict[int, list[Arrival]]) -> None:
+        """Add the parcels for this stage."""
+        names = STAGE, CELL, REL, MASK, IS_WEIGHTED
+        for i, (stage, cell, relation, mask, is_weighted) in enumerate(
+            zip(*(parcels[name].to_pylist() for name in names), strict=True)
+        ):
+            if stage == self.stage.index:
+                rows = self.routers[relation].opened(is_weighted, parcels[BODY][i].as_buffer())
+                arrivals.setdefault(cell, []).append((relation, mask, rows))
+
+    def _sort_rows(
+        self, routed: pa.RecordBatch, arrivals: dict[int, list[Arrival]], is_done: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Add the rows for this stage that expressions have routed, and yield the others as parcels."""
+        names = [STAGE, CELL, REL, MASK]
+        table = pa.Table.from_batches([routed]).append_column("row", pa.array(np.arange(routed.num_rows)))
+        groups = table.group_by(names, use_threads=False).aggregate([("row", "list")]) if not is_done else table[:0]
+        for group in groups.to_pylist():
+            stage, cell, relation, mask = (group[name] for name in names)
+            router = self.routers[relation]
+            rows = as_rows(router, routed.take(pa.array(group["row_list"])), self.slots[relation])
+            if stage == self.stage.index:
+                arrivals.setdefault(cell, []).append((relation, mask, rows))
+            else:
+                yield from router.packed(stage, cell, mask, rows)
+
+    def _cell(
+        self, cell: int, arrivals: Sequence[Arrival], batch: int, manifest: Manifest | None
+    ) -> Iterator[pa.RecordBatch]:
         """Run the tick of one cell."""
         start = time.perf_counter()
         stage_index = self.stage.index
         if manifest is None:
-            state = CellState(self._program(cell), None, None)
+            state = CellState(self._program(cell), None, None, None)
         else:
             base = (
                 Entry.from_manifest(manifest, stage_index, cell)
@@ -542,7 +613,10 @@ class Work:
         base_name = None if state.entry is None else state.entry.file
         loaded = time.perf_counter()
         self._call_watch("before the tick", cell, batch)
-        changes = self._changes(rows)
+        n_rows = sum(rows.num_rows for _, _, rows in arrivals)
+        changes = self._changes(arrivals)
+        if state.entry is None:  # the types of all columns, also of roles without rows so far
+            changes = self._no_rows() | changes
         tables, counts = self._tick(state.program, changes)
         ticked = time.perf_counter()
         outputs = []
@@ -564,15 +638,15 @@ class Work:
         for result in self.stage.results:
             for target in result.goes_to:
                 table = tables[result.name]
-                if table.num_rows:
-                    assert self.moving is not None
-                    slots = list(self.slots[target].values())
-                    yield moving_rows(self.moving, target, slots, table.columns[:-1], table.columns[-1])
+                router = self.routers[target]
+                names = [field.name for field in router.schema]
+                for rows in table.rename_columns([*names, WEIGHT]).combine_chunks().to_batches():
+                    yield from router.parcels(as_rows(router, rows, dict(zip(names, names, strict=True))))
         entry = None if state.entry is None else [state.entry.file, state.entry.sha256]
         yield self._note(
             json.dumps(
                 {
-                    "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": rows.num_rows,
+                    "stage": stage_index, "cell": cell, "base": base_name, "entry": entry, "rows": n_rows,
                     "held": rows_by_role(state.program), "bytes": nbytes, "written": new_bytes, "counts": counts,
                     "outputs": outputs,
                     "seconds": {
@@ -617,29 +691,33 @@ class Work:
         return write_output(self.output, head, rows if self.is_answer else with_batch(rows, batch), batch,
                             self.stage.index, cell)  # fmt: skip
 
-    def _changes(self, rows: pa.Table) -> dict[str, ZSet | pa.Table]:
+    def _changes(self, arrivals: Sequence[Arrival]) -> dict[str, ZSet | pa.Table]:
         """Return the rows of each role."""
         changes: dict[str, ZSet | pa.Table] = {}
         for relation in dict.fromkeys(self.stage.roles):
-            relation_rows = rows.filter(pc.equal(rows[REL], relation))
-            if not relation_rows.num_rows:
-                continue
-            roles = self.stage.roles_of(relation)
-            mask = relation_rows[MASK].to_numpy()
-            values = {name: relation_rows[slot] for name, slot in self.slots[relation].items()}
-            columns = {name: value for name, value in values.items() if name.startswith("c")}
-            columns[WEIGHT] = relation_rows[WEIGHT]
-            moments = {f"{ORDER}{name[1:]}": value for name, value in values.items() if name.startswith("o")}
-            if any(
-                value.null_count < relation_rows.num_rows for value in moments.values()
-            ):  # else it is a table in no order
-                columns |= moments
-            table = pa.table(columns)
-            for bit, role in enumerate(roles):
-                has_role = (mask >> bit & 1).astype(bool)
-                if has_role.any():
-                    changes[f"in{role}"] = as_change(table if has_role.all() else table.filter(pa.array(has_role)))
+            router = self.routers[relation]
+            for bit, role in enumerate(self.stage.roles_of(relation)):
+                parts = [rows for other, mask, rows in arrivals if other == relation and mask >> bit & 1]
+                if not parts:
+                    continue
+                if any(WEIGHT in rows.schema.names for rows in parts):
+                    parts = [_weighted(rows, router) for rows in parts]
+                table = pa.Table.from_batches(parts)
+                moments = [name for name in router.schema.names if name.startswith("o")]
+                if all(table[name].null_count == table.num_rows for name in moments):
+                    table = table.drop_columns(moments)  # it is a table in no order
+                names = [f"{ORDER}{name[1:]}" if name in moments else name for name in table.column_names]
+                table = table.rename_columns(names)
+                changes[f"in{role}"] = as_change(table) if WEIGHT in names else table
         return changes
+
+    def _no_rows(self) -> dict[str, ZSet | pa.Table]:
+        """Return a table without rows for each role."""
+        schemas = (self.routers[relation].schema for relation in self.stage.roles)
+        return {
+            f"in{role}": pa.schema([column for column in schema if column.name.startswith("c")]).empty_table()
+            for role, schema in enumerate(schemas)
+        }
 
     def _table(self, result: Result, rows: ZSet) -> pa.Table:
         """Return the rows of a result in the types of its head, weights last."""
@@ -656,39 +734,36 @@ class Work:
         """Return a new engine for a cell."""
         options = replace(self.options, threads=self.options.threads or _cpus())
         program = stage_program(self.stage, self.bag, options)
-        if self.cells and self.stage.kind == "join":
+        if self.stage.shares_work:
             program.share_work(cell, self.cells)
         return program
 
     def _note(self, text: str) -> pa.RecordBatch:
-        if self.moving is not None:
-            return note_row(self.moving, text)
+        if not self.is_last:
+            return note_parcel(text, self.routers[0].keys[0])
         return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=[NOTE])
 
     def _call_watch(self, point: str, cell: int, batch: int) -> None:
         if self.watch is not None:
             self.watch(point, self.stage.index, cell, batch)
 
-    def _batch(self) -> tuple[int, str]:
-        """Return the ids of this task's batch and query, and select the task's device."""
+    @staticmethod
+    def _select_device() -> None:
+        """Select the task's device before CUDA is loaded in this process; Spark forked it without."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        if context is not None:
-            addresses = context.resources().get("gpu")
-            if addresses is not None:
-                # Before anything of CUDA is loaded in this process, which Spark forked without it.
-                os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(addresses.addresses)
-        if self.batch is not None:
-            return self.batch, self.query
-        assert context is not None
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        query = context.getLocalProperty("sql.streaming.queryId")
-        if batch is None or query is None:
-            raise UsageError.wrong_state(
-                "running a cell", "its task belongs to neither a stream nor the loading of tables"
-            )
-        return int(batch), query
+        addresses = None if context is None else context.resources().get("gpu")
+        if addresses is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(addresses.addresses)
+
+
+def _weighted(rows: pa.RecordBatch, router: Router) -> pa.RecordBatch:
+    """Return rows with their weights."""
+    if WEIGHT in rows.schema.names:
+        return rows
+    ones = pa.array(np.ones(rows.num_rows, np.int64))
+    return pa.RecordBatch.from_arrays([*rows.columns, ones], schema=router.weighted_schema)
 
 
 def add_counts(left: Sequence[int | None], right: Sequence[int | None]) -> list[int | None]:

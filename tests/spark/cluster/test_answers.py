@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.errors import UsageError
 from gpu_wcoj.spark import normalise
 from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
+from gpu_wcoj.spark.cluster.exchange import EXCHANGE
 from gpu_wcoj.spark.output import Listing
 from tests.helpers.answers import named
 
@@ -232,3 +234,62 @@ def test_bags(spark: Any, tmp_path: Path, layout: str) -> None:
     ticks[0]["edge"] = [(a, b, 3 * weight) for a, b, weight in ticks[0]["edge"]]
     text = "hop(a, c) :- edge(a, b), edge(b, c). triangle(a, b, c) :- edge(a, b), edge(b, c), edge(a, c)."
     check(spark, tmp_path, text, ticks, EDGE, layout=layout, cells=4, bag=True)
+
+
+GROUPS = """
+known("red").
+known("green").
+busy(a, n) :- label(a, _), n = count : { edge(a, b), !label(b, "red") }, n > 1.
+top(l, max(b)) :- edge(a, b), label(a, l).
+apart(a) :- label(a, l), !edge(a, a), l != null.
+fresh(a, c) :- edge(a, b), c = 2 * a + b, label(a, l), !known(l).
+same(a, b) :- label(a, l?), label(b, l?), edge(a, b).
+total(n) :- n = sum b : { edge(_, b) }.
+above(a) :- edge(a, b), total(n), 100 * b > n.
+.output busy
+.output top
+.output apart
+.output fresh
+.output same
+.output total
+.output above
+"""
+
+
+@pytest.mark.parametrize(("layout", "cells"), [("hypercube", 3), ("replicated", 2)])
+def test_streams_of_programs_that_negate_calculate_and_aggregate(
+    spark: Any, tmp_path: Path, layout: str, cells: int
+) -> None:
+    stream = Stream(spark, tmp_path / "in", STRATA_COLUMNS)
+    ticks = strata_ticks(4, 3)
+    for tick in ticks:
+        stream.add(tick)
+    run = stream.run(GROUPS, tmp_path, layout=layout, cells=cells)
+    expected = alone(GROUPS, [{}, *ticks])  # the facts come with the empty load
+    found = written(tmp_path / "out")
+    for batch, answers in enumerate(expected, -1):
+        for name, rows in answers.items():
+            assert {row: weight for row, weight in found[batch][name].items() if weight} == dict(rows), (batch, name)
+    assert {name: sum(answers[name].total() for answers in expected) for name in expected[0]} == run.answers
+    assert all(run.answers.values())
+    program = run.state_reader.program(ProgramOptions(backend="cpu"))
+    assert {name: program.count(name) for name in run.answers} == run.answers
+
+
+@pytest.mark.parametrize("layout", ["hypercube", "replicated"])
+def test_rows_that_expressions_route(spark: Any, tmp_path: Path, layout: str) -> None:
+    """As where the RAPIDS Accelerator runs: in two stages, with deletions, strings and nulls."""
+    spark.conf.set(EXCHANGE, "expressions")
+    try:
+        check(spark, tmp_path, STRATA, strata_ticks(4, 2), STRATA_COLUMNS, layout=layout, cells=3)
+    finally:
+        spark.conf.unset(EXCHANGE)
+
+
+def test_an_exchange_that_is_unknown(spark: Any, tmp_path: Path) -> None:
+    spark.conf.set(EXCHANGE, "rows")
+    try:
+        with pytest.raises(UsageError, match="cells.exchange='rows'.*expected 'auto', 'arrow' or 'expressions'"):
+            loaded(spark, tmp_path, TRIANGLE, random_ticks(1, 1, 30, 9)[0], EDGE, layout="hypercube", cells=2)
+    finally:
+        spark.conf.unset(EXCHANGE)

@@ -17,36 +17,47 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.layout import reason_against
 from gpu_wcoj.spark.maintenance import resolve_layout
 
+RECURSIVE = "r(a, b) :- e(a, b). r(a, c) :- s(a, b), e(b, c). s(a, b) :- r(a, b)."
+DEMANDING = "r(a) :- e(a, _). r(n) :- r(a), n = count : { e(x, _), x < a }."
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("t(a) :- e(a, b), !f(b).", "a rule has a negation"),
-        ("r(a, b) :- e(a, b). r(a, c) :- s(a, b), e(b, c). s(a, b) :- r(a, b).", "it is recursive.*r <- s <- r"),
-        ("n(a, c) :- e(a, _), c = count : { e(a, _) }.", "it aggregates"),
-        ("m(a, c) :- e(a, b), c = b + 1.", "a rule calculates"),
-        ("d(y, min(w)) :- e(y, w).", "aggregates|calculates"),
-        ("p(a) :- e(a, b), b + 1 < 7.", "a rule calculates"),
-        ("e(1, 2). p(a) :- e(a, b), f(b).", "fact"),
-        ("p(a) :- e(a, null).", "asks for null"),
-        ("p(a) :- e(a, b), b != null.", "asks for null"),
-        ("p(a) :- e(a, b?), f(b?).", "joins by it"),
-        (".input e\ne(a, b) :- f(a, b).\np(a) :- e(a, b).", "'e' is an input and the head of a rule"),
-    ],
-)
-def test_programs_that_cells_cannot_run_are_named(spark: Any, tmp_path: Path, text: str, message: str) -> None:
-    rules = Program(text, backend="cpu").rules
+
+def test_programs_that_cells_cannot_run_are_named(spark: Any, tmp_path: Path) -> None:
+    rules = Program(DEMANDING, backend="cpu").rules
     one, reason = resolve_layout(spark, "auto", rules)
     assert one == "one"
-    assert re.search(message, reason)
-    frames = {name: spark.range(3).selectExpr("id AS a", "id AS b") for name in Program(text, backend="cpu").inputs}
+    assert reason == "it aggregates within a recursion, whose groups pass through many cells: r <- r"
+    frames = {"e": spark.range(3).selectExpr("id AS a", "id AS b")}
     with pytest.raises(UnsupportedError, match="this program on cells is not supported"):
-        gws.maintain(frames, text, changes="append", layout="replicated", checkpoint=tmp_path / "ckpt")
+        gws.maintain(frames, DEMANDING, changes="append", layout="replicated", checkpoint=tmp_path / "ckpt")
     with pytest.raises(UnsupportedError, match="this program on cells is not supported"):
-        gws.count(spark, text, frames, layout="hypercube", cells=2)
+        gws.count(spark, DEMANDING, frames, layout="hypercube", cells=2)
     assert not (tmp_path / "ckpt").exists()
 
 
-def test_programs_that_cells_run() -> None:
-    assert reason_against(parse("hop(a, c) :- edge(a, b), edge(b, c), a != c.")) == ""
-    assert reason_against(parse('p(a) :- e(a, _), f(a, "x"), a != 5. q(a) :- p(a), e(a, a).')) == ""
+def test_a_recursion_stays_on_one_engine_unless_it_is_asked_for(spark: Any) -> None:
+    rules = Program(RECURSIVE, backend="cpu").rules
+    one, reason = resolve_layout(spark, "auto", rules)
+    assert one == "one"
+    assert re.search("it is recursive, and cells copy what one engine holds once: r <- s <- r", reason)
+    assert resolve_layout(spark, "hypercube", rules) == ("hypercube", "as asked for")
+    edges = spark.createDataFrame([(i, (i + 1) % 9) for i in range(9)], "a bigint, b bigint")
+    assert gws.count(spark, RECURSIVE, {"e": edges}, layout="hypercube", cells=2) == {"r": 81, "s": 81}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hop(a, c) :- edge(a, b), edge(b, c), a != c.",
+        'p(a) :- e(a, _), f(a, "x"), a != 5. q(a) :- p(a), e(a, a).',
+        "t(a) :- e(a, b), !f(b).",
+        "n(a, c) :- e(a, _), c = count : { e(a, _) }.",
+        "m(a, c) :- e(a, b), c = b + 1.",
+        "d(y, min(w)) :- e(y, w).",
+        "e(1, 2). p(a) :- e(a, b), f(b).",
+        "p(a) :- e(a, null).",
+        "p(a) :- e(a, b?), f(b?).",
+        ".input e\ne(a, b) :- f(a, b).\np(a) :- e(a, b).",
+    ],
+)
+def test_programs_that_cells_run(text: str) -> None:
+    assert reason_against(parse(text)) == ""

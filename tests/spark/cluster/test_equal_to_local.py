@@ -168,3 +168,26 @@ def test_sources_of_one_relation_that_do_not_go_together(spark: Any, tmp_path: P
     for other in (table.selectExpr("dst", "src AS source"), table.selectExpr("CAST(src AS int)", "dst")):
         with pytest.raises(SchemaError, match="Select, rename and cast"):
             gws.maintain({"edge": [other, stream]}, "p(a) :- edge(a, b).", changes="append", checkpoint=tmp_path / "c")
+
+
+SQL = """
+SELECT n.name, count(*) AS payments, sum(e.weight) AS amount, avg(e.dst) AS mean, min(e.src) AS least
+FROM edge e JOIN name n ON e.src = n.node
+WHERE NOT EXISTS (SELECT 1 FROM edge back WHERE back.src = e.dst AND back.dst = e.src)
+GROUP BY n.name HAVING count(*) > 2
+"""
+
+
+@pytest.mark.parametrize("layout", ["hypercube", "replicated"])
+def test_sql_that_groups(spark: Any, tmp_path: Path, layout: str) -> None:
+    written(tmp_path)
+    views = {
+        one: run(view_of(spark, tmp_path, one, text=SQL.replace("e.weight", "e.dst"), output=tmp_path / one / "out"))
+        for one in ("one", layout)
+    }
+    found, expected = (gws.read_output(spark, tmp_path / one / "out", "answer").toArrow() for one in (layout, "one"))
+    assert_same(expected, found)
+    assert found.num_rows > 20
+    assert views[layout].answers == views["one"].answers
+    assert views[layout].progress["changes"] == views["one"].progress["changes"]
+    assert "groups answer" in views[layout].explain()

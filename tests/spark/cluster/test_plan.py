@@ -18,7 +18,6 @@ from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.spark.cluster.exchange import cell_keys, spark_hash
 from gpu_wcoj.spark.cluster.layout import CellLayout, best_shares, choose, shares_in, shares_of
 from gpu_wcoj.spark.cluster.plan import Route, cell_plan
-from tests.helpers.answers import named
 
 TEXTS = {
     "triangle": "t(a, b, c) :- e(a, b), e(b, c), e(a, c).",
@@ -99,7 +98,7 @@ def test_each_binding_is_in_one_cell(name: str, cells: int, heavy: dict[int, Any
     found: Counter[Any] = Counter()
     for content in held.values():
         if content:
-            for answer in Program(stage.program, inputs=named(stage.program)).step(content).values():
+            for answer in Program(stage.program, inputs=stage.program.inputs).step(content).values():
                 found.update(answer.to_dict())
     if name in ("star", "both", "single") and cells > 1:
         assert chosen.is_shared(0)
