@@ -6,7 +6,7 @@ A row meets the same cells whether Spark's expressions route it, or this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -107,20 +107,18 @@ def _step(column: pa.Array) -> Callable[[slice, U64], U64]:
     """Return a function that hashes rows of a column with seeds, which nulls leave as they are."""
     nulls = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type
-    hashed: Callable[[slice, U64], U64]
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind):
-        hashed = _Texts(column)
-    else:
-        hash_words, words = _canonical(column)
-
-        def hashed(part: slice, seeds: U64) -> U64:
-            return hash_words(words[part], seeds)
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind)
+    hashed: Callable[[slice, U64], U64] = _Texts(column) if is_text else partial(_hash_part, *_canonical(column))
 
     def step(part: slice, seeds: U64) -> U64:
         after = hashed(part, seeds)
         return after if nulls is None else np.where(nulls[part], seeds, after)
 
     return step
+
+
+def _hash_part(hash_words: Callable[[U64, U64], U64], words: U64, part: slice, seeds: U64) -> U64:
+    return hash_words(words[part], seeds)
 
 
 def _is_large(kind: pa.DataType) -> bool:

@@ -166,11 +166,11 @@ def _by_mask(
         if everyone and n:
             yield everyone, None
         return
-    masks |= kind.type(everyone)
-    present = np.flatnonzero(np.bincount(masks)) if kind.itemsize == 1 else np.unique(masks)
+    roles: npt.NDArray[Any] = masks | kind.type(everyone)
+    present = np.flatnonzero(np.bincount(roles)) if kind.itemsize == 1 else np.unique(roles)
     for mask in present.tolist():
         if mask:
-            yield mask, None if len(present) == 1 else np.flatnonzero(masks == mask)
+            yield mask, None if len(present) == 1 else np.flatnonzero(roles == mask)
 
 
 def _is_weighted(rows: pa.RecordBatch) -> bool:
