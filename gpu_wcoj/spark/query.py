@@ -6,15 +6,18 @@ import atexit
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import StructType
 
+from gpu_wcoj.arrow.indexed_table import distinct_values
+from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
@@ -26,6 +29,9 @@ from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
+from gpu_wcoj.query.motif.parse import Motif
+from gpu_wcoj.spark.cluster.exchange import quoted
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, files_of
@@ -39,14 +45,15 @@ from gpu_wcoj.spark.maintenance import (
     rules_of,
     unread_columns,
 )
+from gpu_wcoj.spark.motifs import Keys, MotifQuery, repeat_rows
 from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import collect_table
+from gpu_wcoj.views.matcher import MotifOptions, tables_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
@@ -127,30 +134,176 @@ def join(
     _check(engine, frames)
     check_columns(spark, output, _empty_answer(engine, output).column_names)
     chosen = _choose_layout(spark, engine, frames, options)
+    answer = _answer(spark, engine, frames, chosen, options, output, _folder(spark, path))
+    return _repeat_rows(answer) if engine.bag and not weights else answer
+
+
+def _answer(
+    spark: SparkSession,
+    engine: Program,
+    frames: Mapping[str, DataFrame],
+    chosen: CellLayout | str,
+    options: SparkOptions,
+    output: str,
+    folder: Path,
+    keys: Keys | None = None,
+) -> DataFrame:
+    """Return the answer of one output from files below a folder; in bags, with weights in the last column."""
     if isinstance(chosen, CellLayout):
-        folder = _folder(spark, path)
+        if keys is not None:
+            frames = keys.checked_on_executors(frames)
         single_output = Program.from_options(engine.rules, replace(engine.options, outputs=(output,), backend="cpu"))
         spread = Spread.from_frames(single_output, frames, chosen)
         names = files_of(spread.run(folder, options.program))
         head = spread.columns.heads[output]
         schema = spark_schema(change_schema(head) if engine.bag else head)
     else:
-        changes = _read(engine, frames)
-        folder = _folder(spark, path)
+        changes = _read(engine, frames, keys)
         names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
         schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
     if names:
-        answer = spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
-    else:
-        answer = spark.createDataFrame([], schema)
-    return _repeat_rows(answer) if engine.bag and not weights else answer
+        return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
+    return spark.createDataFrame([], schema)
 
 
 def _repeat_rows(answer: DataFrame) -> DataFrame:
     """Return each row as often as the last column says, without this column."""
-    *columns, weight = (functions.col(f"`{name.replace('`', '``')}`") for name in answer.columns)
-    occurrence = functions.explode(functions.sequence(functions.lit(1), weight)).alias("#occurrence")
-    return answer.select(*columns, occurrence).drop("#occurrence")
+    *columns, weight = (functions.col(quoted(name)) for name in answer.columns)
+    return repeat_rows(answer, columns, weight)
+
+
+@entry_point
+def find(
+    graph: Any,
+    motif: str | Motif,
+    /,
+    *,
+    where: str | None = None,
+    semantics: Semantics = "homomorphism",
+    columns: Sequence[str] | None = None,
+    ids: Mapping[str, Any] | None = None,
+    id: str = "id",  # noqa: A002  # the column is called so
+    src: str = "src",
+    dst: str = "dst",
+    **options: Any,
+) -> DataFrame:
+    """Find the matches of a motif in DataFrames, as a DataFrame.
+
+    The pattern is found by the call, by the engine or by engines on the executors, without columns that it does not
+    need. Columns that are only shown travel with it if they are few; otherwise Spark joins them to the matches when the
+    DataFrame is used. Rows never pass through the driver, unless one engine finds them there.
+
+    Parameters
+    ----------
+    graph
+        A GraphFrame, or any object with ``vertices`` and ``edges``; a pair ``(vertices, edges)`` of DataFrames; or a
+        DataFrame of edges, whose ends are the vertices.
+    motif, where, semantics, columns, ids, id, src, dst
+        See `gpu_wcoj.find`.
+    options
+        ``path``, ``layout``, ``cells``, ``backend`` and ``threads`` as `join` takes them.
+
+    Returns
+    -------
+    A column for each named element, in order of first occurrence: structs of the columns of its table.
+
+    Raises
+    ------
+    SchemaError
+        If key columns are missing or hold nulls, or a vertex has several rows.
+    GpuWcojError
+        If the motif or its options are wrong; see `gpu_wcoj.find`.
+
+    Examples
+    --------
+    >>> import gpu_wcoj.spark as gws
+    >>> edges = gws.local_session().createDataFrame([(1, 2), (2, 3), (3, 1)], "src int, dst int")  # doctest: +SKIP
+    >>> gws.find(edges, "(a)-[e]->(b); (b)-[]->(c); (c)-[]->(a)").select("a.id", "e.dst").first()  # doctest: +SKIP
+    Row(id=1, dst=2)
+    """
+    for name in options:
+        if name not in _FIND_OPTIONS:
+            raise UsageError.unknown_name("option", name, _FIND_OPTIONS)
+    path = options.pop("path", None)
+    tables = _graph_frames(graph)
+    spark = tables["edges"].sparkSession
+    spark_options = _options(spark, **options)
+    asked = MotifOptions(where, semantics, columns, ids, id, src, dst)
+    query = _motif_query(motif, tables, asked)
+    check_columns(spark, "the matches", [column.label for column in query.columns])
+    engine, frames = _motif_engine(spark, query, tables, asked, spark_options)
+    chosen = _choose_layout(spark, engine, frames, spark_options)
+    folder = _folder(spark, path)
+    if query.numbers_edges:
+        tables["edges"] = _numbered(tables["edges"], query.stored_edges(), folder / "edges")
+        frames |= query.frames(tables)
+    answer = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
+    return query.matches(answer, tables)
+
+
+_FIND_OPTIONS = ("path", "layout", "cells", "backend", "threads")
+"""The options of `find` that are not those of the motif."""
+
+
+def _graph_frames(graph: Any) -> dict[str, DataFrame]:
+    """Return the DataFrames of a graph by name."""
+    if is_of_spark(graph):
+        vertices, edges = None, graph
+    else:
+        vertices, edges = tables_of(graph, None, None)
+    tables = {name: frame for name, frame in (("vertices", vertices), ("edges", edges)) if frame is not None}
+    check_frames(tables)
+    for name, frame in tables.items():
+        require_classic(frame, "find")
+        if frame.isStreaming:
+            raise UsageError.unsupported(
+                f"the DataFrame of '{name}' in find", "it is a stream", "Use maintain for streams."
+            )
+    return tables
+
+
+def _motif_query(motif: str | Motif, tables: Mapping[str, DataFrame], options: MotifOptions) -> MotifQuery:
+    schemas = {name: frame.schema for name, frame in tables.items()}
+    return MotifQuery.from_schemas(motif, schemas, options, looks_up=True)
+
+
+def _motif_engine(
+    spark: SparkSession,
+    query: MotifQuery,
+    tables: Mapping[str, DataFrame],
+    motif_options: MotifOptions,
+    options: SparkOptions,
+) -> tuple[Program, dict[str, DataFrame]]:
+    """Return the program of a motif, and the DataFrames that it reads; edges are not numbered yet."""
+    unnumbered = dict(tables)
+    if query.numbers_edges:
+        unnumbered["edges"] = tables["edges"].withColumn(ROW, functions.lit(0).cast("bigint"))
+    frames = query.frames(unnumbered)
+    for name, values in (motif_options.ids or {}).items():
+        frames[f"ids#{name}"] = _id_frame(spark, values, f"the ids of '{name}'")
+    engine, _ = _engine(QuerySource(query.rules, bag=True), frames, options)
+    _check(engine, frames)
+    return engine, frames
+
+
+def _id_frame(spark: SparkSession, values: Any, what: str) -> DataFrame:
+    """Return the distinct ids of a list, or of a DataFrame of one column."""
+    if is_of_spark(values) and len(values.columns) == 1:
+        frame: DataFrame = values.dropna().distinct()
+        return frame
+    table = pa.table({"id": distinct_values(values, what)})
+    return spark.createDataFrame(table, spark_schema(table.schema))
+
+
+def _numbered(edges: DataFrame, columns: Sequence[str], folder: Path) -> DataFrame:
+    """Return the edges with row numbers.
+
+    They are stored: if Spark evaluated the rows again, they might come in another order, with other numbers.
+    """
+    rows = edges.select(*(functions.col(quoted(name)) for name in columns))
+    numbered = rows.withColumn(ROW, functions.monotonically_increasing_id())
+    numbered.write.parquet(str(folder))
+    return edges.sparkSession.read.schema(numbered.schema).parquet(str(folder))
 
 
 @entry_point
@@ -256,10 +409,12 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
     check_required(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
 
 
-def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
+def _read(engine: Program, frames: Mapping[str, DataFrame], keys: Keys | None = None) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name in engine.inputs:
         table, _ = collect_table(frames[name])
+        if keys is not None:
+            keys.check(name, table)
         arity, declared = engine.arity(name), engine.declared.get(name)
         changes[name] = read_change(
             name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False
