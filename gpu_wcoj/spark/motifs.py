@@ -19,7 +19,7 @@ from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import SchemaError, UnsupportedTypeError, listed
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.motif.compile import ROW, CompiledMotif, Element, Graph, compile_motif
+from gpu_wcoj.query.motif.compile import MOTIF, ROW, CompiledMotif, Element, Graph, compile_motif
 from gpu_wcoj.query.motif.parse import Motif, parse
 from gpu_wcoj.spark.schema import arrow_type
 from gpu_wcoj.views.matcher import MotifOptions, graph_of
@@ -101,6 +101,11 @@ class Packing:
         arrays = [column.array(flat) for column in self.columns]
         return pa.table([*arrays, flat.column(flat.num_columns - 1)], names=[*names, weight_name(names)])
 
+    def head(self, flat: pa.Schema) -> pa.Schema:
+        """Return the columns of the matches for flat columns, both without weights."""
+        packed = self.pack(flat.append(pa.field("weight", pa.int64())).empty_table()).schema
+        return packed.remove(len(packed) - 1)
+
 
 @dataclass(frozen=True, eq=False)
 class MotifQuery:
@@ -112,8 +117,10 @@ class MotifQuery:
         The requested columns of the matches.
     schemas
         The columns of ``edges`` and, if there is such a table, of ``vertices``.
-    elements
-        The flat columns of the answer of the rules.
+    rules
+        The rules, for bag semantics, with one output ``motif`` of flat columns.
+    places
+        The flat columns that hold parts of elements. Parts that are the same in all matches share one.
     looked_up
         The elements whose requested columns are joined to the matches by id, or for edges by row number, with the
         reason.
@@ -123,9 +130,10 @@ class MotifQuery:
     graph: Graph
     columns: tuple[MatchColumn, ...]
     schemas: Mapping[str, StructType]
-    elements: tuple[Element, ...]
     looked_up: Mapping[str, str]
     compiled: CompiledMotif
+    rules: Rules
+    places: Mapping[Element, int]
 
     @classmethod
     def from_schemas(
@@ -163,12 +171,13 @@ class MotifQuery:
             parsed, where=options.where, semantics=options.semantics, elements=elements,
             ids=tuple(options.ids or ()), graph=graph,
         )  # fmt: skip
-        return cls(parsed, graph, columns, schemas, elements, looked_up, compiled)
-
-    @cached_property
-    def rules(self) -> Rules:
-        """The rules, with one output ``motif`` of flat columns, for bag semantics."""
-        return self.compiled.united(self.elements)
+        heads = [rule.head.terms for rule in compiled.united(elements).rules if rule.head.relation == MOTIF]
+        terms = zip(*heads, strict=True)
+        first: dict[object, Element] = {}
+        shared = [first.setdefault(column, element) for element, column in zip(elements, terms, strict=True)]
+        flat = list(dict.fromkeys(shared))
+        places = {element: flat.index(same) for element, same in zip(elements, shared, strict=True)}
+        return cls(parsed, graph, columns, schemas, looked_up, compiled, compiled.united(flat), places)
 
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
@@ -186,6 +195,25 @@ class MotifQuery:
     def numbers_edges(self) -> bool:
         """Whether the edges need row numbers."""
         return ROW in self.compiled.edges
+
+    def readings(self, columns: object, edge_id: str | None) -> dict[str, dict[str, str]]:
+        """Return, per table, the columns that the rules read, and their present names in its source.
+
+        Parameters
+        ----------
+        columns
+            By table, the columns of its source, or a mapping from new to present names; or anything else.
+        edge_id
+            The column that identifies edges.
+        """
+        by_table = columns if isinstance(columns, Mapping) else {}
+        present: dict[str, dict[str, str]] = {}
+        for table, names in self.inputs.items():
+            renamed = by_table.get(table)
+            sources = renamed if isinstance(renamed, Mapping) else {}
+            named = {name: str(edge_id) if name == ROW else name for name in names}
+            present[table] = {name: sources.get(column, column) for name, column in named.items()}
+        return present
 
     def table_of(self, element: str) -> str:
         """Return the table that an element is a row of."""
@@ -205,7 +233,7 @@ class MotifQuery:
         return Packing(tuple(self._packed(column) for column in self.columns if column.name not in self.looked_up))
 
     def _packed(self, column: MatchColumn) -> PackedColumn:
-        place = {element: index for index, element in enumerate(self.elements)}
+        place = self.places
         if column.kind == "told":
             kind = LongType() if column.name.startswith("_hop") else StringType()
             patterns = [part.patterns.get(column.name, {}) for part in self.compiled.parts]
@@ -247,18 +275,17 @@ class MotifQuery:
         """
         flat = [f"#{index}" for index in range(len(answer.columns))]
         rows = answer.toDF(*flat)
-        place = {element: index for index, element in enumerate(self.elements)}
         for element in self.looked_up:
             table, what = tables[self.table_of(element)], "id" if element in self.motif.vertices else "row"
             key = self.graph.id if what == "id" else ROW
-            names = [name for name in self.schemas[self.table_of(element)].names]
+            names = self.schemas[self.table_of(element)].names
             labels = {column.label: column for column in self.columns if column.name == element}
             values = [
                 (sf.struct(*map(_column, names)) if column.field is None else _column(column.field)).alias(f"={label}")
                 for label, column in labels.items()
             ]
             there = table.select(_column(key).alias(f"#{element}"), *values)
-            same = _column(flat[place[Element(element, what)]]) == _column(f"#{element}")  # type: ignore[arg-type]
+            same = _column(flat[self.places[Element(element, what)]]) == _column(f"#{element}")  # type: ignore[arg-type]
             rows = rows.join(there, same, "inner" if len(self.compiled.parts) == 1 else "left")
         columns = [_column(name) for name in flat]
         packed = {column.label: column.expression(columns) for column in self.packing.columns}
