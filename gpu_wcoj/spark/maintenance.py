@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +123,11 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
     if isinstance(program, Rules):
         return False
     return _language(program, language) in ("sql", "edn")
+
+
+def is_motif(program: object, language: Language | None) -> bool:
+    """Return whether a program is the text of a motif."""
+    return isinstance(program, str) and _language(program, language) == "motif"
 
 
 def _language(program: str, language: Language | None) -> Language:
@@ -328,14 +332,14 @@ def maintain(
     }  # fmt: skip
     spark_options = SparkOptions.from_session(session, call)
     packing: Packing | None = None
-    if isinstance(program, str) and _language(program, language) == "motif":
+    if is_motif(program, language):
         refuse_options(name for name, value in (("bag", bag), ("keep", keep), ("outputs", outputs)) if value)
-        query, sources = _motif(sources, program, columns, more, (changes, order_by))
+        query, sources = _motif(sources, str(program), columns, more, (changes, order_by))
         program, language, bag, packing = query.rules, None, True, query.packing
         columns, key = query.readings(columns, more.get("edge_id")), query.keys.columns if key is None else key
         changes, order_by = _without_unread(changes, sources), _without_unread(order_by, sources)
     elif more:
-        refuse_motif_options(more)
+        refuse_motif_options(more, _VIEW_MOTIF_OPTIONS)
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
@@ -445,11 +449,11 @@ def _without_unread(option: Any, sources: Mapping[str, Any]) -> Any:
     return {name: value for name, value in option.items() if name in sources or name not in ("vertices", "edges")}
 
 
-def refuse_motif_options(more: Mapping[str, Any]) -> None:
-    """Raise for an option that only motifs have, or none."""
+def refuse_motif_options(more: Iterable[str], motif_options: Collection[str]) -> None:
+    """Raise for the first of these options, which only a motif may have."""
     name = next(iter(more))
-    if name not in _VIEW_MOTIF_OPTIONS:
-        raise UsageError.unknown_name("option", name, [*signature(maintain).parameters])
+    if name not in motif_options:
+        raise UsageError.unknown_name("option", name, motif_options)
     raise UsageError.unsupported(f"the option '{name}' for a program that is not a motif", remedy="Leave it out.")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DecimalType, LongType, StringType, StructType
 
@@ -332,6 +334,19 @@ class Keys:
                     raise several_rows_error(name, keys[0], value, size)
         return checked
 
+    @contextmanager
+    def raised_here(self) -> Iterator[None]:
+        """Raise `SchemaError` for the nulls that an executor finds."""
+        try:
+            yield
+        except PySparkException as error:
+            for name, keys in self.columns.items():
+                for key in keys:
+                    message = null_message(f"the {name}", key, "a row")
+                    if message in str(error):
+                        raise SchemaError(message) from None
+            raise
+
 
 _TABLES: Final[Mapping[str, str]] = {"vertex": "vertices", "edge": "edges"}
 
@@ -377,17 +392,17 @@ def _looked_up(
             keys = (graph.id,) if column.kind == "vertex" else (graph.src, graph.dst)
             wanted = requested.setdefault(f"{column.kind} {column.name}", {})
             wanted |= dict.fromkeys(name for name in names if name not in keys)
-    for address, names in requested.items():
+    for address, shown in requested.items():
         kind, _, element = address.partition(" ")
-        for name in names:
+        for name in shown:
             kind_of_column = schemas[_TABLES[kind]][name].dataType
             is_wide = isinstance(kind_of_column, DecimalType) and kind_of_column.precision > MAX_DIGITS
             if is_wide or not _family(kind_of_column):
                 yield element, f"column '{name}' has the type '{kind_of_column.simpleString()}'"
                 break
         else:
-            if len(names) > MAX_CARRIED:
-                yield element, f"{len(names)} columns are requested, more than {MAX_CARRIED}"
+            if len(shown) > MAX_CARRIED:
+                yield element, f"{len(shown)} columns are requested, more than {MAX_CARRIED}"
 
 
 def _column(name: str) -> Column:

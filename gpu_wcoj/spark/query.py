@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -31,6 +32,7 @@ from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
 from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
 from gpu_wcoj.query.motif.parse import Motif
+from gpu_wcoj.query.motif.parse import parse as parse_motif
 from gpu_wcoj.spark.cluster.exchange import quoted
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import cell_plan
@@ -40,7 +42,9 @@ from gpu_wcoj.spark.maintenance import (
     Tables,
     cells_layout,
     columns_of,
+    is_motif,
     names_in,
+    refuse_motif_options,
     resolve_layout,
     rules_of,
     unread_columns,
@@ -51,7 +55,7 @@ from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import collect_table
-from gpu_wcoj.views.matcher import MotifOptions, tables_of
+from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -237,7 +241,8 @@ def find(
     if query.numbers_edges:
         tables["edges"] = _numbered(tables["edges"], query.stored_edges(), folder / "edges")
         frames |= query.frames(tables)
-    answer = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
+    with query.keys.raised_here():
+        answer = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
     return query.matches(answer, tables)
 
 
@@ -247,11 +252,16 @@ _FIND_OPTIONS = ("path", "layout", "cells", "backend", "threads")
 
 def _graph_frames(graph: Any) -> dict[str, DataFrame]:
     """Return the DataFrames of a graph by name."""
-    if is_of_spark(graph):
-        vertices, edges = None, graph
+    if isinstance(graph, Mapping):
+        tables = dict(graph)
+        for name in tables:
+            if name not in ("vertices", "edges"):
+                raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
+        if "edges" not in tables:
+            raise UsageError.missing("a motif", "edges", "Pass a DataFrame for 'edges'.")
     else:
-        vertices, edges = tables_of(graph, None, None)
-    tables = {name: frame for name, frame in (("vertices", vertices), ("edges", edges)) if frame is not None}
+        vertices, edges = (None, graph) if is_of_spark(graph) else tables_of(graph, None, None)
+        tables = {name: frame for name, frame in (("vertices", vertices), ("edges", edges)) if frame is not None}
     check_frames(tables)
     for name, frame in tables.items():
         require_classic(frame, "find")
@@ -291,7 +301,7 @@ def _id_frame(spark: SparkSession, values: Any, what: str) -> DataFrame:
     if is_of_spark(values) and len(values.columns) == 1:
         frame: DataFrame = values.dropna().distinct()
         return frame
-    table = pa.table({"id": distinct_values(values, what)})
+    table = distinct_values(values, what)
     return spark.createDataFrame(table, spark_schema(table.schema))
 
 
@@ -319,21 +329,39 @@ def count(
     dialect: str = "duckdb",
     backend: BackendName | None = None,
     threads: int | None = None,
+    **more: Any,
 ) -> dict[str, int]:
     """Return the number of rows of each output of a program over DataFrames.
 
     The rows are counted without being listed.
 
-    The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
+    The parameters are those of `join`. In bag semantics, the sum of the rows' weights. For a motif, the DataFrames are
+    ``edges`` and ``vertices``, and `more` has the options of `find`.
     """
     options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
-    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
+    keys = None
+    if is_motif(program, language):
+        motif_options = _motif_options(bag, more)
+        parsed = parse_motif(str(program))
+        ends = [f"{name}.{motif_options.id}" for name in parsed.vertices]
+        ends += [f"{name}.{end}" for name in parsed.edges for end in (motif_options.src, motif_options.dst)]
+        tables = _graph_frames(frames)
+        query = _motif_query(parsed, tables, replace(motif_options, columns=ends or None))
+        engine, frames = _motif_engine(spark, query, tables, motif_options, options)
+        keys = query.keys
+        if query.numbers_edges:
+            tables["edges"] = _numbered(tables["edges"], query.stored_edges(), _folder(spark, None) / "edges")
+            frames |= query.frames(tables)
+    else:
+        engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options, more)
     _check(engine, frames)
     chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
-        notes = Spread.from_frames(engine, frames, chosen).run(None, options.program)
+        frames = frames if keys is None else keys.checked_on_executors(frames)
+        with nullcontext() if keys is None else keys.raised_here():
+            notes = Spread.from_frames(engine, frames, chosen).run(None, options.program)
         return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
-    return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
+    return {name: change.net for name, change in engine.step_counts(_read(engine, frames, keys)).items()}
 
 
 @entry_point
@@ -347,15 +375,40 @@ def explain(
     bag: bool | None = None,
     language: Language | None = None,
     dialect: str = "duckdb",
+    **more: Any,
 ) -> str:
-    """Return the layout and the plan that `join` and `count` would use, and the reason, as text."""
+    """Return the layout and the plan that `join`, `count` or `find` would use, and the reason, as text.
+
+    For a motif, the DataFrames are ``edges`` and ``vertices``, and `more` has the options of `find`. The text says
+    which columns the join reads, and which are joined to the matches.
+    """
     options = _options(spark, layout=layout, cells=cells, backend="cpu")
-    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
+    lines = []
+    if is_motif(program, language):
+        motif_options = _motif_options(bag, more)
+        tables = _graph_frames(frames)
+        query = _motif_query(str(program), tables, motif_options)
+        engine, frames = _motif_engine(spark, query, tables, motif_options, options)
+        lines = [str(query)]
+    else:
+        engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options, more)
     _check(engine, frames)
     chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
-        return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
-    return f"layout one, in the driver: {chosen}\n{engine.explain()}"
+        lines.append(str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen)))
+    else:
+        lines.append(f"layout one, in the driver: {chosen}\n{engine.explain()}")
+    return "\n".join(lines)
+
+
+def _motif_options(bag: bool | None, more: Mapping[str, Any]) -> MotifOptions:
+    """Return the options of a motif."""
+    if bag is not None:
+        refuse_options(["bag"])
+    for name in more:
+        if name not in MOTIF_OPTIONS:
+            raise UsageError.unknown_name("option of a motif", name, MOTIF_OPTIONS)
+    return MotifOptions(**more)
 
 
 def _options(spark: SparkSession, **call: Any) -> SparkOptions:
@@ -365,9 +418,11 @@ def _options(spark: SparkSession, **call: Any) -> SparkOptions:
 
 
 def _engine(
-    source: QuerySource, frames: Mapping[str, DataFrame], options: SparkOptions
+    source: QuerySource, frames: Mapping[str, DataFrame], options: SparkOptions, more: Mapping[str, Any] | None = None
 ) -> tuple[Program, Mapping[str, DataFrame]]:
     """Return the program, and the tables without unsupported columns that it does not read."""
+    if more:
+        refuse_motif_options(more, MOTIF_OPTIONS)
     check_frames(frames)
     tables: Tables = {}
     if names_in(source.text, source.language):
