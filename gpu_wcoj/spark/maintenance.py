@@ -428,7 +428,7 @@ def _motif(
     }
     options = {name: value for name, value in more.items() if name != "edge_id"}
     requested = None if isinstance(columns, Mapping) else columns
-    query = MotifQuery.from_schemas(text, schemas, MotifOptions(**options, columns=requested), looks_up=False)
+    query = MotifQuery.from_schemas(text, schemas, MotifOptions(**options, columns=requested))
     if query.numbers_edges:
         edge_id = more.get("edge_id")
         if edge_id is None:

@@ -30,8 +30,11 @@ from gpu_wcoj.views.matches import MatchColumn, Table, match_columns, several_ro
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-MAX_CARRIED: Final = 4
-"""Columns of an element that travel through the join, beside those that it compares; further ones are looked up."""
+CARRIED_BYTES: Final = 1 << 20
+"""Bytes of a table, as Spark estimates them, up to which its shown columns travel through the join.
+
+Columns of larger tables are looked up. For the directed triangles of 131,072 edges (R-MAT 13), looking up two columns
+took 4 to 5 s, and two columns that travelled took 10 to 13 s; for few matches a lookup costs some 0.5 s more."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +142,18 @@ class MotifQuery:
 
     @classmethod
     def from_schemas(
-        cls, motif: str | Motif, schemas: Mapping[str, StructType], options: MotifOptions, *, looks_up: bool
+        cls,
+        motif: str | Motif,
+        schemas: Mapping[str, StructType],
+        options: MotifOptions,
+        sizes: Mapping[str, float] | None = None,
     ) -> MotifQuery:
         """Compile a motif for tables with these columns.
 
         Parameters
         ----------
-        looks_up
-            Whether columns that the pattern does not compare may be joined to the matches. Otherwise all requested
+        sizes
+            Bytes of the tables, which decide on the columns that are joined to the matches. Without them, all requested
             columns are in the rules, so that matches change with them.
 
         Raises
@@ -165,7 +172,7 @@ class MotifQuery:
         kinds = {name: {column.name: _family(column.dataType) for column in schema} for name, schema in schemas.items()}
         graph = graph_of(kinds.get("vertices"), kinds["edges"], options)
         columns = match_columns(parsed, options.columns, graph)
-        looked_up = dict(_looked_up(columns, graph, schemas)) if looks_up else {}
+        looked_up = {} if sizes is None else dict(_looked_up(columns, graph, schemas, sizes))
         elements = tuple(
             dict.fromkeys(element for column in columns for element in _elements(column, graph, looked_up))
         )
@@ -382,7 +389,7 @@ def _elements(column: MatchColumn, graph: Graph, looked_up: Collection[str]) -> 
 
 
 def _looked_up(
-    columns: Sequence[MatchColumn], graph: Graph, schemas: Mapping[str, StructType]
+    columns: Sequence[MatchColumn], graph: Graph, schemas: Mapping[str, StructType], sizes: Mapping[str, float]
 ) -> Iterator[tuple[str, str]]:
     """Yield the elements whose columns are to be looked up, each with the reason."""
     requested: dict[str, dict[str, None]] = {}
@@ -401,8 +408,9 @@ def _looked_up(
                 yield element, f"column '{name}' has the type '{kind_of_column.simpleString()}'"
                 break
         else:
-            if len(shown) > MAX_CARRIED:
-                yield element, f"{len(shown)} columns are requested, more than {MAX_CARRIED}"
+            size = sizes[_TABLES[kind]]
+            if shown and size > CARRIED_BYTES:
+                yield element, f"Spark takes the {_TABLES[kind]} for {size / (1 << 20):,.1f} MB, more than 1 MB"
 
 
 def _column(name: str) -> Column:

@@ -36,7 +36,7 @@ from gpu_wcoj.query.motif.parse import parse as parse_motif
 from gpu_wcoj.spark.cluster.exchange import quoted
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import cell_plan
-from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, files_of
+from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
 from gpu_wcoj.spark.maintenance import (
     Tables,
@@ -194,8 +194,8 @@ def find(
     """Find the matches of a motif in DataFrames, as a DataFrame.
 
     The pattern is found by the call, by the engine or by engines on the executors, without columns that it does not
-    need. Columns that are only shown travel with it if they are few; otherwise Spark joins them to the matches when the
-    DataFrame is used. Rows never pass through the driver, unless one engine finds them there.
+    need. Columns that are only shown travel with it if their table is small; otherwise Spark joins them to the matches
+    when the DataFrame is used. Rows pass through the driver only if one engine finds them there.
 
     Parameters
     ----------
@@ -274,7 +274,8 @@ def _graph_frames(graph: Any) -> dict[str, DataFrame]:
 
 def _motif_query(motif: str | Motif, tables: Mapping[str, DataFrame], options: MotifOptions) -> MotifQuery:
     schemas = {name: frame.schema for name, frame in tables.items()}
-    return MotifQuery.from_schemas(motif, schemas, options, looks_up=True)
+    sizes = {name: estimated_bytes(frame) for name, frame in tables.items()}
+    return MotifQuery.from_schemas(motif, schemas, options, sizes)
 
 
 def _motif_engine(

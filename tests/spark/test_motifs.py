@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
@@ -16,12 +17,26 @@ import gpu_wcoj as gw
 import gpu_wcoj.spark as gws
 from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.query.motif import parse
-from gpu_wcoj.spark.motifs import MAX_CARRIED
 from gpu_wcoj.spark.schema import spark_schema
-from tests.helpers.motif_graphs import EDGES, MOTIFS, VERTICES, condition, counted, edges, graph, vertices
+from tests.helpers.motif_graphs import (
+    EDGES,
+    MOTIFS,
+    VERTICES,
+    condition,
+    counted,
+    edge,
+    edges,
+    frozen_row,
+    graph,
+    vertex,
+    vertices,
+)
 from tests.reference.motifs import matches
+from tests.spark.file_streams import run, stream_of, write_stream
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 SEMANTICS = ("homomorphism", "edges-distinct", "nodes-distinct")
@@ -91,28 +106,34 @@ def test_what_is_behind_it_is_spark_s(spark: SparkSession) -> None:
     assert rings.select("c.*").columns == ["id", "country"]
 
 
-def test_columns_of_all_types_arrive_as_they_are(spark: SparkSession) -> None:
-    """Columns that the engine does not support, and many columns, are looked up; others travel with the pattern."""
+def test_columns_of_all_types_arrive_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns that the engine does not support, and those of large tables, are looked up; others are in the join."""
     day = dt.date(2026, 1, 31)
-    narrow = spark.createDataFrame(
-        [("x", 1.5, day, None), ("y", None, None, b"12")], "id string, score double, day date, code binary"
+    kind = "id string, score double, day date, code binary, tags array<int>"
+    people = [("x", 1.5, day, None, [1, 2]), ("y", None, None, bytearray(b"12"), None)]
+    spark.createDataFrame(people, kind).write.parquet(str(tmp_path / "small"))
+    small = spark.read.parquet(str(tmp_path / "small"))
+    large = (
+        spark.range(200_000)
+        .selectExpr("id % 2 AS n", "id")
+        .selectExpr(
+            "if(n = 0, 'x', 'y') AS src", "if(n = 0, 'y', 'x') AS dst", "id AS amount", "cast(id AS string) AS note"
+        )
     )
-    many = ", ".join(f"c{i} int" for i in range(MAX_CARRIED + 1))
-    lines = [("x", "y", [1, 2], *range(MAX_CARRIED + 1)), ("y", "x", None, *[None] * (MAX_CARRIED + 1))]
-    wide = spark.createDataFrame(lines, f"src string, dst string, tags array<int>, {many}")
-    text = gws.explain(spark, "(a)-[e]->(b)", {"vertices": narrow, "edges": wide})
-    assert "columns of 'e' are joined to the matches by row number: column 'tags' has the type 'array<int>'" in text
+    motif, where = "(a)-[e]->(b); (b)-[f]->(c)", "e.amount < 2 AND f.amount < 2 AND e.amount < f.amount"
+    for tables in ((small, large), (small.drop("tags"), large)):
+        for layout, cells in (("one", None), ("hypercube", 2)):
+            frame = gws.find(tables, motif, where=where, layout=layout, cells=cells)
+            (row,) = frame.collect()
+            assert [tuple(row.a), tuple(row.b)] == [person[: len(tables[0].columns)] for person in people]
+            assert (tuple(row.e), tuple(row.f)) == (("x", "y", 0, "0"), ("y", "x", 1, "1"))
+            assert frame.schema["a"].dataType == tables[0].schema
+    text = gws.explain(spark, motif, {"vertices": small, "edges": large}, where=where)
+    assert "columns of 'a' are joined to the matches by id: column 'tags' has the type 'array<int>'" in text
+    assert "columns of 'e' are joined to the matches by row number: Spark takes the edges for" in text
+    assert "the join reads '_row', 'src', 'dst', 'amount' of the edges" in text
+    text = gws.explain(spark, motif, {"vertices": small.drop("tags"), "edges": large}, columns=["a", "b.id"])
     assert "the join reads 'id', 'score', 'day', 'code' of the vertices" in text
-    (row,) = gws.find((narrow, wide), "(a)-[e]->(b)", where="e.c0 = 0").collect()
-    assert row.a.asDict() == {"id": "x", "score": 1.5, "day": day, "code": None}
-    assert tuple(row.e) == lines[0]
-    assert bytes(row.b.code) == b"12"
-    flipped = gws.find((wide.selectExpr("src AS id", "*"), narrow.selectExpr("id AS src", "'y' AS dst", "*")),
-                       "(a)-[e]->(b); (a)-[*1..2]->(c)")  # fmt: skip
-    assert "columns of 'a' are joined to the matches by id" in gws.explain(
-        spark, "(a)-[e]->(b)", {"vertices": wide.selectExpr("src AS id", "*"), "edges": wide}
-    )
-    assert {str(tuple(row.a)[1:]) for row in flipped.collect()} == set(map(str, lines))
 
 
 def test_odd_names(spark: SparkSession) -> None:
@@ -175,3 +196,80 @@ def test_what_find_does_not_take(spark: SparkSession) -> None:
         gws.count(spark, "(a)-[e]->(b)", {"edge": lines})
     with pytest.raises(UsageError, match="the option 'where' for a program that is not a motif"):
         gws.count(spark, "n(a) :- edges(a, b, c).", {"edges": lines}, where="e.amount > 1")
+
+
+VIEWS = (
+    "(a)-[e]->(b); (b)-[f]->(c); !(c)-[]->(a)",
+    "(a)-[e]-(b); (b)-[]->(a)",
+    "(a)-[e*1..2]->(b)",
+    "(a)-[]->(b); (b)-[]->(c); (c)-[]->(a)",
+)
+
+
+@pytest.mark.parametrize("motif", VIEWS)
+@pytest.mark.parametrize("layout", ["one", "hypercube"])
+def test_a_view_has_the_matches_after_every_tick(spark: SparkSession, tmp_path: Path, motif: str, layout: Any) -> None:
+    """Vertices from a table and then a stream, edges from a stream; each tick is a new start of the view."""
+    chance = random.Random(f"{motif}{layout}")
+    nodes = [vertex(chance, number) for number in range(5)]
+    ends = [*range(5), 99]
+    now = [edge(chance, ends) for _ in range(7)]
+    kinds = {name: f"{_ddl(schema)}, weight bigint" for name, schema in (("v", VERTICES), ("e", EDGES))}
+    table = spark.createDataFrame(vertices(nodes, [1] * len(nodes)), kinds["v"])
+    write_stream(tmp_path / "v", [])
+    write_stream(tmp_path / "e", [edges(now, [1] * len(now))])
+    sources = {
+        "vertices": [table, stream_of(spark, tmp_path / "v", kinds["v"])],
+        "edges": stream_of(spark, tmp_path / "e", kinds["e"]),
+    }
+    how: dict[str, Any] = {"layout": layout, "cells": 2 if layout == "hypercube" else None, "changes": "weight"}
+    for tick in range(1, 4):
+        gone = [now.pop(chance.randrange(len(now))) for _ in range(2)]
+        come = [edge(chance, ends) for _ in range(3)]
+        now += come
+        write_stream(tmp_path / "e", [edges(gone + come, [-1, -1, 1, 1, 1])], first=tick)
+        before = nodes.pop(0)
+        nodes.append(vertex(chance, before["id"]))
+        write_stream(tmp_path / "v", [vertices([before, nodes[-1]], [-1, 1])], first=tick)
+        view = run(gws.maintain(sources, motif, checkpoint=tmp_path / "c", output=tmp_path / "out", **how))
+        want = counted(matches(motif, nodes, now))
+        state: Counter[Any] = Counter()
+        for row in gws.read_output(spark, tmp_path / "out", state=True).collect():
+            match = row.asDict(recursive=True)
+            weight = match.pop("weight")
+            state[frozen_row(match)] += weight
+        assert state == want, (motif, tick)
+        assert view.answers == {"motif": want.total()}
+    assert gws.View.restore(tmp_path / "c").count("motif") == want.total()
+
+
+def _ddl(schema: Any) -> str:
+    return ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in spark_schema(schema))
+
+
+def test_what_a_view_of_a_motif_delivers_and_asks(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [{"src": 1, "dst": 2, "amount": 5, "kind": "p"}] * 2
+    write_stream(tmp_path / "e", [edges(lines, [1, 1]).append_column("tid", pa.array([1, 2]))])
+    kind = f"{_ddl(EDGES)}, weight bigint, tid bigint"
+    source, taken = stream_of(spark, tmp_path / "e", kind), []
+    two, how = "(a)-[e]->(b); (a)-[f]->(b)", {"checkpoint": tmp_path / "c", "changes": "weight"}
+    with pytest.raises(UsageError, match=r"(?s)tells edges with equal ends apart needs a column.*edge_id="):
+        gws.maintain({"edges": source}, two, semantics="edges-distinct", **how)
+    view = gws.maintain(
+        {"edges": source}, two, semantics="edges-distinct", edge_id="tid", columns=["a.id", "e.tid", "f", "b"],
+        output=lambda changes, batch: taken.append((batch, changes["motif"].to_pylist())), **how,
+    )  # fmt: skip
+    run(view)
+    rows = [row for _, batch in taken for row in batch]
+    assert sorted((row["a.id"], row["e.tid"], row["f"]["tid"], row["b"], row["weight"]) for row in rows) == [
+        (1, 1, 2, {"id": 2}, 1), (1, 2, 1, {"id": 2}, 1),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="unknown option of a motif 'ids'"):
+        gws.maintain({"edges": source}, two, ids={"a": [1]}, **how)
+    with pytest.raises(UsageError, match="unknown table of a motif 'edge'"):
+        gws.maintain({"edge": source}, two, **how)
+    with pytest.raises(ColumnError, match="no column 'tod'"):
+        gws.maintain({"edges": source}, two, semantics="edges-distinct", edge_id="tod", **how)
+    with pytest.raises(UsageError, match="the option 'edge_id' for a program that is not a motif"):
+        gws.maintain({"edges": source}, "n(a) :- edges(a, b, c, d, e).", edge_id="tid", **how)
+    assert not (tmp_path / "c2").exists()
