@@ -17,7 +17,7 @@ from cpu_fallback.kernels import CompiledKernels
 from cpu_fallback.merge import PACKED_FROM, RUNS_FROM
 from cpu_fallback.ranges import RANKED_FROM
 from cpu_fallback.tries import N_WORK, CodeArray, Int64Array
-from cpu_fallback.walk_records import AS_SET, CONTEXT, R_SIZE, RELATION, RELATIONS
+from cpu_fallback.walk_records import CONTEXT
 
 _WIDE = 1 << 40
 """Distance of codes that do not fit 4 bytes."""
@@ -168,16 +168,8 @@ def add_up_runs() -> None:
 
 def walk_paths() -> None:
     """Small ticks: walk a query without paths over a state without arrangements."""
-    context, relation = np.zeros(CONTEXT, np.int64), np.zeros(RELATION, np.int64)
-    relation[R_SIZE] = 1  # above the capacity
-    context[RELATIONS] = relation.ctypes.data
-    walks = CompiledKernels.walker
-    walks.begin_small_tick(context)
-    walks.receive_rows(context, 0, AS_SET, 0)
-    walks.derive_presence(context, 0, 0)
-    walks.walk(context)
-    walks.consolidate_rows(context, 0, 0, 0)
-    walks.merge_memtables(context, 0)
+    context = np.zeros(CONTEXT, np.int64)
+    CompiledKernels.walker.walk(context.ctypes.data)
 
 
 PARTS: dict[str, Callable[[], Any]] = {

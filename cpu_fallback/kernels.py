@@ -38,8 +38,9 @@ from cpu_fallback.merge import (
 from cpu_fallback.new_rows import MAX_BIT_SPAN, MAX_BYTE_SPAN, fresh_values, span_of
 from cpu_fallback.ranges import N_FIELDS, RankBuilder, add_widths, describe_level, publish, rank_level, scan_values
 from cpu_fallback.runtime import address_of as _address
+from cpu_fallback.ticks import small_tick
 from cpu_fallback.tries import N_WORK, SURVIVORS, CodeArray, IndexArray, Int64Array
-from cpu_fallback.walk import begin_tick, consolidate_rows, derive_presence, merge_runs, receive, walk
+from cpu_fallback.walk_records import BEGIN_TICK, CONSOLIDATE, DERIVE, MERGE, RECEIVE, RUN_TICK, WALK
 
 _NOTHING = np.empty(0, np.int64)
 _NO_ROWS = np.empty((0, 0), np.int64)
@@ -286,12 +287,40 @@ class MergeInParts:
 class CompiledWalks:
     """See `gpu_wcoj.kernels.protocol.WalkKernels`."""
 
-    walk = staticmethod(walk)
-    begin_small_tick = staticmethod(begin_tick)
-    receive_rows = staticmethod(receive)
-    derive_presence = staticmethod(derive_presence)
-    consolidate_rows = staticmethod(consolidate_rows)
-    merge_memtables = staticmethod(merge_runs)
+    @staticmethod
+    def run_tick(tick: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.run_tick`."""
+        return small_tick(RUN_TICK, tick, 0, 0, 0)
+
+    @staticmethod
+    def walk(context: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.walk`."""
+        return small_tick(WALK, context, 0, 0, 0)
+
+    @staticmethod
+    def begin_small_tick(context: int) -> None:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.begin_small_tick`."""
+        small_tick(BEGIN_TICK, context, 0, 0, 0)
+
+    @staticmethod
+    def receive_rows(context: int, relation: int, mode: int, capacity: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.receive_rows`."""
+        return small_tick(RECEIVE, context, relation, mode, capacity)
+
+    @staticmethod
+    def derive_presence(context: int, source: int, target: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.derive_presence`."""
+        return small_tick(DERIVE, context, source, target, 0)
+
+    @staticmethod
+    def consolidate_rows(context: int, spare_rows: int, order: int, spare: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.consolidate_rows`."""
+        return small_tick(CONSOLIDATE, context, spare_rows, order, spare)
+
+    @staticmethod
+    def merge_memtables(context: int, target: int) -> int:
+        """See `gpu_wcoj.kernels.protocol.WalkKernels.merge_memtables`."""
+        return small_tick(MERGE, context, target, 0, 0)
 
 
 class CompiledKernels:

@@ -48,8 +48,6 @@ from cpu_fallback.walk_records import (
     A_ROWS,
     A_SIZE,
     A_SLOTS,
-    A_SPARE_ROWS,
-    A_SPARE_WEIGHTS,
     A_TICK_BEFORE,
     A_TICK_ROWS,
     A_TICK_SIZE,
@@ -59,9 +57,6 @@ from cpu_fallback.walk_records import (
     ACTION,
     ARRANGEMENT,
     ARRANGEMENTS,
-    AS_BAG,
-    AS_IS,
-    AS_SET,
     ATOM,
     ATOM_AFTER,
     ATOM_ARRANGEMENT,
@@ -87,30 +82,18 @@ from cpu_fallback.walk_records import (
     CHECK,
     CHECKS,
     CHILDREN,
-    COLUMNS,
     CURSORS,
-    DELETED,
     DONE,
     EMIT,
     EMITTING,
     ENTER,
     EQ,
     EXCLUDED,
-    F_CONSTANT,
-    F_LEFT,
-    F_OP,
-    F_RIGHT,
-    FILTER,
-    FILTER_SPANS,
-    FILTERS,
-    FIRST_INSERT,
     FULL,
     GE,
     GROW,
     GT,
     HEAD,
-    IDENTITY,
-    INSERTED,
     K_ARRANGEMENT,
     K_ATOM,
     K_CONSTANT,
@@ -123,7 +106,6 @@ from cpu_fallback.walk_records import (
     L_BUFFER,
     L_END_USE,
     L_FIRST_USE,
-    LARGEST_WEIGHT,
     LE,
     LIST,
     LISTS,
@@ -134,7 +116,6 @@ from cpu_fallback.walk_records import (
     MAX_INT64,
     MIN_INT64,
     MIN_SUMMED,
-    N_ARRANGEMENTS,
     N_BUFFER,
     N_COUNTS,
     N_END_CHECK,
@@ -161,10 +142,10 @@ from cpu_fallback.walk_records import (
     NODE,
     NODE_FIELDS,
     NODES,
-    ORDER,
     OUT,
     OUT_CAPACITY,
     OUT_SIZE,
+    OUT_START,
     P_ATOM,
     P_EMITS,
     P_END_ATOM,
@@ -187,21 +168,6 @@ from cpu_fallback.walk_records import (
     PATH_FIELDS,
     PATHS,
     PAUSED,
-    R_ATOM,
-    R_BEFORE,
-    R_CHANGED,
-    R_CHANGES,
-    R_END,
-    R_FIRST,
-    R_N_CHANGED,
-    R_PLACES,
-    R_ROWS,
-    R_SIZE,
-    R_STAMPS,
-    R_WEIGHTS,
-    R_WIDTH,
-    RELATION,
-    RELATIONS,
     RESULT,
     RETURNED,
     S_ADDRESS,
@@ -219,7 +185,6 @@ from cpu_fallback.walk_records import (
     SEGMENT,
     SEGMENTS,
     SLOTS,
-    SPARE,
     STAMP,
     START,
     STRIDE,
@@ -1324,7 +1289,8 @@ def bind_value(context, node, work):
 @cached_njit
 def begin_walk(context):
     """Start with the first path; the work of the walk before is added to the total."""
-    context[PATH] = context[SEED] = context[OUT_SIZE] = 0
+    context[PATH] = context[SEED] = 0
+    context[OUT_SIZE] = context[OUT_START]
     context[ACTION] = START
     totals = pointer64(context[TOTALS])
     totals[0] = totals[1] = 0
@@ -1345,12 +1311,12 @@ def sum_work(context):
 
 
 @cached_njit
-def walk(fields):
+def walk(address):
     """Walk paths from their changed rows until all is done or the caller is needed.
 
-    `fields` is the context. The totals are per sign of the change.
+    `address` is that of the context. The totals are per sign of the change.
     """
-    context = pointer64(np.int64(fields.ctypes.data))
+    context = pointer64(address)
     if context[ACTION] == BEGIN:
         begin_walk(context)
     sums, magnitudes = pointer64(context[SUMS]), pointer_float(context[MAGNITUDES])
@@ -1478,313 +1444,3 @@ def walk(fields):
     context[PATH], context[SEED], context[ACTION] = path, seed, START
     sum_work(context)
     return DONE
-
-
-# Small changes of relations: the rows of a tick are sorted into runs, one an arrangement, and merged into memtables.
-
-
-@cached_njit
-def is_before(rows, stride, columns, n_columns, left, right):
-    """Return whether a row precedes another in an order of columns."""
-    for c in range(n_columns):
-        x, y = rows[left * stride + columns[c]], rows[right * stride + columns[c]]
-        if x != y:
-            return x < y
-    return False
-
-
-@cached_njit
-def sort_rows(rows, stride, columns, n_columns, order, spare, n):
-    """Sort the row numbers in `order` by columns, stably; `spare` is scratch memory of as many."""
-    width = 1
-    source, target = order, spare
-    while width < n:
-        begin = 0
-        while begin < n:
-            middle, end = min(begin + width, n), min(begin + 2 * width, n)
-            i, j = begin, middle
-            for k in range(begin, end):
-                if i < middle and (j >= end or not is_before(rows, stride, columns, n_columns, source[j], source[i])):
-                    target[k] = source[i]
-                    i += 1
-                else:
-                    target[k] = source[j]
-                    j += 1
-            begin = end
-        source, target = target, source
-        width *= 2
-    for i in range(n):
-        order[i] = source[i]
-
-
-@cached_njit
-def passes_filter(filters, first, end, rows, row, stride):
-    """Return whether a row is in a filtered arrangement."""
-    for f in range(first, end):
-        entry = f * FILTER
-        left = rows[row * stride + filters[entry + F_LEFT]]
-        column = filters[entry + F_RIGHT]
-        right = rows[row * stride + column] if column >= 0 else filters[entry + F_CONSTANT]
-        if not compare(filters[entry + F_OP], left, right):
-            return False
-    return True
-
-
-@cached_njit
-def copy_rows(relation):
-    """Copy a relation's rows and weights from where they were passed."""
-    rows, weights, places = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS]), pointer64(relation[R_PLACES])
-    width, n = relation[R_WIDTH], relation[R_SIZE]
-    for column in range(width):
-        address, stride = places[2 * column], places[2 * column + 1]
-        for row in range(n):
-            rows[row * width + column] = pointer64(address + row * stride)[0]
-    address, stride = places[2 * width], places[2 * width + 1]
-    for row in range(n):
-        weights[row] = pointer64(address + row * stride)[0] if address != 0 else np.int64(1)
-
-
-@cached_njit
-def receive(fields, index, mode, capacity):
-    """Make a relation's given rows its change of this tick, in each of its arrangements.
-
-    Returns the number of changed rows, or -1 if a weight is too large or there are more rows than `capacity`.
-    """
-    context = pointer64(np.int64(fields.ctypes.data))
-    relation = pointer64(context[RELATIONS] + 8 * RELATION * index)
-    width, n = relation[R_WIDTH], relation[R_SIZE]
-    rows, weights = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS])
-    order, spare = pointer64(context[ORDER]), pointer64(context[SPARE])
-    changed, changes = pointer64(relation[R_CHANGED]), pointer64(relation[R_CHANGES])
-    befores, stamps = pointer64(relation[R_BEFORE]), pointer64(relation[R_STAMPS])
-    work = pointer64(context[WORK])
-    columns = pointer64(context[IDENTITY])
-    if n > capacity:
-        return np.int64(-1)
-    if relation[R_PLACES] != 0:
-        copy_rows(relation)
-    n_rows = np.int64(0)
-    for row in range(n):
-        if weights[row] != 0:
-            order[n_rows] = row
-            n_rows += 1
-    sort_rows(rows, width, columns, width, order, spare, n_rows)
-    atom = relation[R_ATOM]
-    arrangement = pointer64(context[ATOMS])[atom * ATOM + ATOM_ARRANGEMENT]
-    canonical = pointer64(context[COLUMNS] + 8 * context[MAX_DEPTH] * arrangement)
-    total = np.int64(0)
-    # two passes: deleted rows are first
-    for sign in range(2 if mode != AS_BAG else 1):
-        at = np.int64(0)
-        while at < n_rows:
-            end = at + 1
-            while end < n_rows and not is_before(rows, width, columns, width, order[at], order[end]):
-                end += 1
-            row = order[end - 1]
-            weight = weights[row]
-            if mode == AS_BAG:
-                weight = np.int64(0)
-                for i in range(at, end):
-                    if abs(weights[order[i]]) >= LARGEST_WEIGHT // capacity:
-                        return np.int64(-1)
-                    weight += weights[order[i]]
-            at = end
-            if weight == 0 or (mode != AS_BAG and (weight > 0) != (sign == 1)):
-                continue
-            before = np.int64(0)
-            if mode != AS_IS:
-                open_atom(context, atom)
-                for level in range(width):
-                    hit, before = descend(context, atom, level, rows[row * width + canonical[level]], work)
-                    if not hit:
-                        before = np.int64(0)
-                        break
-                if mode == AS_SET:
-                    if (weight > 0) == (before != 0):
-                        continue
-                    weight = np.int64(1) if weight > 0 else np.int64(-1)
-                elif abs(before) >= LARGEST_WEIGHT:
-                    return np.int64(-1)
-            for column in range(width):
-                changed[total * width + column] = rows[row * width + column]
-            changes[total] = weight
-            befores[total] = before
-            stamp = DELETED if weight < 0 and context[WEIGHTED] == 0 else INSERTED
-            stamps[total] = context[stamp]
-            context[stamp] += 1
-            total += 1
-    relation[R_N_CHANGED] = total
-    filters, spans = pointer64(context[FILTERS]), pointer64(context[FILTER_SPANS])
-    for arrangement in range(relation[R_FIRST], relation[R_END]):
-        record = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * arrangement)
-        columns = pointer64(context[COLUMNS] + 8 * context[MAX_DEPTH] * arrangement)
-        depth = record[A_DEPTH]
-        n_rows = 0
-        for row in range(total):
-            if passes_filter(filters, spans[arrangement], spans[arrangement + 1], changed, row, width):
-                order[n_rows] = row
-                n_rows += 1
-        sort_rows(changed, width, columns, depth, order, spare, n_rows)
-        run, run_weights = pointer64(record[A_TICK_ROWS]), pointer64(record[A_TICK_WEIGHTS])
-        run_stamps, run_before = pointer64(record[A_TICK_STAMPS]), pointer64(record[A_TICK_BEFORE])
-        for i in range(n_rows):
-            row = order[i]
-            for level in range(depth):
-                run[i * depth + level] = changed[row * width + columns[level]]
-            run_weights[i] = changes[row]
-            run_stamps[i] = stamps[row]
-            run_before[i] = befores[row]
-        record[A_TICK_SIZE] = n_rows
-    return total
-
-
-@cached_njit
-def derive_presence(fields, source, target):
-    """Give a set the rows that appear or disappear where derivations change."""
-    context = pointer64(np.int64(fields.ctypes.data))
-    counts = pointer64(context[RELATIONS] + 8 * RELATION * source)
-    relation = pointer64(context[RELATIONS] + 8 * RELATION * target)
-    changed, changes, befores = pointer64(counts[R_CHANGED]), pointer64(counts[R_CHANGES]), pointer64(counts[R_BEFORE])
-    rows, weights = pointer64(relation[R_ROWS]), pointer64(relation[R_WEIGHTS])
-    width, n = counts[R_WIDTH], np.int64(0)
-    for row in range(counts[R_N_CHANGED]):
-        change = np.int64(befores[row] + changes[row] > 0) - np.int64(befores[row] > 0)
-        if change != 0:
-            for column in range(width):
-                rows[n * width + column] = changed[row * width + column]
-            weights[n] = change
-            n += 1
-    relation[R_SIZE] = n
-    return n
-
-
-@cached_njit
-def find_row(rows, depth, low, high, run, row):
-    """Return the first row that does not precede a row of a run, and whether they are equal."""
-    is_there = False
-    while low < high:
-        middle = (low + high) >> 1
-        order = np.int64(0)
-        for level in range(depth):
-            x, y = rows[middle * depth + level], run[row * depth + level]
-            if x != y:
-                order = np.int64(1) if x > y else np.int64(-1)
-                break
-        if order < 0:
-            low = middle + 1
-        else:
-            high = middle
-            is_there = order == 0
-    return high, is_there
-
-
-@cached_njit
-def copy_run(rows, weights, depth, begin, end, out, out_weights, n):
-    """Copy rows of a memtable and their weights to row `n` of another one."""
-    for i in range((end - begin) * depth):
-        out[n * depth + i] = rows[begin * depth + i]
-    for i in range(end - begin):
-        out_weights[n + i] = weights[begin + i]
-
-
-@cached_njit
-def merge_runs(fields, target):
-    """Write into `target` the arrangements with this tick's rows merged into their memtables.
-
-    `target` is the address of as many records. A memtable is merged into the spare memory of its arrangement, so that
-    the present records stay valid. Returns the rows of the largest memtable.
-    """
-    context = pointer64(np.int64(fields.ctypes.data))
-    largest = np.int64(0)
-    for arrangement in range(context[N_ARRANGEMENTS]):
-        record = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * arrangement)
-        merged = pointer64(target + 8 * ARRANGEMENT * arrangement)
-        for field in range(ARRANGEMENT):
-            merged[field] = record[field]
-        if record[A_TICK_SIZE] > 0:
-            depth = record[A_DEPTH]
-            rows, weights = pointer64(record[A_ROWS]), pointer64(record[A_WEIGHTS])
-            run, run_weights = pointer64(record[A_TICK_ROWS]), pointer64(record[A_TICK_WEIGHTS])
-            out, out_weights = pointer64(record[A_SPARE_ROWS]), pointer64(record[A_SPARE_WEIGHTS])
-            i, n = np.int64(0), np.int64(0)
-            size = record[A_SIZE]
-            for j in range(record[A_TICK_SIZE]):
-                found, is_there = find_row(rows, depth, i, size, run, j)
-                copy_run(rows, weights, depth, i, found, out, out_weights, n)
-                n += found - i
-                i = found
-                weight = run_weights[j]
-                if is_there:
-                    weight += weights[i]
-                    i += 1
-                if weight != 0:
-                    for level in range(depth):
-                        out[n * depth + level] = run[j * depth + level]
-                    out_weights[n] = weight
-                    n += 1
-            copy_run(rows, weights, depth, i, size, out, out_weights, n)
-            n += size - i
-            merged[A_ROWS], merged[A_WEIGHTS] = record[A_SPARE_ROWS], record[A_SPARE_WEIGHTS]
-            merged[A_SPARE_ROWS], merged[A_SPARE_WEIGHTS] = record[A_ROWS], record[A_WEIGHTS]
-            merged[A_SIZE] = n
-            merged[A_TICK_SIZE] = 0
-        largest = max(largest, merged[A_SIZE])
-    return largest
-
-
-@cached_njit
-def begin_tick(fields):
-    """Drop the rows of the tick before, which failed or was merged."""
-    context = pointer64(np.int64(fields.ctypes.data))
-    for arrangement in range(context[N_ARRANGEMENTS]):
-        pointer64(context[ARRANGEMENTS])[arrangement * ARRANGEMENT + A_TICK_SIZE] = 0
-    context[DELETED] = 0
-    context[INSERTED] = FIRST_INSERT
-
-
-@cached_njit
-def consolidate_rows(fields, spare_rows, order, spare):
-    """Sort the listed rows, add weights of equal ones, drop weight 0; return their number.
-
-    Rows of negative weight stand before the others in set semantics, and their number is the context's RESULT.
-    `spare_rows` is the address of as much memory as the result has, `order` and `spare` of one number a row.
-    """
-    context = pointer64(np.int64(fields.ctypes.data))
-    n, width, capacity = context[OUT_SIZE], context[N_HEAD], context[OUT_CAPACITY]
-    out, rows, numbers, others = pointer64(context[OUT]), pointer64(spare_rows), pointer64(order), pointer64(spare)
-    stride = width + 1
-    for row in range(n):
-        numbers[row] = row
-        for column in range(width):
-            rows[row * stride + column] = out[column * capacity + row]
-        rows[row * stride + width] = out[width * capacity + row]
-    sort_rows(rows, stride, pointer64(context[IDENTITY]), width, numbers, others, n)
-    n_left, n_gone = np.int64(0), np.int64(0)
-    at = np.int64(0)
-    while at < n:
-        row = numbers[at]
-        weight = rows[row * stride + width]
-        at += 1
-        while at < n and not is_before(rows, stride, pointer64(context[IDENTITY]), width, row, numbers[at]):
-            weight += rows[numbers[at] * stride + width]
-            at += 1
-        if weight != 0:
-            rows[row * stride + width] = weight
-            numbers[n_left] = row
-            n_left += 1
-            n_gone += np.int64(weight < 0)
-    if context[WEIGHTED]:
-        n_gone = np.int64(0)
-    gone, come = np.int64(0), n_gone
-    for i in range(n_left):
-        row = numbers[i]
-        if rows[row * stride + width] < 0 and context[WEIGHTED] == 0:
-            target = gone
-            gone += 1
-        else:
-            target = come
-            come += 1
-        for column in range(stride):
-            out[column * capacity + target] = rows[row * stride + column]
-    context[RESULT] = n_gone
-    return n_left

@@ -13,13 +13,13 @@ import numpy as np
     CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
     OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
     SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK,
-    WORK_DONE, CONTEXT,
-) = range(51)  # fmt: skip
+    WORK_DONE, OUT_START, N_RELATIONS, CONTEXT,
+) = range(53)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
 capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
 NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
 returns; DELETED and INSERTED, the stamps of the next changed rows; WORK_DONE, the values proposed and searched when
-the last call returned."""
+the last call returned; OUT_START, the rows of the result that other walks have listed before this one."""
 
 (
     A_DEPTH, A_BATCHES, A_SLOTS, A_ROWS, A_WEIGHTS, A_SIZE, A_TICK_ROWS, A_TICK_WEIGHTS, A_TICK_STAMPS, A_TICK_BEFORE,
@@ -74,21 +74,52 @@ SUM, ENUMERATE, EMIT = range(3)
 """Modes of a step: its values are summed; enumerated; enumerated, and each is a row of the result."""
 EQ, NE, LT, LE, GT, GE = range(6)
 """Comparisons."""
-DONE, FULL, GROW, PAUSED = range(4)
-"""Results of a call: all is done; the result must be taken; a buffer must grow; the budget is used up."""
+DONE, FULL, GROW, PAUSED, CALLED, LARGE, UNREADABLE = range(7)
+"""Results of a call: all is done; the result must be taken; a buffer must grow; the budget is used up; the caller
+evaluates a head; a weight might leave int64; rows of Arrow have nulls."""
+RUN_TICK, BEGIN_TICK, RECEIVE, WALK, DERIVE, CONSOLIDATE, MERGE = range(7)
+"""What a call of the kernel of small ticks does."""
 START, ENTER, NEXT, RETURNED, EMITTING, BEGIN = range(6)
 """What is next: a changed row; a step; a candidate of a step; what follows a value; a row of the result; the first
 row of a tick."""
 
 (
     R_WIDTH, R_ATOM, R_FIRST, R_END, R_ROWS, R_WEIGHTS, R_SIZE, R_CHANGED, R_CHANGES, R_BEFORE, R_STAMPS, R_N_CHANGED,
-    R_PLACES, RELATION,
-) = range(14)  # fmt: skip
+    R_PLACES, R_ARROW, R_LARGEST, RELATION,
+) = range(16)  # fmt: skip
 """A relation: its width; an atom that reads it in full; its arrangements; rows and weights that it receives; its
 changed rows, their weights, weights before and stamps. PLACES is 0, or the address of an address and a stride in bytes
-per column and for the weights, from which the rows are copied first; weights at address 0 are all 1."""
+per column and for the weights, from which the rows are copied first; weights at address 0 are all 1. ARROW is 0, or the
+address of an ArrowArray of Arrow's C data interface, from whose children the places are taken. LARGEST is a float64: no
+row has a weight of a larger magnitude, in bags."""
 F_OP, F_LEFT, F_RIGHT, F_CONSTANT, FILTER = range(5)
 """A comparison that the rows of an arrangement pass: of a column with a column or, if that is -1, a constant."""
+(
+    T_CONTEXT, T_INPUTS, T_N_INPUTS, T_MODE, T_CAPACITY, T_TARGET, T_HEADS, T_N_HEADS, T_HEAD, T_STAGE, T_FLAGS,
+    T_READS, T_WALKS, T_ATOMS, T_BUDGET, T_SPARE_ROWS, T_NUMBERS, T_N_ROWS, T_N_GONE, T_N_CHANGED, T_LARGEST,
+    TICK,
+) = range(22)  # fmt: skip
+"""A tick: the context of its state; the relations that are passed rows, how they are read, and how many rows they may
+be passed; the records of the arrangements after the tick; its heads, the next one (-1 at the beginning) and what is
+next of it; a flag per relation and then per head, whether it has changed; the flags that the heads read, their walks
+and atoms; the budget of a walk; memory in which listed rows are sorted; the listed rows of the present head, and how
+many of them are deleted; the changed rows of all inputs; the rows of the largest memtable after the tick."""
+(
+    H_KIND, H_FIRST_READ, H_END_READ, H_FIRST_WALK, H_END_WALK, H_WALK, H_RELATION, H_DERIVATIONS, H_RESULT, H_DELETED,
+    H_INSERTED, H_MAGNITUDE, H_WORK, H_OBSERVED, H_ROWS, H_RECORD,
+) = range(16)  # fmt: skip
+"""A head of a tick: its kind; the flags that it reads; its walks, one a rule, and the next of them; the relations that
+keep its rows and their numbers of derivations, or -1; its result; numbers of deleted and inserted rows, in bags the
+change of the total weight and 0; float64s: the magnitude of its weights, and the values that its walks looked at;
+whether others see that it has changed; the listed rows, or the relation whose changed rows they are as -1 - number."""
+W_CONTEXT, W_SHARE, W_FIRST_ATOM, W_END_ATOM, W_RECORD = range(5)
+"""A walk of a tick: its context; a float64, its share of the delta paths; the relations of its positive atoms."""
+H_SKIPPED, H_COUNTED, H_LISTED, H_CALLED = range(4)
+"""Kinds of heads: not evaluated; its rows are counted, or listed; the caller evaluates it."""
+H_UNCHANGED, H_STALE, H_DONE = range(3)
+"""Results of heads: nothing that it reads has changed; it is not evaluated though that has changed; it is evaluated."""
+T_BEGIN, T_WALKING, T_LISTED = range(3)
+"""What is next of a head: all; the walk that has been begun; what follows once its rows are listed."""
 AS_SET, AS_BAG, AS_IS = range(3)
 """Ways to read rows: operations of which the last on a row wins; weights to add; distinct rows that change."""
 

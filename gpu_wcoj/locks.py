@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from threading import Lock, get_ident
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
 from gpu_wcoj.errors import UsageError
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class ForkAware(Protocol):
@@ -59,8 +60,8 @@ class StateLock:
         self._doing = ""
         register_for_forks(self)
 
-    def run(self, doing: str, work: Callable[[], T]) -> T:
-        """Wait for the lock, call `work` and return its result.
+    def run(self, doing: str, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Wait for the lock, call `work` with the arguments and return its result.
 
         Raises
         ------
@@ -75,12 +76,12 @@ class StateLock:
                 "Call it after that call has returned.",
             )
         # On a single line, so that an interrupt between two lines cannot leave the lock acquired.
-        with self._lock: return self._work(thread_id, doing, work)  # fmt: skip  # noqa: E701
+        with self._lock: return self._work(thread_id, doing, work, *arguments, **named)  # fmt: skip  # noqa: E701
 
-    def _work(self, thread_id: int, doing: str, work: Callable[[], T]) -> T:
+    def _work(self, thread_id: int, doing: str, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         self._owner, self._doing = thread_id, doing
         try:
-            return work()
+            return work(*arguments, **named)
         finally:
             self._owner = 0
 

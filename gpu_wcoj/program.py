@@ -39,7 +39,7 @@ from gpu_wcoj.engine.options import (
     validate_flag,
 )
 from gpu_wcoj.engine.replicas import Replica, Replicas, router_of
-from gpu_wcoj.engine.small_ticks import too_many_rows
+from gpu_wcoj.engine.small_ticks import UnreadableRowsError, too_many_rows
 from gpu_wcoj.engine.state import Mark, State, StateStore, Subject, TickReport, explain_memory_error
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -238,6 +238,7 @@ def as_zset(
         weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
     else:
         (rows,) = filled
+        copies = copies and not rows.is_owned
         stored = [column.copy() if copies or is_lent(column) else column for column in rows.columns]
         weights = rows.weight_column(xp)
         weights = weights.copy() if weights is rows.weights and (copies or is_lent(weights)) else weights
@@ -354,9 +355,8 @@ class TickRunner:
         if self.single_tick:
             raise UsageError.wrong_state("a tick", "the program has the option single_tick", "Call answer().")
 
-        tick = changes, threads, collect, sink, emit_remaining
         run = self._run_tick if self.budget is None else self._run_limited_tick
-        return self.ledger.turns.run("taking a tick", lambda: run(*tick))
+        return self.ledger.turns.run("taking a tick", run, changes, threads, collect, sink, emit_remaining)
 
     def _run_limited_tick(
         self,
@@ -378,7 +378,7 @@ class TickRunner:
         emit_remaining: EmitRows | None,
     ) -> dict[str, ChangeCount]:
         start = time.perf_counter()
-        sizes = [len(dictionary) for dictionary in self.dictionaries]
+        sizes = len(self.dictionaries[0]), len(self.dictionaries[1])
         report = self.ledger.present.report
         self.lowering.calls.begin()
         read: dict[str, Incoming] = {}
@@ -418,7 +418,7 @@ class TickRunner:
                 if not incoming:
                     rows = {} if before.sides is None else before.sides.backlog_rows
                     report = TickReport(tick, time.perf_counter() - start, backlog_rows=rows)
-                    self.ledger.replace_state(replace(before, report=report))
+                    self.ledger.replace_state(before._replace(report=report))
                     return {}
             try:
                 sides, side, (counts, rows_by_head, ignored) = self._evaluate(incoming, threads, collect, sink)
@@ -494,6 +494,7 @@ class TickRunner:
         if not changes.keys() <= self.input_of.keys():
             raise UnsuitableTickError("it names a relation that takes no rows")
         incoming: dict[str, SmallRows] = {}
+        n_passed: dict[str, int] = {}
         n_rows = 0
         if self.budget is not None and self.budget.is_nearly_full:
             raise UnsuitableTickError("the state had nearly reached its maximum memory before it")
@@ -505,26 +506,41 @@ class TickRunner:
                 rows = read_small_change(data, names, max_rows)
             if rows is None:
                 rows = self._read_few_rows(name, data, lowered, max_rows, read)
+            n_passed[name] = rows.n_rows
             n_rows += rows.n_rows
             incoming[relation] = rows
         recent = ledger.begin_small_tick(small, n_rows)
         before = ledger.present
         tick = before.report.tick + 1
         if n_rows == 0:
-            ledger.commit_small_tick(before, recent, TickReport(tick, time.perf_counter() - start), None)
+            seconds = time.perf_counter() - start
+            ledger.commit_small_tick(before, recent, TickReport.of_fields(tick=tick, seconds=seconds), None)
             return {}
-        counts, rows_by_head, ignored, work, totals = small.evaluate(recent, incoming, collect)
+        try:
+            counts, rows_by_head, n_changed, work, totals = small.evaluate(recent, incoming, collect)
+        except UnreadableRowsError:
+            for name, data in changes.items():
+                if incoming[self.input_of[name]].places is None:
+                    incoming[self.input_of[name]] = self._read_few_rows(name, data, lowered, max_rows, read)
+            counts, rows_by_head, n_changed, work, totals = small.evaluate(recent, incoming, collect)
+        ignored = {name: n - n_changed[self.input_of[name]] for name, n in n_passed.items()}
         if self.budget is not None:
             self.budget.check_time()
             for head, phases in rows_by_head.items():
                 self.budget.check_rows(head, count_answer_rows(phases))
         if emit_remaining is not None:
             emit_remaining(rows_by_head)
-        report = TickReport(
-            tick, time.perf_counter() - start, {name: ignored[self.input_of[name]] for name in changes}, work, 0,
-            small.circuit.backend.name, small.kernels.name, {}, lowered.plan,
-            rows={name: incoming[self.input_of[name]].n_rows for name in changes}, changes=counts,
-        )  # fmt: skip
+        report = TickReport.of_fields(
+            tick=tick,
+            seconds=time.perf_counter() - start,
+            ignored=ignored,
+            work=work,
+            backend=small.backend_name,
+            kernels=small.kernels.name,
+            plan=lowered.plan,
+            rows=n_passed,
+            changes=counts,
+        )
         ledger.commit_small_tick(before, recent, report, totals)
         return counts
 
@@ -582,7 +598,7 @@ class TickRunner:
                 report = TickReport(
                     0, seconds, {}, circuit.work, 0, backend.name, backend.kernels.name, plan=side.lowered.plan
                 )
-                self.ledger.replace_state(replace(self.ledger.state, report=report))
+                self.ledger.replace_state(self.ledger.state._replace(report=report))
         except BaseException as error:
             raised = self.outgoing.to_user_error(explain_memory_error(error, self.ledger.backend))
             if raised is error:
@@ -1295,7 +1311,7 @@ class Program(Inspected):
     def step_counts(self, changes: Mapping[str, Any]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but only count: the last level of a join is never enumerated."""
         counts = self._ticking.run_tick(changes, self.threads, frozenset())
-        return {name: counts.get(name, self._no_change()) for name in self.outputs}
+        return {name: counts[name] if name in counts else self._no_change() for name in self.outputs}
 
     def step_pieces(self, changes: Mapping[str, Any], sink: Callable[[str, ZSet], None]) -> dict[str, ChangeCount]:
         """Do the same as `step`, but pass the changes piece by piece to ``sink(output, piece)``.
@@ -1404,7 +1420,7 @@ class Program(Inspected):
                 self._ticking.forget(sizes)
                 raise
             ledger = program._ledger
-            ledger.replace_state(replace(ledger.state, report=replace(ledger.state.report, tick=tick)))
+            ledger.replace_state(ledger.state._replace(report=replace(ledger.state.report, tick=tick)))
             return program
 
         return self._ledger.turns.run("changing the rules", build)

@@ -562,7 +562,7 @@ def mark_stored(subject: Subject, version: str) -> None:
     """Start the program's journal again: the present state is stored as that version."""
     state = subject.ledger.state
     circuit = None if state.sides is None else state.sides.primary.circuit
-    subject.ledger.replace_state(replace(state, journal=Journal(version, circuit)))
+    subject.ledger.replace_state(state._replace(journal=Journal(version, circuit)))
 
 
 def _load_relations(circuit: Circuit, stored: StoredState, folder: Folder) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -195,8 +195,7 @@ def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
     return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
 
 
-@dataclass(frozen=True)
-class ChangeCount:
+class ChangeCount(NamedTuple):
     """Numbers of rows of an answer that a tick changes.
 
     Attributes

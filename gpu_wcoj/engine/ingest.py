@@ -143,13 +143,14 @@ class SmallRows(NamedTuple):
     n_rows
         Their number.
     places
-        Address and stride in bytes of each column, and of the weights; 0 and 0 if all weights are 1.
+        Address and stride in bytes of each column, and of the weights; 0 and 0 if all weights are 1. None if `holder`
+        is a record batch of Arrow that has these columns, perhaps with nulls.
     holder
         An object that keeps the memory.
     """
 
     n_rows: int
-    places: list[int]
+    places: list[int] | None
     holder: Any
 
 
@@ -201,22 +202,12 @@ def read_small_change(data: Any, names: tuple[str, ...], max_rows: int) -> Small
         return None
     if len(given_names) > arity and (given_names[arity:] != ("weight",) or "weight" in names):
         return None
-    places: list[int] = []
-    held = [data]
     if n_rows == 0:
         return empty_rows(arity)
-    columns = data.columns
-    for column in columns:
-        if column.null_count:
-            return None
-        if type(column).__name__ == "ChunkedArray":
-            column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-            held.append(column)
-        places.append(column.buffers()[1].address + 8 * column.offset)
-        places.append(8)
-    if len(columns) == arity:
-        places += (0, 0)
-    return SmallRows(n_rows, places, held)
+    if type(data).__name__ == "Table":
+        batches = data.to_batches()
+        data = batches[0] if len(batches) == 1 else data.combine_chunks().to_batches()[0]
+    return SmallRows(n_rows, None, data)
 
 
 def _find_matrix(rows: Int64Array, is_weighted: bool) -> SmallRows:

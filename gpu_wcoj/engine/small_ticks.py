@@ -16,11 +16,13 @@ its rows into spare memory and writes the other records, so that a tick that fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from ctypes import CFUNCTYPE, c_void_p
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import is_
-from typing import Any
+from struct import Struct
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +35,7 @@ from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PositiveHead
 from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import (
+    BUDGET_CANDIDATES,
     OPERATORS,
     UnsuitableTickError,
     Walk,
@@ -72,12 +75,17 @@ again soon."""
 AGGREGATED_MEMTABLE = 512
 """Rows of a memtable at most in programs with aggregates, as every tick makes a batch of it."""
 
+ARROW_ARRAY = 10
+"""Words of 64 bits of an ArrowArray of Arrow's C data interface."""
+
+ARROW_RELEASE = 8
+"""The word of an ArrowArray that is the address of the function that releases it."""
+
 MAX_BATCHES = 14
 """Batches of an arrangement at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class Recent:
+class Recent(NamedTuple):
     """The valid records of the memtables, and totals since the last batch.
 
     Attributes
@@ -122,6 +130,39 @@ class WalkWork(Mapping[int, Mapping[int, Mapping[str, Int64Array]]]):
         return len(self._counted)
 
 
+class TickWork(Mapping[str, Any]):
+    """The kernels' counters of a tick, by head; read on demand.
+
+    Parameters
+    ----------
+    rules
+        Per head, the number of its rules.
+    walks
+        Per head that is walked, the records of its walks, and the nodes of each in `work`.
+    work
+        The counters of all walks.
+    done
+        The heads that were walked in this tick.
+    """
+
+    def __init__(
+        self, rules: Mapping[str, int], walks: Mapping[str, list[tuple[WalkRecords, slice]]], work: Int64Array,
+        done: Collection[str],
+    ) -> None:  # fmt: skip
+        self._rules, self._walks, self._work, self._done = rules, walks, work, done
+
+    def __getitem__(self, head: str) -> Any:
+        if head in self._done:
+            return WalkWork([(records, self._work[nodes]) for records, nodes in self._walks[head]])
+        return {rule: {} for rule in range(self._rules[head])}
+
+    def __iter__(self) -> Any:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+
 @dataclass(eq=False)
 class _HeadWalks:
     """A head with the walks of its rules, and the relations that keep its rows."""
@@ -130,7 +171,7 @@ class _HeadWalks:
     position: int
     head: Head
     walks: Callable[[bool], list[Walk]]
-    relations: list[list[int]]
+    atoms: list[list[int]]
     derivations: int | None
     relation: int | None
     negates: bool
@@ -146,11 +187,6 @@ class _HeadWalks:
     def listing(self) -> list[Walk]:
         """The walks that list rows, one a rule."""
         return self.walks(True)
-
-    @property
-    def work_done(self) -> float:
-        """Values that the last runs of its walks have proposed and searched, a clique's fewer."""
-        return sum(walk.work_done * walk.share_of_paths for walks in self.started for walk in walks)
 
     @property
     def started(self) -> list[list[Walk]]:
@@ -230,7 +266,7 @@ class SmallTicks:
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit, self.outputs, self.tuning = circuit, frozenset(circuit.outputs), circuit.execution.tuning
-        self.kernels = circuit.backend.kernels
+        self.kernels, self.backend_name = circuit.backend.kernels, circuit.backend.name
         assert self.kernels.walker is not None
         self.walker = self.kernels.walker
         self.obstacles = find_obstacles(circuit)
@@ -242,11 +278,11 @@ class SmallTicks:
         self.slots = np.zeros((1, 1), np.int64)
         self.work_per_row = 0.0
         self._given_up_for = ""
-        self._weight_bounds: list[int] = []
         self._spines: list[Spine] = []
         self._made: dict[int, tuple[IndexedZSet, ...]] = {}
         self._side = 0
-        self._is_built = False
+        self._is_built = self._is_chosen = False
+        self._collect: frozenset[str] | None = None
 
     def check(self, n_rows: int) -> None:
         """Raise `UnsuitableTickError` unless a tick of as many passed rows is a small one."""
@@ -305,6 +341,8 @@ class SmallTicks:
         self.rows: list[Int64Array] = []
         self.weights: list[Int64Array] = []
         self.places: list[Int64Array] = []
+        self._exports: dict[int, tuple[int, memoryview]] = {}
+        self._pack_places: dict[int, Callable[..., None]] = {}
         self.changed: list[tuple[Int64Array, Int64Array]] = []
         atoms = np.zeros((len(self.indices), record.ATOM), np.int64)
         self._cursor_rows = 0
@@ -327,10 +365,16 @@ class SmallTicks:
             self.places.append(np.zeros(2 * index.width + 2, np.int64))
             if number in inputs:
                 row[record.R_PLACES] = address_of(self.places[number])
+                arrow = np.zeros(ARROW_ARRAY, np.int64)
+                self._exports[number] = address_of(arrow), _view(arrow)
+                pack = Struct(f"{len(self.places[number])}q").pack_into
+                self._pack_places[number] = partial(pack, _view(self.places[number]).cast("B"), 0)
             row[record.R_CHANGED], row[record.R_CHANGES] = address_of(changed), address_of(extra[0])
             row[record.R_BEFORE], row[record.R_STAMPS] = address_of(extra[1]), address_of(extra[2])
         self._relation_records, self._atoms = relations, atoms
+        self._relations: Any = _view(relations)
         self._context = np.zeros(record.CONTEXT, np.int64)
+        self._context_address, self._contexts = address_of(self._context), _view(self._context)
         self._keep: dict[int, Any] = {}
         for field, array in {
             record.RELATIONS: relations,
@@ -346,7 +390,9 @@ class SmallTicks:
         self._context[record.MAX_DEPTH] = depth
         self._context[record.WEIGHTED] = int(weighted)
         self._context[record.N_ARRANGEMENTS] = n
+        self._context[record.N_RELATIONS] = len(self.indices)
         self._plan_heads(places)
+        self._plan_tick()
         self._is_built = True
 
     def _place(self, field: int, array: Any) -> None:
@@ -356,9 +402,7 @@ class SmallTicks:
     def _plan_heads(self, places: Mapping[int, int]) -> None:
         self.heads: list[_HeadWalks | _Grouping] = []
         self._looked_up: set[int] = set()
-        self._no_work: dict[str, Any] = {
-            name: {rule: {} for rule in range(len(head.joins))} for name, head in self.circuit.heads.items()
-        }
+        self._n_rules = {name: len(head.joins) for name, head in self.circuit.heads.items()}
         relations = {id(arrangement): self.relations[id(index)] for index, _, arrangement in self.arrangements}
         for position, (name, head) in enumerate(self.circuit.heads.items()):
             if isinstance(head, GroupingHead):
@@ -387,13 +431,111 @@ class SmallTicks:
             )
 
     def _walks(self, head: Head, places: Mapping[int, int], lists_rows: bool) -> list[Walk]:
-        """Return the walks of a head, one a rule."""
-        walks = []
+        """Return the walks of a head, one a rule; they list into the same memory."""
+        walks: list[Walk] = []
         for join in head.joins:
             arrangements = {key: places[id(arrangement)] for key, arrangement in join.arrangements.items()}
             records = WalkRecords(join.query, arrangements, lists_rows)
-            walks.append(Walk(self.walker, records, self.circuit.execution.weighted, self.tuning.max_walk_work))
+            out = walks[0].out if walks else None
+            weighted, most = self.circuit.execution.weighted, self.tuning.max_walk_work
+            walks.append(Walk(self.walker, records, weighted, most, out))
         return walks
+
+    def _plan_tick(self) -> None:
+        """Make the records of a tick that do not depend on which of its rows are asked for."""
+        n_relations, n_heads = len(self.indices), len(self.heads)
+        names = {**self.inputs, **{part.name: n_relations + number for number, part in enumerate(self.heads)}}
+        reads: list[int] = []
+        self._head_records = np.zeros((max(1, n_heads), record.H_RECORD), np.int64)
+        for row, part in zip(self._head_records, self.heads, strict=False):
+            row[record.H_FIRST_READ] = len(reads)
+            reads.extend(names[name] for name in part.reads if name in names)
+            row[record.H_END_READ] = len(reads)
+            walked = isinstance(part, _HeadWalks)
+            for field, relation in (
+                (record.H_RELATION, part.relation if walked else None),
+                (record.H_DERIVATIONS, part.derivations if walked else None),
+            ):
+                row[field] = -1 if relation is None else relation
+        width = max((part.head.width for part in self.heads if isinstance(part, _HeadWalks)), default=0)
+        weighted = self.circuit.execution.weighted
+        self._tick_record = np.zeros(record.TICK, np.int64)
+        self._inputs = np.zeros(max(1, len(self.inputs)), np.int64)
+        self._flags = np.zeros(n_relations + n_heads, np.int64)
+        self._tick_arrays: dict[int, Any] = {}
+        for field, array in {
+            record.T_CONTEXT: self._context,
+            record.T_INPUTS: self._inputs,
+            record.T_HEADS: self._head_records,
+            record.T_FLAGS: self._flags,
+            record.T_READS: np.array([*reads, 0], np.int64),
+            record.T_SPARE_ROWS: np.empty((width + 1) * TICK_CAPACITY, np.int64),
+            record.T_NUMBERS: np.empty(2 * TICK_CAPACITY, np.int64),
+        }.items():
+            self._place_tick(field, array)
+        self._tick_record[record.T_N_HEADS] = n_heads
+        self._tick_record[record.T_MODE] = record.AS_BAG if weighted else record.AS_SET
+        self._tick_record[record.T_CAPACITY] = TICK_CAPACITY
+        self._tick_record[record.T_BUDGET] = BUDGET_CANDIDATES
+        self._tick_address = address_of(self._tick_record)
+        self._tick, self._passed = _view(self._tick_record), _view(self._inputs)
+        self._results: Any = _view(self._head_records)
+        self._measures: Any = _view(self._head_records.view(np.float64))
+
+    def _place_tick(self, field: int, array: Any) -> None:
+        self._tick_arrays[field] = array
+        self._tick_record[field] = address_of(array)
+
+    def _choose_walks(self, collect: frozenset[str] | None) -> None:
+        """Get ready for ticks that list the rows of these heads; None if not even numbers of rows are needed."""
+        self._collect = None  # until all is set: an interrupt may come at any line
+        self._is_chosen = False
+        weighted, records = self.circuit.execution.weighted, self._head_records
+        chosen: list[tuple[_HeadWalks | _Grouping, list[Walk]]] = []
+        for row, part in zip(records, self.heads, strict=False):
+            name = part.name
+            walks: list[Walk] = []
+            lists = collect is not None and name in collect
+            if not (part.has_state or lists or (name in self.outputs and (collect is not None or weighted))):
+                row[record.H_KIND] = record.H_SKIPPED
+            elif isinstance(part, _Grouping):
+                row[record.H_KIND] = record.H_CALLED
+            elif lists or part.has_state or part.negates:
+                row[record.H_KIND], walks = record.H_LISTED, part.listing
+            else:
+                row[record.H_KIND], walks = record.H_COUNTED, part.counting
+            chosen.append((part, walks))
+        walked: list[tuple[int, int, int, int]] = []
+        atoms = [0]
+        self._walked: list[Walk] = []
+        self._work_of: dict[str, list[tuple[WalkRecords, slice]]] = {}
+        work = np.zeros((sum(len(walk.work) for _, walks in chosen for walk in walks), N_WORK), np.int64)
+        n_nodes = 0
+        for row, (part, walks) in zip(records, chosen, strict=False):
+            row[record.H_FIRST_WALK] = len(walked)
+            for rule, walk in enumerate(walks):
+                assert isinstance(part, _HeadWalks)
+                first = len(atoms)
+                atoms.extend(part.atoms[rule])
+                share = np.array([walk.share_of_paths]).view(np.int64)[0]
+                walked.append((walk.address, share, first, len(atoms)))
+                nodes = slice(n_nodes, n_nodes + len(walk.work))
+                n_nodes = nodes.stop
+                walk.place_work(work[nodes])
+                self._work_of.setdefault(part.name, []).append((walk.records, nodes))
+                self._walked.append(walk)
+            row[record.H_END_WALK] = len(walked)
+        self._work = work
+        self._no_work = TickWork(self._n_rules, self._work_of, work, ())
+        nothing = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
+        kinds = records[:, record.H_KIND].tolist()
+        self._unchanged = {
+            part.name: nothing for part, kind in zip(self.heads, kinds, strict=False) if kind != record.H_SKIPPED
+        }
+        self._place_tick(record.T_WALKS, matrix(walked, record.W_RECORD))
+        self._place_tick(record.T_ATOMS, np.array(atoms, np.int64))
+        self._bound = -1
+        self._collect, self._is_chosen = collect, True
 
     def _follow_spines(self) -> bool:
         """Take over the batches of the circuit; return False if there are too many."""
@@ -446,147 +588,178 @@ class SmallTicks:
                 raise UnsuitableTickError(f"an arrangement has more than {MAX_BATCHES} batches")
             self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
             if self.circuit.execution.weighted:
-                self._weight_bounds = [
-                    sum(batch.largest_weight for batch in index.accumulated()) for index in self.indices
-                ]
+                largest = self._relation_records.view(np.float64)[:, record.R_LARGEST]
+                largest[:] = [sum(batch.largest_weight for batch in index.accumulated()) for index in self.indices]
             heads = self.circuit.heads.values()
             totals = tuple(head.total if isinstance(head, Head) else None for head in heads)
             recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
-        self._side = recent.side
+        side = self._side = recent.side
         self._made = {}
-        self.arrangement_address = self._addresses[recent.side]
-        self._context[record.ARRANGEMENTS] = self.arrangement_address
-        self.walker.begin_small_tick(self._context)
+        self.arrangement_address = self._addresses[side]
+        self._contexts[record.ARRANGEMENTS] = self.arrangement_address
+        self._tick[record.T_TARGET] = self._addresses[1 - side]
         return recent
 
     def evaluate(
         self, recent: Recent, changes: Mapping[str, SmallRows], collect: frozenset[str] | None
-    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], dict[str, Any], Totals | None]:
+    ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], TickWork, Totals | None]:
         """Compute a tick's changes as `Circuit.evaluate` does; nothing is committed.
 
-        The last result is for `merge`; None if no row has changed anything.
+        Returns the numbers of changed rows of each head, the rows of those in `collect`, the numbers of rows that have
+        changed each input, the kernels' counters, and for `after` the heads' totals; None if no row has changed
+        anything.
 
         Raises
         ------
         UnsuitableTickError
             If the tick derives too many rows, or a weight may leave int64.
+        UnreadableRowsError
+            If rows of Arrow have nulls.
         """
-        ignored: dict[str, int] = {}
-        changed: set[str] = set()
-        n_changed = 0
+        if not self._is_chosen or collect != self._collect:
+            self._choose_walks(collect)
+        if self._bound != self.version:
+            for walk in self._walked:
+                walk.bind(self)
+            self._bound = self.version
+        self._called: dict[str, tuple[ChangeCount, list[PhaseRows]]] = {}
+        self._listed_whole: dict[str, tuple[Int64Array, int]] = {}
+        self._pass_rows(changes)
+        n_changed = self._tick[record.T_N_CHANGED]
+        if n_changed == 0:
+            return dict(self._unchanged), {}, dict.fromkeys(changes, 0), self._no_work, None
+        relations, results = self._relations, self._results.tolist()
         weighted = self.circuit.execution.weighted
-        mode = record.AS_BAG if weighted else record.AS_SET
-        for name, rows in changes.items():
-            relation = self.inputs[name]
-            self.places[relation][:] = rows.places
-            if rows.n_rows > TICK_CAPACITY:
-                raise UnsuitableTickError(too_many_rows(TICK_CAPACITY))
-            n = self._receive(relation, rows.n_rows, mode)
-            if n:
-                changed.add(name)
-                n_changed += n
-            ignored[name] = rows.n_rows - n
+        changed = {name: relations[self.inputs[name], record.R_N_CHANGED] for name in changes}
         counts: dict[str, ChangeCount] = {}
         rows_by_head: dict[str, list[PhaseRows]] = {}
-        work: dict[str, Any] = dict(self._no_work)
-        totals, bounds, done = list(recent.totals), list(recent.bounds), 0.0
-        for part in self.heads:
-            name = part.name
-            lists = collect is not None and name in collect
-            is_changed = not changed.isdisjoint(part.reads)
-            if not (part.has_state or lists or (name in self.outputs and (collect is not None or weighted))):
-                if is_changed:
+        totals, bounds, work_done = list(recent.totals), list(recent.bounds), 0.0
+        walked: list[str] = []
+        for number, part in enumerate(self.heads):
+            row, name = results[number], part.name
+            result, kind = row[record.H_RESULT], row[record.H_KIND]
+            if result != record.H_DONE:
+                if kind != record.H_SKIPPED:
+                    counts[name] = self._unchanged[name]
+                elif result == record.H_STALE:
                     totals[part.position] = None
                 continue
-            if not is_changed:
-                counts[name] = ChangeCount(None, None, 0) if weighted else ChangeCount(0, 0, 0)
+            lists = collect is not None and name in collect
+            if isinstance(part, _Grouping):
+                counts[name], phases = self._called[name]
+                if lists:
+                    rows_by_head[name] = phases
                 continue
-            try:
-                if isinstance(part, _Grouping):
-                    count, phases = self._aggregate(part)
+            deleted, inserted = row[record.H_DELETED], row[record.H_INSERTED]
+            if weighted:
+                counts[name], net = ChangeCount(None, None, deleted), deleted
+                if part.relation is None:
+                    self._add_bound(part, bounds, self._measures[number, record.H_MAGNITUDE])
+            else:
+                net = inserted - deleted
+                counts[name] = ChangeCount(inserted, deleted, net)
+            if lists:
+                rows_by_head[name] = self._phases(part, row)
+            walked.append(name)
+            work_done += self._measures[number, record.H_WORK]
+            total = totals[part.position]
+            totals[part.position] = None if total is None else total + net
+        self.work_per_row += (work_done / n_changed - self.work_per_row) / 4
+        work = TickWork(self._n_rules, self._work_of, self._work.copy(), walked)
+        return counts, rows_by_head, changed, work, (tuple(totals), tuple(bounds))
+
+    def _pass_rows(self, changes: Mapping[str, SmallRows]) -> None:
+        """Pass rows to their relations, and run the tick up to its new memtables."""
+        tick, relations = self._tick, self._relations
+        exported: list[tuple[int, memoryview]] = []
+        n_inputs = 0
+        try:
+            for name, rows in changes.items():
+                relation = self.inputs[name]
+                if rows.n_rows > TICK_CAPACITY:
+                    raise UnsuitableTickError(too_many_rows(TICK_CAPACITY))
+                relations[relation, record.R_SIZE] = rows.n_rows
+                if rows.places is None:
+                    export = self._exports[relation]
+                    rows.holder._export_to_c(export[0])
+                    exported.append(export)
+                    relations[relation, record.R_ARROW] = export[0]
                 else:
-                    count, phases = self._evaluate_head(part, lists, bounds)
+                    relations[relation, record.R_ARROW] = 0
+                    self._pack_places[relation](*rows.places)
+                self._passed[n_inputs] = relation
+                n_inputs += 1
+            tick[record.T_N_INPUTS], tick[record.T_HEAD] = n_inputs, -1
+            ended = self.walker.run_tick(self._tick_address)
+        finally:
+            for export in exported:
+                release_arrow(*export)
+        if ended == record.UNREADABLE:
+            raise UnreadableRowsError
+        if ended != record.DONE and tick[record.T_HEAD] < 0:
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
+        while ended != record.DONE:
+            try:
+                ended = self._go_on(ended)
             except UnsuitableTickError as error:
                 self._given_up_for = str(error)
-                walked = 0.0 if isinstance(part, _Grouping) else part.work_done
+                walked = sum(walk.work_done * walk.share_of_paths for walk in self._walks_of(tick[record.T_HEAD]))
                 wasted = max(walked, GIVEN_UP * self.tuning.max_expected_work)
-                self.work_per_row = max(self.work_per_row, wasted / n_changed)
+                self.work_per_row = max(self.work_per_row, wasted / max(1, tick[record.T_N_CHANGED]))
                 raise
             except VALUE_ERRORS as error:  # raised again by the tick that runs path by path
                 raise UnsuitableTickError(_NO_AGGREGATE) from error
-            counts[name] = count
-            if lists:
-                rows_by_head[name] = phases
-            if part.has_state and any(len(phase) for phase in phases):
-                changed.add(name)
-            if isinstance(part, _Grouping):
-                continue
-            used = part.listing if lists or part.has_state or part.negates else part.counting
-            work[name] = WalkWork([(walk.records, walk.work.copy()) for walk in used])
-            for walk in used:
-                done += walk.work_done * walk.share_of_paths
-            total = totals[part.position]
-            totals[part.position] = None if total is None else total + count.net
-        if n_changed:
-            self.work_per_row += (done / n_changed - self.work_per_row) / 4
-        after = (tuple(totals), tuple(bounds)) if n_changed else None
-        return counts, rows_by_head, ignored, work, after
 
-    def _receive(self, relation: int, n: int, mode: int) -> int:
-        self._relation_records[relation, record.R_SIZE] = n
-        n_changed = int(self.walker.receive_rows(self._context, relation, mode, TICK_CAPACITY))
-        if n_changed < 0:
+    def _walks_of(self, number: int) -> list[Walk]:
+        """Return the chosen walks of a head."""
+        row = self._head_records[number]
+        return self._walked[row[record.H_FIRST_WALK] : row[record.H_END_WALK]]
+
+    def _go_on(self, ended: int) -> int:
+        """Do what the kernel needs, and let it go on; return why it has ended."""
+        tick = self._tick
+        number = tick[record.T_HEAD]
+        if ended == record.LARGE:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
-        if n_changed and self.circuit.execution.weighted:
-            self._weight_bounds[relation] += int(np.abs(self.changed[relation][1][0, :n_changed]).max())
-        return n_changed
+        part = self.heads[number]
+        if isinstance(part, _Grouping):
+            self._called[part.name] = self._aggregate(part)
+            self._flags[len(self.indices) + number] = any(map(len, self._called[part.name][1]))
+            tick[record.T_HEAD] = number + 1
+        elif ended == record.FULL:
+            self._list_whole(part, number)
+        else:
+            self._walked[self._results[number, record.H_WALK]].go_on(ended)
+        return self.walker.run_tick(self._tick_address)
 
-    def _evaluate_head(self, walks: _HeadWalks, lists: bool, bounds: list[int]) -> tuple[ChangeCount, list[PhaseRows]]:
-        weighted = self.circuit.execution.weighted
-        if weighted:
-            self._refuse_large_products(walks)
-        if not (lists or walks.has_state or walks.negates):
-            deleted = inserted = 0
-            magnitude = 0.0
-            for walk in walks.counting:
-                walk.count(self)
-                deleted += int(walk.totals[0])
-                inserted += int(walk.totals[1])
-                magnitude += float(walk.magnitude[0])
-            if not weighted:
-                return ChangeCount(inserted, -deleted, inserted + deleted), []
-            self._add_bound(walks, bounds, magnitude)
-            return ChangeCount(None, None, deleted), []
-        found, n_gone, magnitude = self._list_rows(walks)
-        columns, weights = [*found[:-1]], found[-1]
-        if weighted:
-            if walks.relation is not None:
-                self._keep_rows(walks.relation, columns, weights, record.AS_BAG)
-            else:
-                self._add_bound(walks, bounds, magnitude)
-            return ChangeCount(None, None, int(weights.sum())), [PhaseRows(columns, weights)]
-        target = walks.relation
-        if walks.derivations is not None:
-            self._keep_rows(walks.derivations, columns, weights, record.AS_BAG)
-            target = walks.derivations if target is None else target
-            if walks.relation is not None:
-                n = int(self.walker.derive_presence(self._context, walks.derivations, target))
-                self._receive(target, n, record.AS_IS)
+    def _phases(self, part: _HeadWalks, row: Sequence[int]) -> list[PhaseRows]:
+        """Return the changed rows of a head that lists them."""
+        n, n_gone = row[record.H_ROWS], row[record.H_DELETED]
+        if part.name in self._listed_whole:
+            found, n_gone = self._listed_whole[part.name]
+            columns, weights = [*found[:-1]], found[-1]
+        elif n >= 0:
+            found = part.listing[-1].out[:, :n].copy()
+            columns, weights = [*found[:-1]], found[-1]
+        else:
+            target = -1 - n
             columns, weights = self._changed_rows(target)
-            if walks.relation is None:
+            if part.relation is None:
                 before = self.changed[target][1][1, : len(weights)]
                 weights = (before + weights > 0).astype(np.int64) - (before > 0)
                 order = np.concatenate([np.flatnonzero(weights < 0), np.flatnonzero(weights > 0)])
                 columns, weights = [column[order] for column in columns], weights[order]
-            n_gone = int(np.count_nonzero(weights < 0))
-        elif target is not None:
-            self._keep_rows(target, columns, weights, record.AS_IS)
-        phases = [
+        if n_gone in (0, len(weights)) or self.circuit.execution.weighted:
+            return [PhaseRows(columns, weights, is_owned=True)]
+        return [
             PhaseRows([column[:n_gone] for column in columns], -1),
             PhaseRows([column[n_gone:] for column in columns], 1),
         ]
-        n_come = len(weights) - n_gone
-        return ChangeCount(n_come, n_gone, n_come - n_gone), phases
+
+    def _receive(self, relation: int, n: int, mode: int) -> None:
+        self._relations[relation, record.R_SIZE] = n
+        if self.walker.receive_rows(self._context_address, relation, mode, TICK_CAPACITY) < 0:
+            raise UnsuitableTickError(_LARGE_WEIGHTS)
 
     def _aggregate(self, grouping: _Grouping) -> tuple[ChangeCount, list[PhaseRows]]:
         """Return the change of a head that aggregates, from this tick's change of its source."""
@@ -639,43 +812,39 @@ class SmallTicks:
         number = self.relations[id(index)]
         return self.circuit.execution.weighted or any(head.derivations == number for head in self.heads)
 
-    def _list_rows(self, walks: _HeadWalks) -> tuple[Int64Array, int, float]:
-        """Return a head's changed rows, weights last, the number of deleted ones, the magnitude."""
-        if len(walks.listing) == 1:
-            (walk,) = walks.listing
-            listed = walk.consolidate(self)
-            magnitude = float(walk.magnitude[0])
-            if listed is not None and magnitude < record.LARGEST_WEIGHT:
-                return *listed, magnitude
+    def _list_whole(self, part: _HeadWalks, number: int) -> None:
+        """List the rows of a head that are too many for the memory of one result."""
         pieces: list[Int64Array] = []
-        magnitude, n_rows = 0.0, 0
-        for walk in walks.listing:
+        magnitude, work, n_rows = 0.0, 0.0, 0
+        for walk in part.listing:
             for piece in walk.run(self):
                 pieces.append(piece)
                 n_rows += piece.shape[1]
-                if walks.has_state and n_rows > 4 * TICK_CAPACITY:
+                if part.has_state and n_rows > 4 * TICK_CAPACITY:
                     raise UnsuitableTickError(_TOO_MANY_DERIVED)
             magnitude += float(walk.magnitude[0])
+            work += walk.work_done * walk.share_of_paths
         if magnitude >= record.LARGEST_WEIGHT:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
-        if not pieces:
-            return np.empty((walks.head.width + 1, 0), np.int64), 0, magnitude
-        found = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+        found = np.concatenate(pieces, axis=1)
         columns, weights = self.kernels.consolidate(list(found[:-1]), found[-1])
-        if self.circuit.execution.weighted:
-            return np.stack([*columns, weights]), 0, magnitude
-        order = np.argsort(weights > 0, kind="stable")
-        found = np.stack([*columns, weights])[:, order]
-        return found, int(np.count_nonzero(weights < 0)), magnitude
-
-    def _refuse_large_products(self, walks: _HeadWalks) -> None:
-        """Raise if a product of weights may leave int64, as walks multiply modulo 2^64."""
-        for atoms in walks.relations:
-            bound = 1
-            for relation in atoms:
-                bound *= max(1, self._weight_bounds[relation])
-            if bound >= record.LARGEST_WEIGHT:
-                raise UnsuitableTickError(_LARGE_WEIGHTS)
+        found, n_gone, n, tick = np.stack([*columns, weights]), 0, len(weights), self._tick
+        if not self.circuit.execution.weighted:
+            found = found[:, np.argsort(weights > 0, kind="stable")]
+            n_gone = int(np.count_nonzero(weights < 0))
+        self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK] = magnitude, work
+        if part.has_state:
+            if n > TICK_CAPACITY:
+                raise UnsuitableTickError(_TOO_MANY_DERIVED)
+            part.listing[-1].out[:, :n] = found
+            tick[record.T_N_ROWS], tick[record.T_N_GONE], tick[record.T_STAGE] = n, n_gone, record.T_LISTED
+            return
+        self._listed_whole[part.name] = found, n_gone
+        row = self._head_records[number]
+        weighted = self.circuit.execution.weighted
+        row[record.H_DELETED] = int(weights.sum()) if weighted else n_gone
+        row[record.H_INSERTED] = 0 if weighted else n - n_gone
+        tick[record.T_HEAD], tick[record.T_STAGE] = number + 1, record.T_BEGIN
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
@@ -724,10 +893,9 @@ class SmallTicks:
             work[walks.name] = WalkWork(counted)
         return work
 
-    def merge(self, before: Recent, totals: Totals) -> Recent:
-        """Write the memtables after the tick, beside the present ones, and return them."""
-        side = 1 - before.side
-        return Recent(side, *totals, int(self.walker.merge_memtables(self._context, self._addresses[side])))
+    def after(self, before: Recent, totals: Totals) -> Recent:
+        """Return the memtables after the tick, which are beside the present ones."""
+        return Recent(1 - before.side, *totals, self._tick[record.T_LARGEST])
 
     def is_full(self, recent: Recent) -> bool:
         """Return whether the memtables become batches before the next small tick."""
@@ -757,6 +925,23 @@ class SmallTicks:
                 part.head.pending_total = total
 
 
+def release_arrow(structure: int, array: memoryview) -> None:
+    """Release an exported ArrowArray."""
+    address = array[ARROW_RELEASE]
+    release = _RELEASES.get(address)
+    if release is None:
+        release = _RELEASES[address] = CFUNCTYPE(None, c_void_p)(address)
+    release(structure)
+
+
+_RELEASES: dict[int, Callable[[int], None]] = {}
+
+
+def _view(array: Any) -> Any:
+    """Return the memory of an array, whose elements are read and written several times as fast as the array's."""
+    return memoryview(array)
+
+
 def _aggregates(circuit: Circuit) -> bool:
     """Return whether a head of a circuit aggregates."""
     return any(isinstance(head, GroupingHead) for head in circuit.heads.values())
@@ -777,6 +962,10 @@ def max_walked_rows(circuit: Circuit) -> int:
 def too_many_rows(n_rows: int) -> str:
     """Return the reason against a walk of more rows than a threshold."""
     return f"it has more than {n_rows:,} rows"
+
+
+class UnreadableRowsError(Exception):
+    """Rows of Arrow have nulls."""
 
 
 _TOO_MANY_DERIVED = f"it derived more than {TICK_CAPACITY:,} rows of a relation that others read"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gpu_wcoj.backend import Backend, next_backend
 from gpu_wcoj.budget import Budget
@@ -92,9 +92,22 @@ class TickReport:
     rows: Mapping[str, int] = field(default_factory=dict)
     changes: Mapping[str, ChangeCount] = field(default_factory=dict, compare=False)
 
+    @classmethod
+    def of_fields(cls, **fields: Any) -> TickReport:
+        """Return a report with these fields, the others empty.
 
-@dataclass(frozen=True, eq=False)
-class State:
+        The constructor of a frozen dataclass takes five times as long, a tenth of a tick of one row.
+        """
+        report = cls.__new__(cls)
+        report.__dict__.update(fields)
+        return report
+
+
+for _name, _empty in vars(TickReport()).items():
+    setattr(TickReport, _name, _empty)  # what `of_fields` does not set
+
+
+class State(NamedTuple):
     """The immutable state of a program; a tick commits by one assignment of a new state.
 
     Attributes
@@ -230,14 +243,14 @@ class StateStore:
             raise UnsuitableTickError("there were no rows before it")
         if sides.twin is not None:
             raise UnsuitableTickError("the rows are stored twice")
-        circuit = sides.primary.circuit
-        if reason := self._setting_against_walks(circuit):
-            raise UnsuitableTickError(reason)
-        if self.small is None or self.small.circuit is not circuit:
-            self.small = SmallTicks(circuit)
-        if self.small.obstacles:
-            raise UnsuitableTickError(describe_obstacles(self.small.obstacles))
-        return self.small
+        circuit, small = sides.primary.circuit, self.small
+        if small is None or small.circuit is not circuit or circuit.execution.measures:
+            if reason := self._setting_against_walks(circuit):
+                raise UnsuitableTickError(reason)
+            small = self.small = SmallTicks(circuit)
+        if small.obstacles:
+            raise UnsuitableTickError(describe_obstacles(small.obstacles))
+        return small
 
     def begin_small_tick(self, small: SmallTicks, n_rows: int) -> Recent:
         """Get ready for a small tick of `n_rows`; return the memtables.
@@ -270,8 +283,10 @@ class StateStore:
         assert self.small is not None
         present = self.present
         assert present is before, "the memtables were emptied during the tick"
-        after = present.recent if totals is None else self.small.merge(recent, totals)
-        self.replace_state(State(present.types, present.names, report, present.sides, present.journal, after))
+        after = present.recent if totals is None else self.small.after(recent, totals)
+        self.present = self.installed = State(
+            present.types, present.names, report, present.sides, present.journal, after
+        )
 
     def _empty_memtables(self, n_rows: int | None = None) -> None:
         """Turn the rows of the memtables into batches. If it fails, the memtables stay as they are.
@@ -298,7 +313,7 @@ class StateStore:
         journal = None if present.journal is None else present.journal.after(sides, circuit)
         self.feedback.observe(circuit, side.lowered.plan, small.take_work(), present.report.tick, is_sum=True)
         circuit.install(circuit_state)
-        self.replace_state(replace(present, sides=sides, journal=journal, recent=None))
+        self.replace_state(present._replace(sides=sides, journal=journal, recent=None))
 
     def within_budget(self, budget: Budget | None) -> AbstractContextManager[None]:
         """Limit the work inside the context, beside the present state."""
@@ -339,7 +354,7 @@ class StateStore:
         if sides is not None:
             moved_sides = sides.on(self.lowering, self.backend)
             journal = carry_over_journal(self.state.journal, sides, moved_sides)
-            self.replace_state(replace(self.state, sides=moved_sides, journal=journal))
+            self.replace_state(self.state._replace(sides=moved_sides, journal=journal))
 
     def restore_state(self, state: State) -> None:
         """Restore an earlier state, whatever the circuits hold now."""
@@ -419,13 +434,11 @@ class StateStore:
             replanned_sides = sides.noting(
                 plan, f"kept before tick {tick}, as there was no memory to arrange the state anew"
             )
-            self.state = replace(self.state, sides=replanned_sides)  # its circuits may hold anything
+            self.state = self.state._replace(sides=replanned_sides)  # its circuits may hold anything
             return
         self.replace_state(
-            replace(
-                self.state,
-                sides=replanned_sides,
-                journal=carry_over_journal(self.state.journal, sides, replanned_sides),
+            self.state._replace(
+                sides=replanned_sides, journal=carry_over_journal(self.state.journal, sides, replanned_sides)
             )
         )
 
@@ -436,7 +449,7 @@ class StateStore:
             return None if sides is None else sides.primary
         self.installed = None
         sides, side = self.router.reading(sides, sides.primary.circuit.stores(name))
-        self.replace_state(replace(self.state, sides=sides))
+        self.replace_state(self.state._replace(sides=sides))
         return side
 
     def compact(self) -> None:
@@ -448,7 +461,7 @@ class StateStore:
         sides = sides.up_to_date()
         for side in sides:
             side.circuit.compact()
-        self.replace_state(replace(self.state, sides=sides.as_installed()))
+        self.replace_state(self.state._replace(sides=sides.as_installed()))
 
 
 def explain_memory_error(error: BaseException, backend: Backend) -> BaseException:

@@ -548,16 +548,23 @@ class Walk:
         True in bag semantics.
     max_work
         Values proposed and searched at which the walk is given up; see `gpu_wcoj.join.settings.Tuning`.
+    out
+        Memory of the result, if walks of several rules share it.
 
     Attributes
     ----------
+    address
+        Address of the context.
     share_of_paths
         The walked paths per delta path of the query, less than 1 for cliques.
     """
 
-    def __init__(self, walker: WalkKernels, records: WalkRecords, weighted: bool, max_work: int) -> None:
+    def __init__(
+        self, walker: WalkKernels, records: WalkRecords, weighted: bool, max_work: int, out: Int64Array | None = None
+    ) -> None:
         self.walker, self.records, self.max_work = walker, records, max_work
         self.context = np.zeros(record.CONTEXT, np.int64)
+        self.address = address_of(self.context)
         self.work = np.zeros((len(records.nodes), N_WORK), np.int64)
         self.total_work = np.zeros_like(self.work)
         self.totals = np.zeros(3, np.int64)
@@ -565,7 +572,6 @@ class Walk:
         self.version = -1
         self.share_of_paths = len(records.paths) / len(records.query.paths)
         self._arrays: dict[int, Any] = {}
-        self._sorting: tuple[int, int, int] | None = None
         self._list_buffers = frozenset(entry[record.L_BUFFER] for entry in records.lists)
         self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
         self._memory: list[tuple[Any, Any]] = [self._new_buffer(i, INITIAL_CAPACITY) for i in range(records.n_buffers)]
@@ -575,7 +581,7 @@ class Walk:
         for row, variables in zip(names, records.atom_variables, strict=True):
             row[: len(variables)] = variables
         self._atoms = matrix(records.atoms, record.ATOM)
-        self._out = np.zeros((len(records.head) + 1, OUT_ROWS), np.int64)
+        self.out = np.zeros((len(records.head) + 1, OUT_ROWS), np.int64) if out is None else out
         arrays: dict[int, Any] = {
             record.ATOM_VARIABLES: names,
             record.VARIABLES: np.zeros(len(records.variables) + 1, np.int64),
@@ -594,7 +600,7 @@ class Walk:
             record.MAGNITUDES: np.zeros((len(records.nodes), 2)),
             record.TOTALS: self.totals,
             record.HEAD: matrix(records.head, 2),
-            record.OUT: self._out,
+            record.OUT: self.out,
             record.IDENTITY: np.arange(len(records.head) + 1, dtype=np.int64),
         }
         for place, array in arrays.items():
@@ -610,6 +616,12 @@ class Walk:
         self._arrays[place] = array
         self.context[place] = address_of(array)
 
+    def place_work(self, work: Int64Array) -> None:
+        """Count the work in this memory from now on."""
+        work[:] = self.work
+        self.work = work
+        self._place(record.WORK, work)
+
     def _new_buffer(self, buffer: int, capacity: int) -> tuple[Any, Any]:
         """Allocate memory for a buffer; its contents are lost."""
         words = MARK_WORDS if buffer in self._list_buffers else 0
@@ -622,8 +634,10 @@ class Walk:
         row[record.B_BITS], row[record.B_WORDS] = address_of(bits), words
         return values, bits
 
-    def _bind(self, state: WalkState) -> None:
-        """Take over the batches of a state."""
+    def bind(self, state: WalkState) -> None:
+        """Take over the batches of a state, unless it has those of the last call."""
+        if self.version == state.version:
+            return
         records = self.records
         atoms = self._atoms.copy()
         atoms[:, record.ATOM_CURSORS] *= state.stride
@@ -636,20 +650,14 @@ class Walk:
 
     def _begin(self, state: WalkState) -> Int64Array:
         context = self.context
-        if self.version != state.version:
-            self._bind(state)
+        self.bind(state)
         context[record.ARRANGEMENTS] = state.arrangement_address
         context[record.ACTION] = record.BEGIN
         context[record.BUDGET] = BUDGET_CANDIDATES
+        context[record.OUT_START] = 0
         return context
 
-    def count(self, state: WalkState) -> None:
-        """Walk all changed rows of a query that lists none; `totals` and `work` tell the result."""
-        walk, context = self.walker.walk, self._begin(state)
-        while (ended := walk(context)) != record.DONE:
-            self._go_on(ended)
-
-    def _go_on(self, ended: int) -> None:
+    def go_on(self, ended: int) -> None:
         """Get ready for another call after one that did not walk everything."""
         context = self.context
         if ended == record.GROW:
@@ -665,38 +673,17 @@ class Walk:
         """Values that the present or last run had proposed and searched when it last returned."""
         return int(self.context[record.WORK_DONE])
 
-    def consolidate(self, state: WalkState) -> tuple[Int64Array, int] | None:
-        """Walk all changed rows; return the rows of the head, and the number of deleted ones.
-
-        The rows are sorted and distinct, a matrix with their weights last. None if there are more than `OUT_ROWS`.
-        """
-        walk, context = self.walker.walk, self._begin(state)
-        while (ended := walk(context)) != record.DONE:
-            if ended == record.FULL:
-                return None
-            self._go_on(ended)
-        n = int(context[record.OUT_SIZE])
-        if n > 1 or (n == 1 and not context[record.WEIGHTED]):
-            if self._sorting is None:
-                self._spare = np.empty_like(self._out), np.empty((2, OUT_ROWS), np.int64)
-                rows, numbers = map(address_of, self._spare)
-                self._sorting = rows, numbers, numbers + 8 * OUT_ROWS
-            n = self.walker.consolidate_rows(context, *self._sorting)
-            return self._out[:, :n].copy(), int(context[record.RESULT])
-        return self._out[:, :n].copy(), 0
-
     def run(self, state: WalkState) -> Iterator[Int64Array]:
         """Walk all changed rows; yield the rows of the head in pieces, weights last.
 
         `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
         """
         context = self._begin(state)
-        walk = self.walker.walk
         while True:
-            ended = walk(context)
+            ended = self.walker.walk(self.address)
             if ended != record.GROW and (n := int(context[record.OUT_SIZE])):
-                yield self._out[:, :n].copy()
+                yield self.out[:, :n].copy()
                 context[record.OUT_SIZE] = 0
             if ended == record.DONE:
                 return
-            self._go_on(ended)
+            self.go_on(ended)

@@ -703,8 +703,9 @@ class Kernels(Protocol):
 class WalkKernels(Protocol):
     """The operations of small ticks: walks of delta paths over memtables and batches.
 
-    A context is an int64 array of shape (CONTEXT,) with the addresses of a query, a state and memory to work in;
-    `cpu_fallback.walk_records` has its fields, and the reference is `tests/reference/walks.py`. A relation has one or
+    A context is an int64 array of shape (CONTEXT,) with the addresses of a query, a state and memory to work in, and is
+    passed as its address. `cpu_fallback.walk_records` has its fields and those of all other records; the reference is
+    `tests/reference/walks.py`. A relation has one or
     more arrangements: its rows that pass a filter, in one order of the columns. The rows of an arrangement have three
     sources: *batches*, which are tries; a *memtable*, sorted distinct rows with weights that are not 0; and the
     *changed rows* of this tick, sorted and distinct. The weight of a row is the sum over its sources; a row of weight 0
@@ -716,7 +717,35 @@ class WalkKernels(Protocol):
     `FIRST_INSERT`. The functions do not write to batches, and keep nothing that they allocate.
     """
 
-    def walk(self, context: Int64Array) -> int:
+    def run_tick(self, tick: int) -> int:
+        """Run a tick of few rows: from the passed rows to the memtables after it, or until the caller is needed.
+
+        The relations in `T_INPUTS` receive their rows (`receive_rows`), and the heads follow in order. A head that
+        reads no relation or head that has changed is passed over. The others are walked, one walk a rule: either to
+        count rows, or to list them. Listed rows are consolidated (`consolidate_rows`); then a relation that keeps the
+        rows of the head receives them, in sets with several derivations by way of their numbers (`derive_presence`).
+        Last, the changed rows are merged into `T_TARGET` (`merge_memtables`).
+
+        Parameters
+        ----------
+        tick
+            Address of a record of shape (TICK,). `T_HEAD` is -1 for a new tick.
+
+        Returns
+        -------
+        `DONE`. `UNREADABLE` if a column that was exported by Arrow may have nulls, and `LARGE` if a weight may leave
+        int64: the tick is given up then. Otherwise `T_HEAD` is a head that needs the caller, who calls again when it is
+        done: `CALLED` for a head that the caller evaluates, who sets its flag and `T_HEAD` to the next one; `FULL`,
+        `GROW` and `PAUSED` as the walk `H_WALK` returned them. The caller may list the rows of a `FULL` head, and set
+        `T_STAGE` to `T_LISTED`.
+
+        Notes
+        -----
+        The records of the present memtables stay valid, so that a tick that is not committed leaves nothing behind.
+        """
+        ...
+
+    def walk(self, context: int) -> int:
         """Walk the delta paths of a query from all changed rows, until the caller is needed.
 
         For each path, and each changed row of its first atom's arrangement: the row, of weight w and stamp t, binds the
@@ -755,15 +784,16 @@ class WalkKernels(Protocol):
         """
         ...
 
-    def begin_small_tick(self, context: Int64Array) -> None:
+    def begin_small_tick(self, context: int) -> None:
         """Drop the changed rows of all arrangements; begin with the first stamps. O(arrangements)."""
         ...
 
-    def receive_rows(self, context: Int64Array, relation: int, mode: int, capacity: int) -> int:
+    def receive_rows(self, context: int, relation: int, mode: int, capacity: int) -> int:
         """Make a relation's passed rows its changed rows, in the order of each of its arrangements.
 
         It is called at most once a tick and relation. Rows of weight 0, also in total, are ignored. If the relation's
-        record has an address in `R_PLACES`, its rows and weights are copied from there first.
+        record has an address in `R_PLACES`, its rows and weights are copied from there first; an address in `R_ARROW`
+        is that of an ArrowArray, from which the places are taken.
 
         Parameters
         ----------
@@ -776,9 +806,9 @@ class WalkKernels(Protocol):
 
         Returns
         -------
-        The number of changed rows, `R_N_CHANGED`. -1 if more than `capacity` rows are passed, or, for `AS_BAG`, if a
-        passed weight has a magnitude of `LARGEST_WEIGHT` // `capacity` or more, or a changed row's weight before the
-        tick one of `LARGEST_WEIGHT` or more; the tick is given up then.
+        The number of changed rows, `R_N_CHANGED`. -2 if a column of Arrow may have nulls. -1 if more than `capacity`
+        rows are passed, or, for `AS_BAG`, if a passed weight has a magnitude of `LARGEST_WEIGHT` // `capacity` or more,
+        or a changed row's weight before the tick one of `LARGEST_WEIGHT` or more; the tick is given up then.
 
         Notes
         -----
@@ -788,7 +818,7 @@ class WalkKernels(Protocol):
         """
         ...
 
-    def derive_presence(self, context: Int64Array, source: int, target: int) -> int:
+    def derive_presence(self, context: int, source: int, target: int) -> int:
         """Pass to a relation the rows whose number of derivations becomes positive, or no longer is.
 
         The changed rows of relation `source` are numbers of derivations that change. In their order, a row whose weight
@@ -797,7 +827,7 @@ class WalkKernels(Protocol):
         """
         ...
 
-    def merge_memtables(self, context: Int64Array, target: int) -> int:
+    def merge_memtables(self, context: int, target: int) -> int:
         """Merge the changed rows into new memtables; the present ones stay as they are.
 
         The weights of equal rows are added, and rows of weight 0 dropped. A memtable with changed rows is merged into
@@ -819,7 +849,7 @@ class WalkKernels(Protocol):
         """
         ...
 
-    def consolidate_rows(self, context: Int64Array, spare_rows: int, order: int, spare: int) -> int:
+    def consolidate_rows(self, context: int, spare_rows: int, order: int, spare: int) -> int:
         """Sort the rows that `walk` has listed, and add the weights of equal ones modulo 2^64.
 
         Rows of weight 0 are dropped. In a set, rows of negative weight come first, and `RESULT` is their number; in a

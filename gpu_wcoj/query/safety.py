@@ -352,7 +352,7 @@ def describe_column(rules: Rules, relation: str, column: int, name: str | None =
 
 
 def _narrowed_column(rules: Rules, relation: str, column: int) -> int:
-    """Return the column of the narrowed relation for a column of the helper that holds some of its columns."""
+    """Return the column of a relation for one of the helper that holds some of them."""
     for rule in rules.rules:
         if rule.head.relation == relation and len(rule.atoms) == 1 and rule.head.terms[column] in rule.atoms[0].terms:
             return rule.atoms[0].terms.index(rule.head.terms[column])

@@ -111,11 +111,14 @@ class PhaseRows:
         int64, none 0, or a single sign for all rows.
     is_consolidated
         False if rows are in any order and may repeat, all with positive weights; see `UnsortedArrangement`.
+    is_owned
+        True if nothing else keeps the arrays, or writes to them.
     """
 
     columns: Sequence[Int64Array]
     weights: Int64Array | int
     is_consolidated: bool = True
+    is_owned: bool = False
 
     def __len__(self) -> int:
         return len(self.columns[0])

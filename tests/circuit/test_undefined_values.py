@@ -131,10 +131,14 @@ def full_state(program):
     }
 
 
-def check(text, options, way, error, backend, counting, first=0, every=1):
-    """Let each kernel call of every tick fail in turn; the state stays, and a retry is right."""
+def check(text, options, way, error, backend, counting, first=0, every=1, is_walked=False):
+    """Let each kernel call of every tick fail in turn; the state stays, and a retry is right.
+
+    A tick that is walked row by row has one call, any other more than three.
+    """
     ticks = [edges(1, 40, 1), edges(2, 12), edges(3, 12)]
-    twin, program = (gw.Program(text, backend=backend, **{"threads": 1} | options) for _ in range(2))
+    with tune() if is_walked else tune(max_tick_rows=-1):
+        twin, program = (gw.Program(text, backend=backend, **{"threads": 1} | options) for _ in range(2))
     for tick_index, tick in enumerate(ticks):
         expected = run_tick(twin, way, tick)
         before = full_state(program)
@@ -149,7 +153,7 @@ def check(text, options, way, error, backend, counting, first=0, every=1):
             assert full_state(program) == before, f"tick {tick_index}, call {fails_at}"
             fails_at += every
         assert answers == expected, f"tick {tick_index}"
-        assert fails_at > 3
+        assert fails_at > (0 if is_walked and tick_index else 3)
         assert full_state(program)["relations"] == full_state(twin)["relations"]
 
 
@@ -171,6 +175,14 @@ def test_a_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, way, kernels
 def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_no_trace(name, error, kernels):
     text, options = PROGRAMS[name]
     check(text, options, "step", error, *kernels)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the kernel failed"), KeyboardInterrupt()], ids=["error", "interrupt"])
+@pytest.mark.parametrize("name", ["triangle", "triangle, bag", "negation", "projection", "projection, bag"])
+def test_a_walked_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, error, kernels):
+    text, options = PROGRAMS[name]
+    for way in ("step", "step_counts"):
+        check(text, options, way, error, *kernels, is_walked=True)
 
 
 def test_a_tick_that_fails_in_a_thread_leaves_no_trace(kernels, monkeypatch):

@@ -154,7 +154,7 @@ class WalkedState:
 
     def begin(self) -> None:
         """Begin a tick."""
-        self.walker.begin_small_tick(self.context)
+        self.walker.begin_small_tick(address_of(self.context))
 
     def receive(self, name: str, operations: Sequence[tuple[Row, int]], mode: str) -> int:
         """Pass rows to a relation; return what the kernel returns."""
@@ -176,7 +176,9 @@ class WalkedState:
             from_address(int(row[record.R_ROWS]), n * width)[:] = columns.ravel()
             from_address(int(row[record.R_WEIGHTS]), n)[:] = weights
         row[record.R_SIZE] = n
-        return int(self.walker.receive_rows(self.context, self.names.index(name), MODES[mode], self.capacity))
+        return int(
+            self.walker.receive_rows(address_of(self.context), self.names.index(name), MODES[mode], self.capacity)
+        )
 
     def passed(self, name: str) -> list[tuple[Row, int]]:
         """Return the rows that a relation has been passed."""
@@ -206,7 +208,7 @@ class WalkedState:
     def merged(self) -> tuple[int, dict[ArrangementKey, dict[Row, int]]]:
         """Merge the memtables into other records; return the size of the largest, and their rows."""
         target = np.zeros_like(self.table)
-        largest = int(self.walker.merge_memtables(self.context, address_of(target)))
+        largest = int(self.walker.merge_memtables(address_of(self.context), address_of(target)))
         return largest, {key: memtable(target[place], len(key.order)) for key, place in self.places.items()}
 
 
@@ -233,7 +235,7 @@ class Driver:
         rows: list[tuple[Row, int]] = []
         while True:
             context[record.BUDGET] = self.budget
-            self.ended.append(ended := int(self.state.walker.walk(context)))
+            self.ended.append(ended := int(self.state.walker.walk(self.walk.address)))
             n = int(context[record.OUT_SIZE])
             if ended in (record.FULL, record.DONE):
                 rows += [(tuple(row), weight) for *row, weight in self.out[:, :n].T.tolist()]

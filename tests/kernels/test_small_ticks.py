@@ -218,9 +218,11 @@ def check_consolidated(trial: Trial, walk: Walk, wanted: reference.Walked) -> No
     """Compare the sorted result of a walk whose rows fit into one piece."""
     driver = Driver(walk, trial.state, 4096, 1 << 40)
     context = walk._begin(trial.state)
-    assert trial.state.walker.walk(context) == record.DONE
+    assert trial.state.walker.walk(walk.address) == record.DONE
     spare, numbers = np.empty_like(driver.out), np.empty((2, 4096), np.int64)
-    n = trial.state.walker.consolidate_rows(context, address_of(spare), address_of(numbers), address_of(numbers[1]))
+    n = trial.state.walker.consolidate_rows(
+        walk.address, address_of(spare), address_of(numbers), address_of(numbers[1])
+    )
     rows = [(tuple(row), weight) for *row, weight in driver.out[:, :n].T.tolist()]
     ordered = sorted(wrapped(wanted.rows).items())
     if not trial.bag:
@@ -385,7 +387,7 @@ def test_rows_whose_derivations_appear_or_end(seed):
     expected.receive("n", operations, "bag", CAPACITY)
     assert state.changes("n") == expected.changes["n"]
     presence = expected.presence("n")
-    assert state.walker.derive_presence(state.context, 0, 1) == len(presence)
+    assert state.walker.derive_presence(address_of(state.context), 0, 1) == len(presence)
     assert state.passed("h") == presence
     assert state.receive("h", presence, "is") == expected.receive("h", presence, "is", CAPACITY)
     after = expected.after()
