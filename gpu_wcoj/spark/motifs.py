@@ -1,4 +1,4 @@
-"""Motifs over DataFrames: their rules, the columns that these read, and the structs of their matches."""
+"""Motifs over DataFrames: their rules, and the structs of their matches."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class MotifQuery:
 
     @property
     def numbers_edges(self) -> bool:
-        """Whether the edges need row numbers."""
+        """True if the edges need row numbers."""
         return ROW in self.compiled.edges
 
     def readings(self, columns: object, edge_id: str | None) -> dict[str, dict[str, str]]:
@@ -229,7 +229,7 @@ class MotifQuery:
         return "edges" if element in self.motif.edges else "vertices"
 
     def stored_edges(self) -> list[str]:
-        """Return the columns of numbered edges that the rules or the matches need, without the number."""
+        """Return the columns of numbered edges that the rules or the matches need."""
         needed = {column for column in self.compiled.edges if column != ROW}
         for column in self.columns:
             if column.name in self.looked_up and column.kind == "edge":
@@ -264,7 +264,7 @@ class MotifQuery:
         return {column.name: column.dataType for column in self.schemas[_TABLES[kind]]}
 
     def __str__(self) -> str:
-        """Return a description of the columns for people: what the join reads, and what is looked up."""
+        """Return a description of the columns that are joined and looked up, for people."""
         lines = [f"the join reads {listed(columns)} of the {name}" for name, columns in self.inputs.items()]
         for element, reason in self.looked_up.items():
             by = "id" if element in self.motif.vertices else "row number"
@@ -278,7 +278,7 @@ class MotifQuery:
         return {name: tables[name].select(*map(_column, columns)) for name, columns in self.inputs.items()}
 
     def matches(self, answer: DataFrame, tables: Mapping[str, DataFrame]) -> DataFrame:
-        """Return the matches of an answer whose last column is the weight; each occurs as often as this says.
+        """Return the matches of an answer, each as often as its last column, the weight, says.
 
         Columns that are looked up are joined from the tables.
         """
@@ -328,7 +328,10 @@ class Keys:
             Table.from_data(name, rows.select(keys), keys, keys)
 
     def checked_on_executors(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-        """Return frames that raise an error where a key is null; vertices with several rows are searched for here."""
+        """Return frames that raise an error where a key is null.
+
+        Vertices with several rows are searched for by a job of Spark.
+        """
         checked = dict(frames)
         for name, keys in self.columns.items():
             for key in keys:

@@ -152,7 +152,7 @@ def _answer(
     folder: Path,
     keys: Keys | None = None,
 ) -> DataFrame:
-    """Return the answer of one output from files below a folder; in bags, with weights in the last column."""
+    """Return the answer of one output, from files below a folder; bags with their weights."""
     if isinstance(chosen, CellLayout):
         if keys is not None:
             frames = keys.checked_on_executors(frames)
@@ -285,7 +285,7 @@ def _motif_engine(
     motif_options: MotifOptions,
     options: SparkOptions,
 ) -> tuple[Program, dict[str, DataFrame]]:
-    """Return the program of a motif, and the DataFrames that it reads; edges are not numbered yet."""
+    """Return the program of a motif, and its DataFrames; edges are not numbered yet."""
     unnumbered = dict(tables)
     if query.numbers_edges:
         unnumbered["edges"] = tables["edges"].withColumn(ROW, functions.lit(0).cast("bigint"))
@@ -378,7 +378,7 @@ def explain(
     dialect: str = "duckdb",
     **more: Any,
 ) -> str:
-    """Return the layout and the plan that `join`, `count` or `find` would use, and the reason, as text.
+    """Return the layout and the plan of `join`, `count` or `find`, and the reason, as text.
 
     For a motif, the DataFrames are ``edges`` and ``vertices``, and `more` has the options of `find`. The text says
     which columns the join reads, and which are joined to the matches.
