@@ -52,6 +52,8 @@ LONG_TESTS = frozenset({
     "test_csv_without_a_header_and_with_other_separators",
     "test_csv_without_rows",
     "test_every_form_by_its_definition",
+    "test_a_view_has_the_matches_after_every_tick",
+    "test_five_hops_whose_binary_joins_have_a_billion_rows",
     "test_example",
     "test_outer_joins_and_groups_over_dataframes",
     "test_restore_needs_no_spark",
