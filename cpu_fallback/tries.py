@@ -113,7 +113,7 @@ NUMBERED_FROM = 256
 """Rows from which on they are sorted together with their numbers, as one key: an order sorts several times slower."""
 
 MAX_TIED_FRACTION = 0.5
-"""Fraction of rows that may agree on the bits of one key where the others are sorted by column."""
+"""Fraction of rows that may agree on the leading bits where only these rows are sorted by the others."""
 
 
 def lexsort(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:
@@ -155,7 +155,8 @@ def _sort_wide(
 ) -> npt.NDArray[np.intp]:
     """Return the order of rows that do not fit one key.
 
-    They are sorted by as many leading bits as fit, and those that agree on these by the other columns.
+    They are sorted by as many leading bits as fit, and those that agree on these by the other columns. If many agree,
+    all are sorted by several keys, the last bits first.
     """
     n, free = len(columns[0]), PACKED_BITS - n_row_bits
     key = np.zeros(n, np.int64)
@@ -176,10 +177,29 @@ def _sort_wide(
     is_tied[:-1] |= ties
     places = np.flatnonzero(is_tied)
     if len(places) > MAX_TIED_FRACTION * n:
-        return np.lexsort(tuple(columns[::-1]))
+        return _sort_by_parts(columns, lows, bits, n_row_bits)
     tied = order[places]
     order[places] = tied[np.lexsort((*(column[tied] for column in reversed(columns[whole:])), key[places]))]
     return order
+
+
+def _sort_by_parts(
+    columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int], n_row_bits: int
+) -> npt.NDArray[np.intp]:
+    """Return the order of rows by stable sorts of as many bits as fit beside a row's number, the last bits first."""
+    n, room = len(columns[0]), PACKED_BITS - n_row_bits
+    order, key, filled = np.arange(n), np.zeros(n, np.int64), 0
+    for column, low, width in zip(reversed(columns), reversed(lows), reversed(bits), strict=True):
+        values = column - np.int64(low)
+        while width > 0:
+            taken = min(width, room - filled)
+            key |= (values & np.int64((1 << taken) - 1)) << np.int64(filled)
+            values >>= np.int64(taken)
+            width, filled = width - taken, filled + taken
+            if filled == room:
+                order = order[_rows_of(_numbered(key[order], n_row_bits), n_row_bits)]
+                key, filled = np.zeros(n, np.int64), 0
+    return order[_rows_of(_numbered(key[order], n_row_bits), n_row_bits)] if filled else order
 
 
 def run_starts(columns: Sequence[Int64Array]) -> npt.NDArray[np.intp]:

@@ -123,6 +123,7 @@ from cpu_fallback.walk_records import (
     N_END_CONDITION,
     N_END_LIST,
     N_END_USE,
+    N_ENDS_ROWS,
     N_FIRST_CHECK,
     N_FIRST_CHILD,
     N_FIRST_CONDITION,
@@ -1256,6 +1257,48 @@ def emit_row(context, weight, n_sorted):
 
 
 @cached_njit
+def emit_values(context, node, weight, n_sorted, work):
+    """Write a row per value of a step that ends the rows; return the sum of its weights' magnitudes.
+
+    `weight` is that of the values before. Values for which there is no room are left.
+    """
+    entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
+    own = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    variables, variable = pointer64(context[VARIABLES]), entry[N_VARIABLE]
+    values, weights = pointer64(own[B_VALUES]), pointer64(own[B_WEIGHTS])
+    out, head, n_head = pointer64(context[OUT]), pointer64(context[HEAD]), context[N_HEAD]
+    row, capacity, position = context[OUT_SIZE], context[OUT_CAPACITY], own[B_POSITION]
+    n = min(own[B_SIZE] - position, capacity - row)
+    own[B_POSITION] = position + n
+    context[OUT_SIZE] = row + n
+    context[BUDGET] -= n
+    work[SURVIVORS] += n
+    if n_sorted == 0 and own[B_PLAIN] and weight != 0:
+        for column in range(n_head):
+            source = head[2 * column]
+            at = column * capacity + row
+            if source == variable:
+                for i in range(n):
+                    out[at + i] = values[position + i]
+            else:
+                value = variables[source] if source >= 0 else head[2 * column + 1]
+                for i in range(n):
+                    out[at + i] = value
+        for i in range(n):
+            out[n_head * capacity + row + i] = weight
+        return np.float64(n)
+    context[OUT_SIZE] = row
+    magnitude = 0.0
+    for i in range(n):
+        variables[variable] = values[position + i]
+        own_weight = np.int64(1) if own[B_PLAIN] else weights[position + i]
+        magnitude += abs(np.float64(own_weight))
+        if weight * own_weight != 0:
+            emit_row(context, weight * own_weight, n_sorted)
+    return magnitude
+
+
+@cached_njit
 def bind_value(context, node, work):
     """Bind the next candidate that a step allows; return its weight, 0 after the last one."""
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
@@ -1284,6 +1327,13 @@ def bind_value(context, node, work):
     context[BUDGET] -= size
     buffers[B_POSITION] = position
     return np.int64(0)
+
+
+@cached_njit
+def has_values(context, entry):
+    """Return whether a step has values that are not bound yet."""
+    own = pointer64(context[BUFFERS] + 8 * BUFFER * entry[N_BUFFER])
+    return own[B_POSITION] < own[B_SIZE]
 
 
 @cached_njit
@@ -1382,8 +1432,21 @@ def walk(address):
                     if own[B_SUMMED] > 0 and own[B_POSITION] < own[B_SIZE]:
                         sum_values(context, node, np.int64(factors.ctypes.data), sums, magnitudes)
                         continue
-                weight = bind_value(context, node, pointer64(context[WORK] + 8 * N_WORK * node))
                 parent = current[N_PARENT]
+                if current[N_ENDS_ROWS] and entry[P_EMITS]:
+                    work = pointer64(context[WORK] + 8 * N_WORK * node)
+                    emitted = emit_values(context, node, sums[3 * parent + 1], entry[P_SORTED], work)
+                    total_magnitude[0] += emitted * magnitudes[2 * parent + 1]
+                    if has_values(context, current):
+                        context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                        sum_work(context)
+                        return FULL
+                    if parent == root:
+                        action = START
+                        break
+                    node = parent
+                    continue
+                weight = bind_value(context, node, pointer64(context[WORK] + 8 * N_WORK * node))
                 if weight == 0:
                     if mode == SUM:
                         result, result_magnitude = sums[3 * node], magnitudes[2 * node]

@@ -43,12 +43,12 @@ for the head, if the body does not tell them apart."""
 (
     N_VARIABLE, N_LOOKUP, N_FIRST_USE, N_END_USE, N_FIRST_CONDITION, N_END_CONDITION, N_FIRST_CHECK, N_END_CHECK,
     N_PARENT, N_FIRST_CHILD, N_END_CHILD, N_LIST, N_BUFFER, N_MODE, N_COUNTS, N_FIRST_LIST, N_END_LIST, N_SUMMED,
-    NODE_FIELDS,
-) = range(19)  # fmt: skip
+    N_ENDS_ROWS, NODE_FIELDS,
+) = range(20)  # fmt: skip
 """A step: its variable, whether that is bound already; its atoms, conditions and checks; its parent and children; the
 list that it starts from, or -1; the buffer of its candidates; its mode; whether it is counted without candidates; the
 lists that become out of date with its value; 1 + the use of its only child that is not listed, if all its values are
-summed at once, else 0."""
+summed at once, else 0; whether each value ends a row of the result without any check."""
 
 U_ATOM, U_LEVEL, U_LAST, U_LISTED, U_UNITED, USE = range(6)
 """The use of an atom by a step: the level that it binds; whether that is the last one; whether the step's list is made

@@ -814,10 +814,15 @@ class SmallTicks:
 
     def _list_whole(self, part: _HeadWalks, number: int) -> None:
         """List the rows of a head that are too many for the memory of one result."""
-        pieces: list[Int64Array] = []
-        magnitude, work, n_rows = 0.0, 0.0, 0
-        for walk in part.listing:
-            for piece in walk.run(self):
+        row = self._head_records[number]
+        begun = int(row[record.H_WALK] - row[record.H_FIRST_WALK])
+        magnitude, work = self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK]
+        full = part.listing[begun]
+        pieces = [full.out.copy()]
+        full.context[record.OUT_SIZE] = 0
+        n_rows = pieces[0].shape[1]
+        for walk in part.listing[begun:]:
+            for piece in walk.rest() if walk is full else walk.run(self):
                 pieces.append(piece)
                 n_rows += piece.shape[1]
                 if part.has_state and n_rows > 4 * TICK_CAPACITY:
@@ -840,7 +845,6 @@ class SmallTicks:
             tick[record.T_N_ROWS], tick[record.T_N_GONE], tick[record.T_STAGE] = n, n_gone, record.T_LISTED
             return
         self._listed_whole[part.name] = found, n_gone
-        row = self._head_records[number]
         weighted = self.circuit.execution.weighted
         row[record.H_DELETED] = int(weights.sum()) if weighted else n_gone
         row[record.H_INSERTED] = 0 if weighted else n - n_gone

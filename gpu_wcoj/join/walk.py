@@ -153,6 +153,7 @@ class WalkRecords:
             for path_index, path in enumerate(self.query.paths):
                 _PathRecords(self, path, path_index).add()
             names = self.variables
+        self.mark_ends()
         if self.lists_rows:
             self.head = [(names[term], 0) if isinstance(term, str) else (-1, term) for term in self.query.head]
 
@@ -246,7 +247,7 @@ class WalkRecords:
             self.nodes.append(
                 [
                     self.variable(names[2 + i]), 0, start, len(self.uses), 0, 0, 0, 0, parent, *children, base,
-                    self.add_buffer(), mode, int(is_last and not listed), *own_lists, 0,
+                    self.add_buffer(), mode, int(is_last and not listed), *own_lists, 0, 0,
                 ]
             )  # fmt: skip
             path = self.query.paths[0]
@@ -294,6 +295,19 @@ class WalkRecords:
         ]
         if len(counted) == 1 and opened == [(counted[0][1][record.U_ATOM], counted[0][1][record.U_LEVEL])]:
             entry[record.N_SUMMED] = counted[0][0] + 1
+
+    def mark_ends(self) -> None:
+        """Mark the steps whose values each end a row of the result without any check."""
+        for entry in self.nodes:
+            uses = self.uses[entry[record.N_FIRST_USE] : entry[record.N_END_USE]]
+            entry[record.N_ENDS_ROWS] = int(
+                entry[record.N_MODE] == record.EMIT
+                and entry[record.N_PARENT] >= 0
+                and not entry[record.N_LOOKUP]
+                and all(use[record.U_LAST] for use in uses)
+                and entry[record.N_FIRST_CHECK] == entry[record.N_END_CHECK]
+                and entry[record.N_FIRST_CHILD] == entry[record.N_END_CHILD]
+            )
 
     def add_root(self, path: list[int], mode: int) -> None:
         """Add the record of a path, and that of its root."""
@@ -470,7 +484,7 @@ class _PathRecords:
         records.nodes[planned.node] = [
             records.variable(step.variable), int(step.is_lookup), first, end, *conditions, *checks, planned.parent,
             *records.add_children(children), base, records.add_buffer(), mode, int(is_counted),
-            *spans.get(planned.node, (0, 0)), 0,
+            *spans.get(planned.node, (0, 0)), 0, 0,
         ]  # fmt: skip
         records.steps[planned.node] = (self.path_index, step.name)
         records.max_uses = max(records.max_uses, end - first + 1)
@@ -678,7 +692,12 @@ class Walk:
 
         `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
         """
-        context = self._begin(state)
+        self._begin(state)
+        yield from self.rest()
+
+    def rest(self) -> Iterator[Int64Array]:
+        """Go on with a walk that has been begun; yield the rows of the head in pieces, as `run` does."""
+        context = self.context
         while True:
             ended = self.walker.walk(self.address)
             if ended != record.GROW and (n := int(context[record.OUT_SIZE])):

@@ -604,3 +604,38 @@ def test_a_variable_in_more_atoms_than_the_kernel_has_room_for_is_bound_path_by_
     assert program.step({"s": [(5,)]})["t"].rows() == [((5, 1), 1), ((5, 2), 1)]
     reason = "head t: x is bound by more than 63 atoms" if n_atoms > 63 else ""
     assert program.last_tick.path_by_path == reason
+
+
+def test_counts_that_leave_int64_are_exact() -> None:
+    program = gw.Program("q(a, b, c, d, e, f) :- r(a, b), r(a, c), r(a, d), r(a, e), r(a, f).", backend="cpu")
+    n = 60_000
+    program.load({"r": {"a": np.zeros(n, np.int64), "b": np.arange(n)}})
+    assert program.step_counts({"r": [(0, n)]})["q"].net == (n + 1) ** 5 - n**5 > 2**63
+    assert program.step_counts({"r": [((0, n), -1)]})["q"] == (0, (n + 1) ** 5 - n**5, n**5 - (n + 1) ** 5)
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_rows_of_arrow_are_read_wherever_they_lie(bag: bool) -> None:
+    """Slices, tables of one and of several chunks, and nulls, which make the tick run path by path."""
+    program, expected = (gw.Program("t(a, c) :- edge(a, b), edge(b, c).", backend="cpu", bag=bag) for _ in range(2))
+    for ticked in (program, expected):
+        ticked.load({"edge": [(a, a + 1) for a in range(9)]})
+    names = list(program.relation("edge").names)
+    rows = [(row, row % 4) for row in range(20)]
+    whole = pa.record_batch([pa.array([row[column] for row in rows]) for column in (0, 1)], names=names)
+    tables = [
+        whole.slice(3, 5),
+        whole.slice(19),
+        pa.Table.from_batches([whole.slice(1, 4)]),
+        pa.Table.from_batches([whole.slice(0, 2), whole.slice(7, 3)]),
+        whole.slice(2, 3).append_column("weight", pa.array([-1, 1, -1])),
+        whole.slice(0, 0),
+    ]
+    for table in tables:
+        given = [tuple(row.values()) for row in table.to_pylist()]
+        given = [(row[:2], row[2]) if len(row) > 2 else row for row in given]
+        assert program.step({"edge": table})["t"].rows() == expected.step({"edge": given})["t"].rows()
+        assert program.last_tick.path_by_path == ""
+    nulls = pa.record_batch([pa.array([1, None]), pa.array([2, 3])], names=names)
+    assert program.step({"edge": nulls})["t"].rows() == expected.step({"edge": [(1, 2), (None, 3)]})["t"].rows()
+    assert _rows(program) == _rows(expected)

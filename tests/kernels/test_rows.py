@@ -37,6 +37,17 @@ def test_lexsort(kind, seed):
     assert order.tolist() == reference.sort_order(rows)
 
 
+@pytest.mark.parametrize("bits", [(17, 17, 17, 17), (3, 60, 2), (40, 40), (1, 30, 30, 30, 1), (62, 62)])
+def test_lexsort_of_wide_rows_that_agree_on_their_leading_columns(kind, bits):
+    """Most rows agree on the bits that fit one key beside a row's number."""
+    rng, backend = random.Random(sum(bits)), kind.backend(0)
+    rows = [tuple(rng.choice((0, (1 << width) - 1)) for width in bits) for _ in range(4)]
+    rows += [tuple(rng.choice((0, rng.getrandbits(width))) for width in bits) for _ in range(40)]
+    rows += [(*rng.choice(rows)[:-1], rng.getrandbits(bits[-1])) for _ in range(700)]
+    order = backend.kernels.lexsort(moved(columns_of(rows, len(bits)), backend))
+    assert order.tolist() == reference.sort_order(rows)
+
+
 @given(seeds, st.booleans())
 @settings(max_examples=50)
 def test_run_starts(kind, seed, in_order):
