@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -345,7 +345,7 @@ class Keys:
         return checked
 
     @contextmanager
-    def raised_here(self) -> Iterator[None]:
+    def raised_here(self) -> Generator[None, None, None]:
         """Raise `SchemaError` for the nulls that an executor finds."""
         try:
             yield

@@ -364,8 +364,8 @@ def tables_of(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
     if vertices is not None or edges is not None:
         raise UsageError.conflict("a graph", "vertices= or edges=", "Pass the graph, or vertices and edges.")
     if isinstance(graph, (list, tuple)) and len(graph) == 2 and all(map(is_of_spark, graph)):
-        return tuple(graph)
-    if not hasattr(graph, "vertices") or not hasattr(graph, "edges"):
+        return graph[0], graph[1]
+    if isinstance(graph, (list, tuple)) or not hasattr(graph, "vertices") or not hasattr(graph, "edges"):
         raise UsageError.wrong_type(
             "the graph",
             graph,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ def frames(spark: SparkSession, nodes: Any, lines: Any) -> Graph:
 
 
 @contextmanager
-def skipping_what_cells_lack() -> Iterator[None]:
+def skipping_what_cells_lack() -> Generator[None, None, None]:
     """Skip a test if cells do not run the rules of its motif."""
     try:
         yield

@@ -134,8 +134,8 @@ class CompiledMotif:
         .decl vertices(id)
         .decl edges(src, dst)
         .decl motif("a.id", _hop)
+        motif(a, 2) :- vertices(a), vertices(x__ab1), vertices(b), edges(a, x__ab1), edges(x__ab1, b).
         motif(a, 1) :- vertices(a), vertices(b), edges(a, b).
-        motif(a, 2) :- vertices(a), vertices(_ab1), vertices(b), edges(a, _ab1), edges(_ab1, b).
         .output motif
         """
         columns_of = {part.relation: part for part in self.parts}
