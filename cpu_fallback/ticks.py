@@ -191,7 +191,7 @@ def passes_filter(filters, first, end, rows, row, stride):
 
 @cached_njit
 def find_arrow(relation):
-    """Set the places of a relation's rows to the columns of a record batch; return False if one may have nulls.
+    """Find the columns of a record batch; return False if one may have nulls.
 
     References
     ----------
@@ -497,7 +497,7 @@ def may_leave_int64(tick, walk_record):
 
 @cached_njit
 def walk_rules(tick, head):
-    """Walk the rules of a head from where it was left; return `DONE` or why the caller is needed."""
+    """Walk the rules of a head; return `DONE` or why the caller is needed."""
     context = pointer64(tick[T_CONTEXT])
     floats = pointer_float(tick[T_HEADS] + 8 * H_RECORD * tick[T_HEAD])
     lists = head[H_KIND] == H_LISTED
@@ -541,7 +541,7 @@ def walk_rules(tick, head):
 
 @cached_njit
 def keep_listed(tick, index, mode):
-    """Make the listed rows of the present head the change of a relation; return as `receive` does."""
+    """Make the listed rows the change of a relation; return what `receive` does."""
     head = pointer64(tick[T_HEADS] + 8 * H_RECORD * tick[T_HEAD])
     context = pointer64(tick[T_CONTEXT])
     last = pointer64(pointer64(tick[T_WALKS] + 8 * W_RECORD * (head[H_END_WALK] - 1))[W_CONTEXT])
@@ -636,7 +636,7 @@ def run_head(tick, head):
 
 @cached_njit
 def run_tick(address):
-    """Run a tick, from its passed rows to its memtables, or go on with it; return `DONE` or why the caller is needed.
+    """Run a tick or go on with it; return `DONE` or why the caller is needed.
 
     `address` is that of the record of the tick. After an error the present memtables are as they were.
     """

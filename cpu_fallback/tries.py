@@ -186,7 +186,10 @@ def _sort_wide(
 def _sort_by_parts(
     columns: Sequence[Int64Array], lows: Sequence[int], bits: Sequence[int], n_row_bits: int
 ) -> npt.NDArray[np.intp]:
-    """Return the order of rows by stable sorts of as many bits as fit beside a row's number, the last bits first."""
+    """Return the order of rows by several stable sorts, the last bits first.
+
+    Each sorts as many bits as fit beside a row's number.
+    """
     n, room = len(columns[0]), PACKED_BITS - n_row_bits
     order, key, filled = np.arange(n), np.zeros(n, np.int64), 0
     for column, low, width in zip(reversed(columns), reversed(lows), reversed(bits), strict=True):

@@ -1258,7 +1258,7 @@ def emit_row(context, weight, n_sorted):
 
 @cached_njit
 def emit_values(context, node, weight, n_sorted, work):
-    """Write a row per value of a step that ends the rows; return the sum of its weights' magnitudes.
+    """Write a row per value of a step; return the sum of the magnitudes of its weights.
 
     `weight` is that of the values before. Values for which there is no room are left.
     """

@@ -1,9 +1,12 @@
-"""Small ticks: memtables in front of the state, and the change of a tick by one walk a rule.
+"""Small ticks: memtables in front of the state, and one call of a kernel a tick.
 
 A tick of a few rows spends its time in objects rather than in rows: a batch per arrangement, a description per level.
 Here rows of small ticks are sorted into memtables, one an arrangement, which the walk of a query searches beside the
 batches. Once they are full, or something else than a small tick needs the state, all memtables become one batch each.
 Every tick also does a part of the merges that large batches need (`gpu_wcoj.trace.spine`).
+
+One call takes the passed rows, walks each rule and writes the new memtables (`WalkKernels.run_tick`). It returns early
+for what only this module does: to evaluate an aggregate, to make a buffer longer, or to take rows that do not fit.
 
 A tick chooses as follows. A program with an obstacle never walks (`find_obstacles`). Else a tick walks if it passes few
 rows that are read at once, and few values are expected to be looked at (`SmallTicks.check`); the thresholds are those
@@ -487,7 +490,7 @@ class SmallTicks:
         self._tick_record[field] = address_of(array)
 
     def _choose_walks(self, collect: frozenset[str] | None) -> None:
-        """Get ready for ticks that list the rows of these heads; None if not even numbers of rows are needed."""
+        """Get ready for ticks that list the rows of these heads; None if none is counted."""
         self._collect = None  # until all is set: an interrupt may come at any line
         self._is_chosen = False
         weighted, records = self.circuit.execution.weighted, self._head_records
@@ -710,26 +713,26 @@ class SmallTicks:
             except VALUE_ERRORS as error:  # raised again by the tick that runs path by path
                 raise UnsuitableTickError(_NO_AGGREGATE) from error
 
-    def _walks_of(self, number: int) -> list[Walk]:
+    def _walks_of(self, head_index: int) -> list[Walk]:
         """Return the chosen walks of a head."""
-        row = self._head_records[number]
+        row = self._head_records[head_index]
         return self._walked[row[record.H_FIRST_WALK] : row[record.H_END_WALK]]
 
     def _go_on(self, ended: int) -> int:
         """Do what the kernel needs, and let it go on; return why it has ended."""
         tick = self._tick
-        number = tick[record.T_HEAD]
+        head_index = tick[record.T_HEAD]
         if ended == record.LARGE:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
-        part = self.heads[number]
+        part = self.heads[head_index]
         if isinstance(part, _Grouping):
             self._called[part.name] = self._aggregate(part)
-            self._flags[len(self.indices) + number] = any(map(len, self._called[part.name][1]))
-            tick[record.T_HEAD] = number + 1
+            self._flags[len(self.indices) + head_index] = any(map(len, self._called[part.name][1]))
+            tick[record.T_HEAD] = head_index + 1
         elif ended == record.FULL:
-            self._list_whole(part, number)
+            self._list_whole(part, head_index)
         else:
-            self._walked[self._results[number, record.H_WALK]].go_on(ended)
+            self._walked[self._results[head_index, record.H_WALK]].go_on(ended)
         return self.walker.run_tick(self._tick_address)
 
     def _phases(self, part: _HeadWalks, row: Sequence[int]) -> list[PhaseRows]:
@@ -812,17 +815,17 @@ class SmallTicks:
         number = self.relations[id(index)]
         return self.circuit.execution.weighted or any(head.derivations == number for head in self.heads)
 
-    def _list_whole(self, part: _HeadWalks, number: int) -> None:
+    def _list_whole(self, part: _HeadWalks, head_index: int) -> None:
         """List the rows of a head that are too many for the memory of one result."""
-        row = self._head_records[number]
+        row = self._head_records[head_index]
         begun = int(row[record.H_WALK] - row[record.H_FIRST_WALK])
-        magnitude, work = self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK]
+        magnitude, work = self._measures[head_index, record.H_MAGNITUDE], self._measures[head_index, record.H_WORK]
         full = part.listing[begun]
         pieces = [full.out.copy()]
         full.context[record.OUT_SIZE] = 0
         n_rows = pieces[0].shape[1]
         for walk in part.listing[begun:]:
-            for piece in walk.rest() if walk is full else walk.run(self):
+            for piece in walk.list_rest() if walk is full else walk.run(self):
                 pieces.append(piece)
                 n_rows += piece.shape[1]
                 if part.has_state and n_rows > 4 * TICK_CAPACITY:
@@ -837,7 +840,7 @@ class SmallTicks:
         if not self.circuit.execution.weighted:
             found = found[:, np.argsort(weights > 0, kind="stable")]
             n_gone = int(np.count_nonzero(weights < 0))
-        self._measures[number, record.H_MAGNITUDE], self._measures[number, record.H_WORK] = magnitude, work
+        self._measures[head_index, record.H_MAGNITUDE], self._measures[head_index, record.H_WORK] = magnitude, work
         if part.has_state:
             if n > TICK_CAPACITY:
                 raise UnsuitableTickError(_TOO_MANY_DERIVED)
@@ -848,7 +851,7 @@ class SmallTicks:
         weighted = self.circuit.execution.weighted
         row[record.H_DELETED] = int(weights.sum()) if weighted else n_gone
         row[record.H_INSERTED] = 0 if weighted else n - n_gone
-        tick[record.T_HEAD], tick[record.T_STAGE] = number + 1, record.T_BEGIN
+        tick[record.T_HEAD], tick[record.T_STAGE] = head_index + 1, record.T_BEGIN
 
     def _add_bound(self, walks: _HeadWalks, bounds: list[int], magnitude: float) -> None:
         if magnitude >= record.LARGEST_WEIGHT or bounds[walks.position] + int(magnitude) >= record.LARGEST_WEIGHT:
@@ -942,7 +945,7 @@ _RELEASES: dict[int, Callable[[int], None]] = {}
 
 
 def _view(array: Any) -> Any:
-    """Return the memory of an array, whose elements are read and written several times as fast as the array's."""
+    """Return the memory of an array; its elements are read and written in less time."""
     return memoryview(array)
 
 

@@ -693,10 +693,10 @@ class Walk:
         `totals` and `work` are those of this run afterwards. Without rows to list, nothing is yielded.
         """
         self._begin(state)
-        yield from self.rest()
+        yield from self.list_rest()
 
-    def rest(self) -> Iterator[Int64Array]:
-        """Go on with a walk that has been begun; yield the rows of the head in pieces, as `run` does."""
+    def list_rest(self) -> Iterator[Int64Array]:
+        """Go on with a walk that has been begun, and yield its rows as `run` does."""
         context = self.context
         while True:
             ended = self.walker.walk(self.address)

@@ -718,7 +718,7 @@ class WalkKernels(Protocol):
     """
 
     def run_tick(self, tick: int) -> int:
-        """Run a tick of few rows: from the passed rows to the memtables after it, or until the caller is needed.
+        """Run a tick, from the passed rows to its memtables, until the caller is needed.
 
         The relations in `T_INPUTS` receive their rows (`receive_rows`), and the heads follow in order. A head that
         reads no relation or head that has changed is passed over. The others are walked, one walk a rule: either to
