@@ -130,7 +130,7 @@ def test_kills_at_every_step_of_a_batch(spark, tmp_path):
 
 def test_a_motif_survives_kills(spark, tmp_path):
     motif = "(a)-[e]->(b); (b)-[f]->(c); !(c)-[]->(a)"
-    tables = write_stream(tmp_path / "changes", payments(4, 400, 40))
+    tables = write_stream(tmp_path / "changes", payments(4, 400, 60))
     for batch, point in ((1, "outputs"), (2, "manifest")):
         driver = start(tmp_path, kill=point, batch=batch, program=motif)
         _, errors = driver.communicate(timeout=120)
