@@ -481,9 +481,12 @@ def refuse_nulls(rows: pa.Table, columns: Iterable[str], what: str) -> None:
     for name in columns:
         if rows.column(name).null_count:
             row = rows.column(name).is_null().to_pylist().index(True)
-            raise SchemaError(
-                f"{what}, column '{name}': row {row} is null.\n  Leave out such rows before you pass them."
-            )
+            raise SchemaError(null_message(what, name, f"row {row}"))
+
+
+def null_message(what: str, column: str, row: str) -> str:
+    """Return the message for a null in a key column."""
+    return f"{what}, column '{column}': {row} is null.\n  Leave out such rows before you pass them."
 
 
 def nulls(size: int) -> pa.Array:

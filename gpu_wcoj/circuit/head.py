@@ -318,6 +318,8 @@ class Head:
 
     def _evaluate(self, collect: bool, sink: PieceSink | None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if self.execution.weighted:
+            if sink is not None and collect and self._derives_rows_once_now:
+                return self._stream_bag(sink)
             return self._evaluate_bag(collect or self.relation is not None)
         if self.derivations is not None:
             return self._evaluate_distinct()
@@ -468,6 +470,45 @@ class Head:
             self.relation.receive_delta([PhaseRows(columns, weights)])
         net = 0 if self.execution.single_tick else exact_sum(self.execution.backend, weights)
         return ChangeCount(None, None, net), [PhaseRows(columns, weights)]
+
+    @property
+    def _derives_rows_once_now(self) -> bool:
+        """True if the pieces of this tick have no row in common, though this is a bag.
+
+        A binding of all variables is a row, and from the empty state one delta path lists each binding.
+        """
+        if self.relation is not None or self._negates or not self._derives_once:
+            return False
+        return not any(arrangement.spine.batches for join in self.joins for arrangement in join.positive)
+
+    def _stream_bag(self, sink: PieceSink) -> tuple[ChangeCount, list[PhaseRows] | None]:
+        """Pass the rows of a bag on while the join lists them, and return their number."""
+        backend, net, n_rows = self.execution.backend, 0, 0
+        self._magnitude = 0
+        for piece in self._pieces():
+            if self.joins[0].weight_bound >= 1 << 63:  # known before the first piece; products are modulo 2^64
+                assert not n_rows
+                change, rows = self._evaluate_bag(True)
+                for phase in rows or ():
+                    sink(Piece(phase.columns, phase.weights))
+                return change, None
+            n_rows += len(piece)
+            self._check_gathered(0, n_rows)
+            if isinstance(piece.weights, int):
+                net += piece.weights * len(piece)
+                self._magnitude += abs(piece.weights) * len(piece)
+            else:
+                net += exact_sum(backend, piece.weights)
+                self._magnitude += bound_magnitudes(piece.weights, piece.bound, backend)
+                (derived,) = positions(backend, piece.weights != 0)
+                if len(derived) < len(piece):
+                    piece = Piece([column[derived] for column in piece.columns], piece.weights[derived])
+            sink(piece)
+        if self._may_list_again:
+            size = self.recounting.size(Moment(len(self.execution.phases)))
+            self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
+        self._check_weight_bound()
+        return ChangeCount(None, None, net), None
 
     def _concatenated(self) -> PhaseRows | None:
         """Return the rows of a single tick as the joins yield them, none consolidated.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpu_wcoj.spark.output import read_output as read_output
     from gpu_wcoj.spark.query import count as count
     from gpu_wcoj.spark.query import explain as explain
+    from gpu_wcoj.spark.query import find as find
     from gpu_wcoj.spark.query import join as join
     from gpu_wcoj.spark.session import local_session as local_session
     from gpu_wcoj.spark.session import rapids_conf as rapids_conf
@@ -27,6 +28,7 @@ _HOME = {
     "count": "query",
     "detect": "sources",
     "explain": "query",
+    "find": "query",
     "join": "query",
     "local_session": "session",
     "maintain": "maintenance",
@@ -37,7 +39,7 @@ _HOME = {
 """The module of each public name. No module has the public name itself: once imported, the module would hide it."""
 
 __all__ = [
-    "View", "as_change", "count", "detect", "explain", "join", "local_session", "maintain", "normalise",
+    "View", "as_change", "count", "detect", "explain", "find", "join", "local_session", "maintain", "normalise",
     "rapids_conf", "read_output",
 ]  # fmt: skip
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import DecimalType
+from pyspark.sql.types import DecimalType, StructType
 
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.engine.ingest import column_order
-from gpu_wcoj.errors import UnknownRelationError, UnsupportedError, UnsupportedTypeError, UsageError, entry_point
+from gpu_wcoj.errors import (
+    ColumnError,
+    UnknownRelationError,
+    UnsupportedError,
+    UnsupportedTypeError,
+    UsageError,
+    entry_point,
+)
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
@@ -24,16 +31,17 @@ from gpu_wcoj.query.translation import read
 from gpu_wcoj.spark.cluster.layout import Layout as CellsLayout
 from gpu_wcoj.spark.cluster.layout import reason_for_one, require_spread
 from gpu_wcoj.spark.cluster.view import CellView
+from gpu_wcoj.spark.motifs import MotifQuery, Packing
 from gpu_wcoj.spark.options import Format, Layout, SparkOptions
 from gpu_wcoj.spark.output import Receiver, ToCallable, check_columns, sink_of, with_batch
 from gpu_wcoj.spark.schema import arrow_type
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import Reading, Sources, sources_of
 from gpu_wcoj.spark.view import View
+from gpu_wcoj.views.matcher import MotifOptions, refuse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 # Layouts of a program on Spark: one engine in the driver, or engines in cells.
@@ -94,12 +102,12 @@ def rules_of(
                 "Add its result as a column of the DataFrame before, with a function of Spark.",
             )
         return program, bool(bag)
-    detected = language_of(program) if language is None else check_language(language)
+    detected = _language(program, language)
     if detected == "datalog":
         return program, bool(bag)
     if detected == "motif":
         raise UsageError.unsupported(
-            "a motif as a program over DataFrames", remedy="Call gpu_wcoj.find(motif, edges=frame)."
+            "a motif as a program over DataFrames", remedy="Call gpu_wcoj.spark.find(edges, motif)."
         )
     reading = read(program, detected, tables=tables, dialect=dialect)
     if reading.facts:
@@ -113,7 +121,16 @@ def names_in(program: str | Rules, language: Language | None) -> bool:
     """Return whether the language refers to columns by name, so that compiling needs the tables."""
     if isinstance(program, Rules):
         return False
-    return (language_of(program) if language is None else check_language(language)) in ("sql", "edn")
+    return _language(program, language) in ("sql", "edn")
+
+
+def is_motif(program: object, language: Language | None) -> bool:
+    """Return whether a program is the text of a motif."""
+    return isinstance(program, str) and _language(program, language) == "motif"
+
+
+def _language(program: str, language: Language | None) -> Language:
+    return language_of(program) if language is None else check_language(language)
 
 
 def columns_of(schema: StructType, names: Sequence[str] | None = None) -> dict[str, str | None]:
@@ -191,7 +208,7 @@ def maintain(
     format: str = "parquet",  # noqa: A002  # as Spark's own writers call it
     options: Mapping[str, str] | None = None,
     changes: Format | Mapping[str, Format | tuple[Format, Format]] = "auto",
-    columns: Mapping[str, Sequence[str] | Mapping[str, str]] | None = None,
+    columns: Mapping[str, Sequence[str] | Mapping[str, str]] | Sequence[str] | None = None,
     key: Mapping[str, str | Sequence[str]] | None = None,
     order_by: str | Sequence[str] | Mapping[str, str | Sequence[str]] = (),
     layout: Layout | None = None,
@@ -205,6 +222,7 @@ def maintain(
     threads: int | None = None,
     gpu_memory: float | str | None = None,
     emit_loaded: bool = True,
+    **more: Any,
 ) -> View | CellView:
     """Return a view that keeps the answers of a program up to date; `View.start` starts it.
 
@@ -220,7 +238,8 @@ def maintain(
         is loaded, and the stream continues it, its columns matched by name. In bags, columns of unsupported types are
         left out if the program does not read them.
     program
-        A query in Datalog, SQL or EDN, or rules. Tables of SQL and EDN are the sources, by name.
+        A query in Datalog, SQL or EDN, a motif, or rules. Tables of SQL and EDN are the sources, by name; those of a
+        motif are ``edges`` and ``vertices``.
     checkpoint
         A folder for the state and for Spark's own checkpoint, on a local or mounted file system. Started again with
         the same folder, the view continues from it.
@@ -237,7 +256,8 @@ def maintain(
         Format of the sources' changes, see `normalise`; for all, or by relation, there also as a pair for its table
         and its stream.
     columns, key
-        By relation, the columns of its rows, and those of them that must not be null; see `normalise`.
+        By relation, the columns of its rows, and those of them that must not be null; see `normalise`. For a motif, a
+        list is the columns of its matches, as in `gpu_wcoj.find`, and ids are never null.
     order_by
         Columns with the order of the changes in a batch, for all sources or by relation. Without them, rows of a batch
         have no order, and the net weight of a row decides. The same holds for a table without these columns beside a
@@ -263,6 +283,9 @@ def maintain(
     emit_loaded
         Whether the answer over the loaded tables goes to the output, as batch -1. Without it, the output begins with
         the first change after it.
+    more
+        For a motif, ``where``, ``semantics``, ``id``, ``src`` and ``dst`` as in `gpu_wcoj.find`, and ``edge_id``: a
+        column with a different value in each edge, which a motif needs if it tells edges with equal ends apart.
 
     Raises
     ------
@@ -285,6 +308,15 @@ def maintain(
         "keep": keep, "outputs": outputs,
     }  # fmt: skip
     spark_options = SparkOptions.from_session(session, call)
+    packing: Packing | None = None
+    if is_motif(program, language):
+        refuse_options(name for name, value in (("bag", bag), ("keep", keep), ("outputs", outputs)) if value)
+        query, sources = _motif(sources, str(program), columns, more, (changes, order_by))
+        program, language, bag, packing = query.rules, None, True, query.packing
+        columns, key = query.readings(columns, more.get("edge_id")), query.keys.columns if key is None else key
+        changes, order_by = _without_unread(changes, sources), _without_unread(order_by, sources)
+    elif more:
+        refuse_motif_options(more, _VIEW_MOTIF_OPTIONS)
 
     def reading(name: str) -> tuple[Reading, Reading]:
         return _readings(
@@ -330,7 +362,7 @@ def maintain(
         each = sources_of(sources, inputs, readings)
     view_sources = Sources(each)
     place = Path(checkpoint).expanduser().absolute()
-    sink = sink_of(session, output, format, options)
+    sink = sink_of(session, output, format, options, packing)
     if isinstance(output, (str, PathLike)):
         for name in planned.outputs:
             check_columns(session, name, with_batch(planned.empty(name).to_arrow(), 0).column_names)
@@ -344,8 +376,66 @@ def maintain(
         cells_output = Path(str(output)).expanduser().absolute()
     return CellView(
         session, view_sources, rules, place, replace(spark_options, program=program_options),
-        layout=cells_layout(spread), output=cells_output, emit_loaded=emit_loaded,
+        layout=cells_layout(spread), output=cells_output, emit_loaded=emit_loaded, packing=packing,
     )  # fmt: skip
+
+
+def _motif(
+    sources: Mapping[str, Any], text: str, columns: Any, more: Mapping[str, Any], how: tuple[Any, Any]
+) -> tuple[MotifQuery, dict[str, Any]]:
+    """Return a motif over sources, and the sources that it reads."""
+    for name in more:
+        if name not in _VIEW_MOTIF_OPTIONS:
+            raise UsageError.unknown_name("option of a motif", name, _VIEW_MOTIF_OPTIONS)
+    for name in sources:
+        if name not in ("vertices", "edges"):
+            raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
+    if "edges" not in sources:
+        raise UsageError.missing("a motif", "edges", "Pass a DataFrame for 'edges'.")
+    by_relation = columns if isinstance(columns, Mapping) else {}
+    readings = {
+        name: _readings(
+            _option_for(how[0], name, "auto"), by_relation.get(name), (), _option_for(how[1], name, ())
+        )
+        for name in sources
+    }  # fmt: skip
+    schemas = {
+        source.relation: StructType([source.frame.schema[name] for name in source.data])
+        for source in sources_of(sources, tuple(sources), readings)
+    }
+    options = {name: value for name, value in more.items() if name != "edge_id"}
+    requested = None if isinstance(columns, Mapping) else columns
+    query = MotifQuery.from_schemas(text, schemas, MotifOptions(**options, columns=requested))
+    if query.numbers_edges:
+        edge_id = more.get("edge_id")
+        if edge_id is None:
+            raise UsageError.missing(
+                "a motif that tells edges with equal ends apart",
+                "a column that identifies edges",
+                "Name it: edge_id='...'.",
+            )
+        if edge_id not in schemas["edges"].names:
+            raise ColumnError("edges", edge_id, schemas["edges"].names)
+    return query, {name: frames for name, frames in sources.items() if name in query.inputs}
+
+
+def _without_unread(option: Any, sources: Mapping[str, Any]) -> Any:
+    """Return an option by relation without those relations that a motif does not read."""
+    if not isinstance(option, Mapping):
+        return option
+    return {name: value for name, value in option.items() if name in sources or name not in ("vertices", "edges")}
+
+
+def refuse_motif_options(more: Iterable[str], motif_options: Collection[str]) -> None:
+    """Raise for the first of these options, which only a motif may have."""
+    name = next(iter(more))
+    if name not in motif_options:
+        raise UsageError.unknown_name("option", name, motif_options)
+    raise UsageError.unsupported(f"the option '{name}' for a program that is not a motif", remedy="Leave it out.")
+
+
+_VIEW_MOTIF_OPTIONS = ("where", "semantics", "id", "src", "dst", "edge_id")
+"""The options of a motif in a view."""
 
 
 def _readings(changes: Any, columns: Any, key: Any, order_by: Any) -> tuple[Reading, Reading]:

@@ -33,6 +33,7 @@ from gpu_wcoj.errors import (
 )
 from gpu_wcoj.files.output import GROUP_ROWS, folder_of
 from gpu_wcoj.program import ChangeCount, Program
+from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.zset.zset import ZSet
 
@@ -97,8 +98,9 @@ class ToCallable:
 
     is_listed = False
 
-    def __init__(self, receiver: Receiver) -> None:
+    def __init__(self, receiver: Receiver, packing: Packing | None = None) -> None:
         self._receiver = receiver
+        self._packing = packing
         self._checkpoint = ""
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:  # noqa: ARG002  # as `Sink` asks for it
@@ -110,7 +112,7 @@ class ToCallable:
         results = program.step(changes)
         counts = {name: _count_changes(rows.weights, program.bag) for name, rows in results.items()}
         start = time.perf_counter()
-        self.deliver({name: rows.to_arrow() for name, rows in results.items()}, batch)
+        self.deliver({name: _packed(rows.to_arrow(), self._packing) for name, rows in results.items()}, batch)
         return WrittenBatch(counts, time.perf_counter() - start)
 
     def deliver(self, tables: dict[str, pa.Table], batch: int) -> None:
@@ -135,8 +137,10 @@ class ToFormat(ToCallable):
     formats, a batch that was being written when the driver died may be present twice; the column ``batch`` shows it.
     """
 
-    def __init__(self, session: SparkSession, name: str, place: str, options: Mapping[str, str]) -> None:
-        super().__init__(lambda _tables, _batch: None)
+    def __init__(
+        self, session: SparkSession, name: str, place: str, options: Mapping[str, str], packing: Packing | None = None
+    ) -> None:
+        super().__init__(lambda _tables, _batch: None, packing)
         self._session = session
         self._name = name
         self._place = place
@@ -170,8 +174,9 @@ def sink_of(
     output: str | PathLike[str] | Receiver | None,
     name: str = "parquet",
     options: Mapping[str, str] | None = None,
+    packing: Packing | None = None,
 ) -> Sink:
-    """Return the sink for the options of a view.
+    """Return the sink for the options of a view, and for a motif the columns of its matches.
 
     Raises
     ------
@@ -183,7 +188,7 @@ def sink_of(
     if not isinstance(output, (str, PathLike)):
         if not callable(output):
             raise UsageError.invalid_value("output", output, "a path or a function of (changes, batch)")
-        return ToCallable(output)
+        return ToCallable(output, packing)
     place = fspath(output)
     if not place:
         raise UsageError.invalid_value("output", "", "a path", "Name a folder, or leave it out.")
@@ -194,8 +199,12 @@ def sink_of(
                 "the Parquet files are not written by Spark",
             )  # fmt: skip
 
-        return ToParquet(place)
-    return ToFormat(session, name, place, options or {})
+        return ToParquet(place, packing)
+    return ToFormat(session, name, place, options or {}, packing)
+
+
+def _packed(rows: pa.Table, packing: Packing | None) -> pa.Table:
+    return rows if packing is None else packing.pack(rows)
 
 
 def check_columns(session: SparkSession, output: str, columns: Sequence[str]) -> None:
@@ -399,7 +408,7 @@ class ToParquet:
 
     is_listed = True
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, packing: Packing | None = None) -> None:
         if _SCHEME.match(place):
             raise UsageError.invalid_value(
                 "output", place, "a path of a local or mounted file system",
@@ -407,6 +416,7 @@ class ToParquet:
             )  # fmt: skip
         self._listing = Listing(Path(place).expanduser().absolute())
         self._fence = 0
+        self._packing = packing
 
     def open(self, checkpoint: str, fence: int, last_manifest: Manifest | None) -> None:
         """See `Sink.open`."""
@@ -415,14 +425,15 @@ class ToParquet:
 
     def process_batch(self, program: Program, changes: Changes, batch: int) -> WrittenBatch:
         """See `Sink.process_batch`."""
-        attempt = Attempt(self._listing.path, batch, self._fence)
+        attempt = Attempt(self._listing.path, batch, self._fence, self._packing)
         try:
             counts = program.step_pieces(changes, attempt.add)
             files = attempt.finish()
         except BaseException:
             attempt.discard()
             raise
-        relations = {name: json_schema(with_batch(program.empty(name).to_arrow(), batch)) for name in program.outputs}
+        empty = {name: _packed(program.empty(name).to_arrow(), self._packing) for name in program.outputs}
+        relations = {name: json_schema(with_batch(table, batch)) for name, table in empty.items()}
         return WrittenBatch(counts, attempt.seconds, files, relations)
 
     def publish(self, manifest: Manifest) -> None:
@@ -433,9 +444,10 @@ class ToParquet:
 class Attempt:
     """The files of one attempt at one batch: one for each output that changes."""
 
-    def __init__(self, folder: Path, batch: int | None, fence: int) -> None:
+    def __init__(self, folder: Path, batch: int | None, fence: int, packing: Packing | None = None) -> None:
         self.folder = folder
         self._batch = batch
+        self._packing = packing
         name = "load" if batch is None or batch < 0 else f"batch-{batch:012}"
         self._name = f"{name}-{fence:06}-{os.getpid()}.parquet"
         self._open: dict[str, _File] = {}
@@ -444,7 +456,7 @@ class Attempt:
     def add(self, relation: str, piece: ZSet) -> None:
         """Add some of the changes of an output."""
         start = time.perf_counter()
-        table = piece.to_arrow()
+        table = _packed(piece.to_arrow(), self._packing)
         if table.num_rows:
             if self._batch is not None:
                 table = with_batch(table, self._batch)

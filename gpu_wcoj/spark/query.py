@@ -6,15 +6,19 @@ import atexit
 import logging
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions
 from pyspark.sql.types import StructType
 
+from gpu_wcoj.arrow.indexed_table import distinct_values
+from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.backend import BackendName
 from gpu_wcoj.checkpoint.manifest import OutputFile
 from gpu_wcoj.engine.ingest import read_change
@@ -26,27 +30,34 @@ from gpu_wcoj.query.check import check_required
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.languages import Language
+from gpu_wcoj.query.motif.compile import MOTIF, ROW, Semantics
+from gpu_wcoj.query.motif.parse import Motif
+from gpu_wcoj.query.motif.parse import parse as parse_motif
+from gpu_wcoj.spark.cluster.exchange import quoted
 from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import cell_plan
-from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, files_of
+from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
 from gpu_wcoj.spark.maintenance import (
     Tables,
     cells_layout,
     columns_of,
+    is_motif,
     names_in,
+    refuse_motif_options,
     resolve_layout,
     rules_of,
     unread_columns,
 )
+from gpu_wcoj.spark.motifs import Keys, MotifQuery, repeat_rows
 from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
 from gpu_wcoj.spark.sources import collect_table
+from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _LOGGER = logging.getLogger("gpu_wcoj.spark")
@@ -127,30 +138,183 @@ def join(
     _check(engine, frames)
     check_columns(spark, output, _empty_answer(engine, output).column_names)
     chosen = _choose_layout(spark, engine, frames, options)
+    answer = _answer(spark, engine, frames, chosen, options, output, _folder(spark, path))
+    return _repeat_rows(answer) if engine.bag and not weights else answer
+
+
+def _answer(
+    spark: SparkSession,
+    engine: Program,
+    frames: Mapping[str, DataFrame],
+    chosen: CellLayout | str,
+    options: SparkOptions,
+    output: str,
+    folder: Path,
+    keys: Keys | None = None,
+) -> DataFrame:
+    """Return the answer of one output, from files below a folder; bags with their weights."""
     if isinstance(chosen, CellLayout):
-        folder = _folder(spark, path)
+        if keys is not None:
+            frames = keys.checked_on_executors(frames)
         single_output = Program.from_options(engine.rules, replace(engine.options, outputs=(output,), backend="cpu"))
         spread = Spread.from_frames(single_output, frames, chosen)
         names = files_of(spread.run(folder, options.program))
         head = spread.columns.heads[output]
         schema = spark_schema(change_schema(head) if engine.bag else head)
     else:
-        changes = _read(engine, frames)
-        folder = _folder(spark, path)
+        changes = _read(engine, frames, keys)
         names = [file.path for file in _write_answer(engine, changes, folder, output, engine.bag)]
         schema = StructType.fromJson(json_schema(_empty_answer(engine, output)))
     if names:
-        answer = spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
-    else:
-        answer = spark.createDataFrame([], schema)
-    return _repeat_rows(answer) if engine.bag and not weights else answer
+        return spark.read.schema(schema).parquet(*(str(folder / name) for name in names))
+    return spark.createDataFrame([], schema)
 
 
 def _repeat_rows(answer: DataFrame) -> DataFrame:
     """Return each row as often as the last column says, without this column."""
-    *columns, weight = (functions.col(f"`{name.replace('`', '``')}`") for name in answer.columns)
-    occurrence = functions.explode(functions.sequence(functions.lit(1), weight)).alias("#occurrence")
-    return answer.select(*columns, occurrence).drop("#occurrence")
+    *columns, weight = (functions.col(quoted(name)) for name in answer.columns)
+    return repeat_rows(answer, columns, weight)
+
+
+@entry_point
+def find(
+    graph: Any,
+    motif: str | Motif,
+    /,
+    *,
+    where: str | None = None,
+    semantics: Semantics = "homomorphism",
+    columns: Sequence[str] | None = None,
+    ids: Mapping[str, Any] | None = None,
+    id: str = "id",  # noqa: A002  # the column is called so
+    src: str = "src",
+    dst: str = "dst",
+    **options: Any,
+) -> DataFrame:
+    """Find the matches of a motif in DataFrames, as a DataFrame.
+
+    The pattern is found by the call, by the engine or by engines on the executors, without columns that it does not
+    need. Columns that are only shown travel with it if their table is small; otherwise Spark joins them to the matches
+    when the DataFrame is used. Rows pass through the driver only if one engine finds them there.
+
+    Parameters
+    ----------
+    graph
+        A GraphFrame, or any object with ``vertices`` and ``edges``; a pair ``(vertices, edges)`` of DataFrames; or a
+        DataFrame of edges, whose ends are the vertices.
+    motif, where, semantics, columns, ids, id, src, dst
+        See `gpu_wcoj.find`.
+    options
+        ``path``, ``layout``, ``cells``, ``backend`` and ``threads`` as `join` takes them.
+
+    Returns
+    -------
+    A column for each named element, in order of first occurrence: structs of the columns of its table.
+
+    Raises
+    ------
+    SchemaError
+        If key columns are missing or hold nulls, or a vertex has several rows.
+    GpuWcojError
+        If the motif or its options are wrong; see `gpu_wcoj.find`.
+
+    Examples
+    --------
+    >>> import gpu_wcoj.spark as gws
+    >>> edges = gws.local_session().createDataFrame([(1, 2), (2, 3), (3, 1)], "src int, dst int")  # doctest: +SKIP
+    >>> gws.find(edges, "(a)-[e]->(b); (b)-[]->(c); (c)-[]->(a)").select("a.id", "e.dst").first()  # doctest: +SKIP
+    Row(id=1, dst=2)
+    """
+    for name in options:
+        if name not in _FIND_OPTIONS:
+            raise UsageError.unknown_name("option", name, _FIND_OPTIONS)
+    path = options.pop("path", None)
+    tables = _graph_frames(graph)
+    spark = tables["edges"].sparkSession
+    spark_options = _options(spark, **options)
+    asked = MotifOptions(where, semantics, columns, ids, id, src, dst)
+    query = _motif_query(motif, tables, asked)
+    check_columns(spark, "the matches", [column.label for column in query.columns])
+    engine, frames = _motif_engine(spark, query, tables, asked, spark_options)
+    chosen = _choose_layout(spark, engine, frames, spark_options)
+    folder = _folder(spark, path)
+    if query.numbers_edges:
+        tables["edges"] = _numbered(tables["edges"], query.stored_edges(), folder / "edges")
+        frames |= query.frames(tables)
+    with query.keys.raised_here():
+        answer = _answer(spark, engine, frames, chosen, spark_options, MOTIF, folder / "matches", query.keys)
+    return query.matches(answer, tables)
+
+
+_FIND_OPTIONS = ("path", "layout", "cells", "backend", "threads")
+"""The options of `find` that are not those of the motif."""
+
+
+def _graph_frames(graph: Any) -> dict[str, DataFrame]:
+    """Return the DataFrames of a graph by name."""
+    if isinstance(graph, Mapping):
+        tables = dict(graph)
+        for name in tables:
+            if name not in ("vertices", "edges"):
+                raise UsageError.unknown_name("table of a motif", name, ("vertices", "edges"))
+        if "edges" not in tables:
+            raise UsageError.missing("a motif", "edges", "Pass a DataFrame for 'edges'.")
+    else:
+        vertices, edges = (None, graph) if is_of_spark(graph) else tables_of(graph, None, None)
+        tables = {name: frame for name, frame in (("vertices", vertices), ("edges", edges)) if frame is not None}
+    check_frames(tables)
+    for name, frame in tables.items():
+        require_classic(frame, "find")
+        if frame.isStreaming:
+            raise UsageError.unsupported(
+                f"the DataFrame of '{name}' in find", "it is a stream", "Use maintain for streams."
+            )
+    return tables
+
+
+def _motif_query(motif: str | Motif, tables: Mapping[str, DataFrame], options: MotifOptions) -> MotifQuery:
+    schemas = {name: frame.schema for name, frame in tables.items()}
+    sizes = {name: estimated_bytes(frame) for name, frame in tables.items()}
+    return MotifQuery.from_schemas(motif, schemas, options, sizes)
+
+
+def _motif_engine(
+    spark: SparkSession,
+    query: MotifQuery,
+    tables: Mapping[str, DataFrame],
+    motif_options: MotifOptions,
+    options: SparkOptions,
+) -> tuple[Program, dict[str, DataFrame]]:
+    """Return the program of a motif, and its DataFrames; edges are not numbered yet."""
+    unnumbered = dict(tables)
+    if query.numbers_edges:
+        unnumbered["edges"] = tables["edges"].withColumn(ROW, functions.lit(0).cast("bigint"))
+    frames = query.frames(unnumbered)
+    for name, values in (motif_options.ids or {}).items():
+        frames[f"ids#{name}"] = _id_frame(spark, values, f"the ids of '{name}'")
+    engine, _ = _engine(QuerySource(query.rules, bag=True), frames, options)
+    _check(engine, frames)
+    return engine, frames
+
+
+def _id_frame(spark: SparkSession, values: Any, what: str) -> DataFrame:
+    """Return the distinct ids of a list, or of a DataFrame of one column."""
+    if is_of_spark(values) and len(values.columns) == 1:
+        frame: DataFrame = values.dropna().distinct()
+        return frame
+    table = distinct_values(values, what)
+    return spark.createDataFrame(table, spark_schema(table.schema))
+
+
+def _numbered(edges: DataFrame, columns: Sequence[str], folder: Path) -> DataFrame:
+    """Return the edges with row numbers.
+
+    They are stored: if Spark evaluated the rows again, they might come in another order, with other numbers.
+    """
+    rows = edges.select(*(functions.col(quoted(name)) for name in columns))
+    numbered = rows.withColumn(ROW, functions.monotonically_increasing_id())
+    numbered.write.parquet(str(folder))
+    return edges.sparkSession.read.schema(numbered.schema).parquet(str(folder))
 
 
 @entry_point
@@ -166,21 +330,39 @@ def count(
     dialect: str = "duckdb",
     backend: BackendName | None = None,
     threads: int | None = None,
+    **more: Any,
 ) -> dict[str, int]:
     """Return the number of rows of each output of a program over DataFrames.
 
     The rows are counted without being listed.
 
-    The parameters are those of `join`. In bag semantics, the sum of the rows' weights.
+    The parameters are those of `join`. In bag semantics, the sum of the rows' weights. For a motif, the DataFrames are
+    ``edges`` and ``vertices``, and `more` has the options of `find`.
     """
     options = _options(spark, layout=layout, cells=cells, backend=backend, threads=threads)
-    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
+    keys = None
+    if is_motif(program, language):
+        motif_options = _motif_options(bag, more)
+        parsed = parse_motif(str(program))
+        ends = [f"{name}.{motif_options.id}" for name in parsed.vertices]
+        ends += [f"{name}.{end}" for name in parsed.edges for end in (motif_options.src, motif_options.dst)]
+        tables = _graph_frames(frames)
+        query = _motif_query(parsed, tables, replace(motif_options, columns=ends or None))
+        engine, frames = _motif_engine(spark, query, tables, motif_options, options)
+        keys = query.keys
+        if query.numbers_edges:
+            tables["edges"] = _numbered(tables["edges"], query.stored_edges(), _folder(spark, None) / "edges")
+            frames |= query.frames(tables)
+    else:
+        engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options, more)
     _check(engine, frames)
     chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
-        notes = Spread.from_frames(engine, frames, chosen).run(None, options.program)
+        frames = frames if keys is None else keys.checked_on_executors(frames)
+        with nullcontext() if keys is None else keys.raised_here():
+            notes = Spread.from_frames(engine, frames, chosen).run(None, options.program)
         return {name: net or 0 for name, (_, _, net) in notes.counts(engine.outputs, engine.bag).items()}
-    return {name: change.net for name, change in engine.step_counts(_read(engine, frames)).items()}
+    return {name: change.net for name, change in engine.step_counts(_read(engine, frames, keys)).items()}
 
 
 @entry_point
@@ -194,15 +376,40 @@ def explain(
     bag: bool | None = None,
     language: Language | None = None,
     dialect: str = "duckdb",
+    **more: Any,
 ) -> str:
-    """Return the layout and the plan that `join` and `count` would use, and the reason, as text."""
+    """Return the layout and the plan of `join`, `count` or `find`, and the reason, as text.
+
+    For a motif, the DataFrames are ``edges`` and ``vertices``, and `more` has the options of `find`. The text says
+    which columns the join reads, and which are joined to the matches.
+    """
     options = _options(spark, layout=layout, cells=cells, backend="cpu")
-    engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options)
+    lines = []
+    if is_motif(program, language):
+        motif_options = _motif_options(bag, more)
+        tables = _graph_frames(frames)
+        query = _motif_query(str(program), tables, motif_options)
+        engine, frames = _motif_engine(spark, query, tables, motif_options, options)
+        lines = [str(query)]
+    else:
+        engine, frames = _engine(QuerySource(program, language, dialect, bag=bag), frames, options, more)
     _check(engine, frames)
     chosen = _choose_layout(spark, engine, frames, options)
     if isinstance(chosen, CellLayout):
-        return str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen))
-    return f"layout one, in the driver: {chosen}\n{engine.explain()}"
+        lines.append(str(cell_plan(engine.rules, engine.outputs, engine.bag, chosen)))
+    else:
+        lines.append(f"layout one, in the driver: {chosen}\n{engine.explain()}")
+    return "\n".join(lines)
+
+
+def _motif_options(bag: bool | None, more: Mapping[str, Any]) -> MotifOptions:
+    """Return the options of a motif."""
+    if bag is not None:
+        refuse_options(["bag"])
+    for name in more:
+        if name not in MOTIF_OPTIONS:
+            raise UsageError.unknown_name("option of a motif", name, MOTIF_OPTIONS)
+    return MotifOptions(**more)
 
 
 def _options(spark: SparkSession, **call: Any) -> SparkOptions:
@@ -212,9 +419,11 @@ def _options(spark: SparkSession, **call: Any) -> SparkOptions:
 
 
 def _engine(
-    source: QuerySource, frames: Mapping[str, DataFrame], options: SparkOptions
+    source: QuerySource, frames: Mapping[str, DataFrame], options: SparkOptions, more: Mapping[str, Any] | None = None
 ) -> tuple[Program, Mapping[str, DataFrame]]:
     """Return the program, and the tables without unsupported columns that it does not read."""
+    if more:
+        refuse_motif_options(more, MOTIF_OPTIONS)
     check_frames(frames)
     tables: Tables = {}
     if names_in(source.text, source.language):
@@ -256,10 +465,12 @@ def _check(engine: Program, frames: Mapping[str, DataFrame]) -> None:
     check_required(engine.rules, engine.inputs, frames, "Give a DataFrame for it.")
 
 
-def _read(engine: Program, frames: Mapping[str, DataFrame]) -> dict[str, Any]:
+def _read(engine: Program, frames: Mapping[str, DataFrame], keys: Keys | None = None) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for name in engine.inputs:
         table, _ = collect_table(frames[name])
+        if keys is not None:
+            keys.check(name, table)
         arity, declared = engine.arity(name), engine.declared.get(name)
         changes[name] = read_change(
             name, table, arity, declared, [None] * arity, engine.dictionaries, reserves_weight=False

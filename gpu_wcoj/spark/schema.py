@@ -67,6 +67,8 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     """
     if pa.types.is_decimal(kind):
         return st.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return spark_schema(pa.schema(list(kind)))
     if pa.types.is_timestamp(kind):
         return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
     if kind not in _SPARK:

@@ -153,13 +153,7 @@ class Matcher(NotCopied):
         self.motif_options = motif_options
         edges = with_keys(as_table(edges, "the edges"), (src, dst))
         vertices = None if vertices is None else as_table(vertices, "the vertices")
-        names = kinds_of(edges)
-        vertex_names = {id: names.get(src, "")} if vertices is None else kinds_of(vertices)
-        _check_keys("edges", names, {"src": src, "dst": dst})
-        _check_keys("vertices", vertex_names, {"id": id})
-        kinds = {("vertices", name): kind for name, kind in vertex_names.items()}
-        kinds |= {("edges", name): kind for name, kind in names.items()}
-        self._graph = Graph(tuple(vertex_names), tuple(names), vertices is not None, id, src, dst, kinds)
+        self._graph = graph_of(None if vertices is None else kinds_of(vertices), kinds_of(edges), motif_options)
         self._columns = match_columns(self.motif, motif_options.columns, self._graph)
         by_rows = is_kept and vertices is not None
         self.compiled: CompiledMotif = compile_motif(
@@ -342,8 +336,25 @@ def refuse_options(names: Iterable[str]) -> None:
         raise UsageError.unsupported(f"the option '{name}' for a motif", remedy="Leave it out.")
 
 
+def graph_of(vertices: Mapping[str, str] | None, edges: Mapping[str, str], options: MotifOptions) -> Graph:
+    """Return the schema of a graph, from the families of the columns of its tables.
+
+    Raises
+    ------
+    SchemaError
+        If a key column is missing, or a column has a reserved name.
+    """
+    id, src, dst = options.id, options.src, options.dst  # noqa: A001  # the column is called so
+    vertex_kinds = {id: edges.get(src, "")} if vertices is None else vertices
+    _check_keys("edges", edges, {"src": src, "dst": dst})
+    _check_keys("vertices", vertex_kinds, {"id": id})
+    kinds = {("vertices", name): kind for name, kind in vertex_kinds.items()}
+    kinds |= {("edges", name): kind for name, kind in edges.items()}
+    return Graph(tuple(vertex_kinds), tuple(edges), vertices is not None, id, src, dst, kinds)
+
+
 def tables_of(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
-    """Return the tables of a graph object, or the tables passed separately."""
+    """Return the tables of a graph object or of a pair, or the tables passed separately."""
     if graph is None:
         if edges is None:
             raise UsageError.missing(
@@ -352,11 +363,13 @@ def tables_of(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
         return vertices, edges
     if vertices is not None or edges is not None:
         raise UsageError.conflict("a graph", "vertices= or edges=", "Pass the graph, or vertices and edges.")
-    if not hasattr(graph, "vertices") or not hasattr(graph, "edges"):
+    if isinstance(graph, (list, tuple)) and len(graph) == 2 and all(map(is_of_spark, graph)):
+        return graph[0], graph[1]
+    if isinstance(graph, (list, tuple)) or not hasattr(graph, "vertices") or not hasattr(graph, "edges"):
         raise UsageError.wrong_type(
             "the graph",
             graph,
-            "an object with attributes 'vertices' and 'edges'",
+            "an object with attributes 'vertices' and 'edges', or two DataFrames of Spark",
             "Or pass tables as vertices=... and edges=...",
         )
     return graph.vertices, graph.edges

@@ -468,11 +468,7 @@ class Table:
         _, first, count = np.unique(matrix, axis=1, return_index=True, return_counts=True)
         if len(count) and int(count.max()) > 1:
             key = rows.select(self.keys).take(first[np.argmax(count)][None]).to_pylist()[0]
-            raise SchemaError(
-                f"the {self.name} have several rows of the {self.keys[0]} {key[self.keys[0]]!r}:"
-                f" got {count.max()}, expected 1.\n"
-                "  Remove the other rows of the vertex."
-            )
+            raise several_rows_error(self.name, self.keys[0], key[self.keys[0]], int(count.max()))
 
     def apply_change(self, data: Any) -> TableChange:
         """Return the table after a change.
@@ -552,6 +548,14 @@ class Table:
         """Return all rows as an input of the program."""
         nothing = np.empty(0, np.int64)
         return _incoming(self.name, program, self.contents, nothing, self.contents.present()[1], columns)
+
+
+def several_rows_error(table: str, key: str, value: object, n_rows: int) -> SchemaError:
+    """Return the error for a key with several rows."""
+    return SchemaError(
+        f"the {table} have several rows of the {key} {value!r}: got {n_rows}, expected 1.\n"
+        "  Remove the other rows of the vertex."
+    )
 
 
 @dataclass(frozen=True, eq=False)

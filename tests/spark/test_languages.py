@@ -56,7 +56,7 @@ def test_edn_over_dataframes(spark):
 
 def test_a_motif_and_a_wrong_table_are_refused(spark):
     edges = spark.createDataFrame([(1, 2)], "src bigint, dst bigint")
-    with pytest.raises(UsageError, match=r"gpu_wcoj\.find"):
+    with pytest.raises(UsageError, match=r"gpu_wcoj\.spark\.find"):
         gws.join(spark, "(a)-[e]->(b)", {"edges": edges})
     with pytest.raises(UnknownRelationError, match="Did you mean 'edges'"):
         gws.count(spark, "SELECT src FROM edgs", {"edges": edges})

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gpu_wcoj[spark]'")
 
+import gpu_wcoj as gw
 import gpu_wcoj.spark as gws
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.errors import (
@@ -24,6 +26,7 @@ from gpu_wcoj.errors import (
     CheckpointError,
     CheckpointMismatchError,
 )
+from gpu_wcoj.spark.sources import as_change
 from tests.spark.file_streams import EDGE, TRIANGLE, alone, assert_same, payments, write_stream
 
 DRIVER = Path(__file__).with_name("view_driver.py")
@@ -123,6 +126,28 @@ def test_kills_at_every_step_of_a_batch(spark, tmp_path):
         assert len(left) == 1, point
     finish(view_of(spark, tmp_path))
     assert_whole(spark, tmp_path, tables)
+
+
+def test_a_motif_survives_kills(spark, tmp_path):
+    motif = "(a)-[e]->(b); (b)-[f]->(c); !(c)-[]->(a)"
+    tables = write_stream(tmp_path / "changes", payments(4, 400, 60))
+    for batch, point in ((1, "outputs"), (2, "manifest")):
+        driver = start(tmp_path, kill=point, batch=batch, program=motif)
+        _, errors = driver.communicate(timeout=120)
+        assert driver.returncode == -signal.SIGKILL, errors
+    stream = spark.readStream.schema(EDGE).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "changes"))
+    folders = {"checkpoint": tmp_path / "checkpoint", "output": tmp_path / "out"}
+    finish(gws.maintain({"edges": stream}, motif, changes="weight", **folders))
+    matcher = gw.Matcher(motif, edges=tables[0].slice(0, 0).drop_columns("weight"))
+    for table in tables:
+        matcher.apply(edges=as_change(table).with_weight_name("weight").to_arrow())
+    state = gws.read_output(spark, tmp_path / "out", state=True)
+    rows = {(row.a.id, row.e.src, row.e.dst, row.b.id, row.f.dst, row.c.id): row.weight for row in state.collect()}
+    expected: Counter[tuple[int, ...]] = Counter()
+    for (a, e, b, f, c), weight in matcher.matches().rows(weights=True):
+        expected[a["id"], e["src"], e["dst"], b["id"], f["dst"], c["id"]] += weight
+    assert rows == expected
+    assert len(rows) > 100
 
 
 def test_a_batch_that_spark_forgot_is_passed_over(spark, copy):

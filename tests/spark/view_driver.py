@@ -4,7 +4,7 @@
 between two steps of a batch: ``middle`` (some of the output is written), ``outputs`` (all of it), ``manifest`` (the
 state is committed, the output is not listed yet), ``commit`` (all is done but Spark's own commit). ``seconds`` kills
 at a time instead, counted from the start of a batch, before which ``after`` others are done; ``stop`` is a batch
-before whose manifest the process stops itself (SIGSTOP).
+before whose manifest the process stops itself (SIGSTOP). ``program`` is another program, or a motif.
 """
 
 from __future__ import annotations
@@ -75,8 +75,9 @@ def main() -> None:
     conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": str(folder / "warehouse")}
     spark = gws.local_session("driver", master="local[2]", memory="1g", conf=conf)
     stream = spark.readStream.schema("src bigint, dst bigint, weight bigint").option("maxFilesPerTrigger", 1)
+    program = plan.get("program", TRIANGLE)
     kept = gws.maintain(
-        {"edge": stream.parquet(str(folder / "changes"))}, TRIANGLE,
+        {"edges" if program.startswith("(") else "edge": stream.parquet(str(folder / "changes"))}, program,
         changes="weight", checkpoint=folder / "checkpoint", output=folder / "out",
     )  # fmt: skip
     kept.start("availableNow")

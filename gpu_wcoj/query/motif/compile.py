@@ -49,6 +49,9 @@ SEMANTICS: tuple[Semantics, ...] = ("homomorphism", "edges-distinct", "nodes-dis
 ROW = "_row"
 """The input column that holds row numbers."""
 
+MOTIF = "motif"
+"""The output that holds the matches."""
+
 
 @dataclass(frozen=True)
 class Element:
@@ -59,11 +62,20 @@ class Element:
     name
         The element's name, or the name of a term column.
     what
-        ``id`` of a vertex, ``row`` of a vertex or an edge, ``src`` or ``dst`` of an edge, ``told`` for a term column.
+        ``id`` of a vertex, ``row`` of a vertex or an edge, ``src`` or ``dst`` of an edge, ``told`` for a term column,
+        ``column`` for any column of a table.
+    column
+        The name of that column; otherwise empty.
     """
 
     name: str
-    what: Literal["id", "row", "src", "dst", "told"]
+    what: Literal["id", "row", "src", "dst", "told", "column"]
+    column: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of the column in an answer."""
+        return self.name if self.what == "told" else f"{self.name}.{self.column or self.what}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,41 @@ class CompiledMotif:
     vertices: tuple[str, ...]
     edges: tuple[str, ...]
     parts: tuple[Part, ...]
+
+    def united(self, elements: Sequence[Element]) -> Rules:
+        """Return the rules with one output, ``motif``, for the matches of all parts.
+
+        It has a column for each of these elements, null in matches that lack it.
+
+        Examples
+        --------
+        >>> from gpu_wcoj.query.motif.parse import parse
+        >>> elements = (Element("a", "id"), Element("_hop", "told"))
+        >>> print(compile_motif(parse("(a)-[*1..2]->(b)"), elements=elements).united(elements))
+        .decl vertices(id)
+        .decl edges(src, dst)
+        .decl motif("a.id", _hop)
+        motif(a, 2) :- vertices(a), vertices(x__ab1), vertices(b), edges(a, x__ab1), edges(x__ab1, b).
+        motif(a, 1) :- vertices(a), vertices(b), edges(a, b).
+        .output motif
+        """
+        columns_of = {part.relation: part for part in self.parts}
+        rules = []
+        for rule in self.rules.rules:
+            part = columns_of.get(rule.head.relation)
+            if part is not None:
+                variables = dict(zip(part.elements, rule.head.terms, strict=False))
+                terms = tuple(
+                    variables[element] if element in variables else Constant(part.constants.get(element.name))
+                    for element in elements
+                )
+                rule = replace(rule, head=Atom(MOTIF, terms or (Constant(0),)))
+            rules.append(rule)
+        names = tuple(element.label for element in elements) or ("matches",)
+        declared = Declaration(MOTIF, names, (None,) * len(names))
+        return replace(
+            self.rules, rules=tuple(rules), declarations=(*self.rules.declarations, declared), outputs=(MOTIF,)
+        )
 
 
 @dataclass(frozen=True)
@@ -260,6 +307,11 @@ class PathExpansion:
                     columns = needed.setdefault(self.owner(field), [])
                     if field.column not in columns:
                         columns.append(field.column)
+        for element in self.compiler.elements:
+            if element.what == "column" and self.has_column(element):
+                columns = needed.setdefault(element.name, [])
+                if element.column not in columns:
+                    columns.append(element.column)
         atoms = [*self.vertex_atoms(single, needed), *self.edge_atoms(single, needed)]
         distinct = self.distinct_comparisons()
         elements = tuple(element for element in self.compiler.elements if self.has_column(element))
@@ -300,6 +352,8 @@ class PathExpansion:
             return self.vertex(element.name)
         if element.what == "row":
             return self.row(element.name)
+        if element.what == "column":
+            return self.field(Field(element.name, element.column))
         edge = self.edges[element.name][0]
         if edge.is_undirected:
             return self.attribute(element.name, getattr(self.graph, element.what))
@@ -369,7 +423,9 @@ class PathExpansion:
         for key, edges in self.edges.items():
             further = [column for column in needed.get(key, ()) if column not in (src, dst)]
             for edge in edges:
-                columns = [*([ROW] if key in has_rows else ()), src, dst, *further]
+                # Other atoms of the same edge have the same row: one atom binds its columns, which may be null.
+                bound = further if edge is edges[0] else []
+                columns = [*([ROW] if key in has_rows else ()), src, dst, *bound]
                 terms: dict[str, Expression]
                 terms = {ROW: self.row(key)}
                 terms |= {
@@ -698,7 +754,7 @@ class MotifCompiler:
         parts = []
         outputs: list[Rule] = []
         for index, expansion in enumerate(expansions, start=1):
-            name = "motif" if len(expansions) == 1 else f"motif#{index}"
+            name = MOTIF if len(expansions) == 1 else f"{MOTIF}#{index}"
             part, rules = PathExpansion(self, expansion, name).to_rules()
             parts.append(part)
             outputs += rules
@@ -718,6 +774,7 @@ class MotifCompiler:
     def find_columns(self, expansions: Iterable[Sequence[Path | None]]) -> None:
         """Determine the input columns: requested or compared columns, and row numbers."""
         fields = [field for condition in self.conjuncts for field in fields_of(condition) if field.element]
+        fields += [Field(element.name, element.column) for element in self.elements if element.what == "column"]
         rows_of_vertices = any(field.what == "row" and field.name in self.motif.vertices for field in self.elements)
         rows_of_edges = any(field.what == "row" and field.name in self.motif.edges for field in self.elements)
         for expansion in expansions:

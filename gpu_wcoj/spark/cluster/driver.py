@@ -57,11 +57,13 @@ from gpu_wcoj.spark.cluster.worker import (
     as_json,
     as_listed,
 )
+from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.sources import as_task
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -257,6 +259,8 @@ class CellOptions:
         Options of the program. The backend is that of the cells' engines: on executors with GPUs, a task uses the GPU
         that Spark assigned to it. Threads are those of one cell, by default the CPUs of its task, and the memory of
         a GPU is that of a process with cells.
+    packing
+        The columns of the output, if the answers are matches of a motif.
     """
 
     layout: Layout = "auto"
@@ -265,6 +269,7 @@ class CellOptions:
     heavy: Mapping[int, Heavy] | None = None
     adapts_from: int | None = None
     program: ProgramOptions = field(default_factory=ProgramOptions)
+    packing: Packing | None = None
 
 
 @dataclass(eq=False)
@@ -295,6 +300,7 @@ class CellRun:
     progress: dict[str, Any] = field(default_factory=dict)
     _looked: int = 0
     _looked_at: int = -1
+    packing: Packing | None = None
 
     @classmethod
     def open(
@@ -365,7 +371,7 @@ class CellRun:
                 columns = Columns.from_frames(plan, schemas, make())
             handing: Handing = NoFiles()
             if isinstance(output, ToCallable):
-                answers = {name: columns.heads[name] for name in plan.outputs}
+                answers = {name: packed_head(columns.heads[name], options.packing) for name in plan.outputs}
                 handing = HandedOn(Path(place) / HANDED, output, answers)
             elif output is not None:
                 handing = Listed(Path(fspath(output)).expanduser().absolute())
@@ -375,7 +381,7 @@ class CellRun:
                 first, plan, columns, fresh_program, opened, Tidying(place), schemas, handing, options.program, watch,
                 options.adapts_from if adapts else None,
                 json.loads(json.dumps(dict(sources or {}))), {},
-                0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0),
+                0 if newest is None else newest.extra.get(SEARCHED_ROWS, 0), packing=options.packing,
             )  # fmt: skip
         except BaseException:
             opened.close()
@@ -501,7 +507,8 @@ class CellRun:
     def _work(self, plan: CellPlan | None = None, columns: Columns | None = None, **how: Any) -> Work:
         """Return the work of the cells for a plan, by default the current one."""
         work = work_of(plan or self.plan, columns or self.columns, self.options)
-        return replace(work, **{"root": self._root, "output": self.handing.place, "watch": self.watch, **how})
+        place = {"root": self._root, "output": self.handing.place, "packing": self.packing}
+        return replace(work, **{**place, "watch": self.watch, **how})
 
     def _adapted(self, session: SparkSession, batch: int) -> Moved | None:
         """Return the state moved to a plan that splits new heavy values; None if there are none."""
@@ -551,7 +558,10 @@ class CellRun:
         extra = {
             CELLS: as_json(entries), ROLE_ROWS: role_rows, SEARCHED_ROWS: self._looked,
             "listed": self.handing.is_listed,
-            "relations": {name: json_schema(as_listed(self.columns.heads[name])) for name in plan.outputs},
+            "relations": {
+                name: json_schema(as_listed(packed_head(self.columns.heads[name], self.packing)))
+                for name in plan.outputs
+            },
             "sources": self.sources if newest is None else newest.extra["sources"], "answers": answers,
         }  # fmt: skip
         if plan.chosen != self._first:
@@ -569,6 +579,11 @@ class CellRun:
         )
         self.progress = batch_progress(plan, batch, reported, answers, done - start, time.perf_counter() - done)
         return manifest
+
+
+def packed_head(head: pa.Schema, packing: Packing | None) -> pa.Schema:
+    """Return the columns of an output for those of its head."""
+    return head if packing is None else packing.head(head)
 
 
 def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:

@@ -20,6 +20,7 @@ from gpu_wcoj.spark.cluster.layout import MAX_CELLS, CellLayout, Layout, choose
 from gpu_wcoj.spark.cluster.plan import CellPlan, cell_plan
 from gpu_wcoj.spark.cluster.read import reader_at
 from gpu_wcoj.spark.cluster.rebalance import find_heavy_values
+from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.options import SparkOptions
 from gpu_wcoj.spark.output import ToCallable
 from gpu_wcoj.spark.sources import Sources
@@ -49,6 +50,8 @@ class CellView(RunningView):
         Destination of the changes: a folder of Parquet files, or a function or writer; None to count them.
     emit_loaded
         Whether the answer over the tables goes to the output.
+    packing
+        The columns of the output, if the answers are matches of a motif.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class CellView(RunningView):
         layout: Layout,
         output: Path | ToCallable | None,
         emit_loaded: bool,
+        packing: Packing | None = None,
     ) -> None:
         super().__init__(session, checkpoint)
         self._sources = sources
@@ -70,6 +74,7 @@ class CellView(RunningView):
         self._output = output
         self._emits_loaded = emit_loaded
         self._text = program
+        self._packing = packing
         self._run: CellRun | None = None
         self._plan = ""
         self._restored: tuple[int, Program] | None = None
@@ -179,7 +184,9 @@ class CellView(RunningView):
         Nothing is known of streams. An existing checkpoint keeps its layout.
         """
         how = self._options
-        options = CellOptions(self._layout, how.cells, adapts_from=how.adapts_from, program=how.program)
+        options = CellOptions(
+            self._layout, how.cells, adapts_from=how.adapts_from, program=how.program, packing=self._packing
+        )
         if (self.checkpoint_path / ENGINE / "lease").exists():
             return options
         rules = Program(self._text, backend="cpu").rules

@@ -57,6 +57,7 @@ from gpu_wcoj.spark.cluster.parcels import (
     sum_digests,
 )
 from gpu_wcoj.spark.cluster.plan import Result, Stage
+from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import Listing, ToCallable, with_batch
 from gpu_wcoj.spark.sources import ORDER, WEIGHT, as_change
 from gpu_wcoj.zset.zset import ZSet
@@ -525,6 +526,8 @@ class Work:
         By stage and cell, the initial states, if they are not those of the newest manifest.
     is_answer
         Whether the changes are a complete answer: written without the batch, and as sets without weights.
+    packing
+        The columns of the files, if the answers are matches of a motif.
     """
 
     stage: Stage
@@ -541,6 +544,7 @@ class Work:
     query: str = ""
     bases: Mapping[tuple[int, int], Entry] | None = None
     is_answer: bool = False
+    packing: Packing | None = None
     watch: Watch | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -686,6 +690,7 @@ class Work:
         """Write changes of a head with the names of its columns."""
         names = self.heads[head].names
         rows = rows.rename_columns([*names, weight_name(names)])
+        rows = rows if self.packing is None else self.packing.pack(rows)
         if self.is_answer and not self.bag:
             rows = rows.select(range(len(names)))
         return write_output(self.output, head, rows if self.is_answer else with_batch(rows, batch), batch,
