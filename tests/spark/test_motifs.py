@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 
 import gpu_wcoj as gw
 import gpu_wcoj.spark as gws
-from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UnsupportedError, UsageError
+from gpu_wcoj.errors import ColumnError, SchemaError, TypeMismatchError, UsageError
 from gpu_wcoj.query.motif import parse
 from gpu_wcoj.spark.schema import spark_schema
 from tests.helpers.motif_graphs import (
@@ -61,15 +59,6 @@ def frames(spark: SparkSession, nodes: Any, lines: Any) -> Graph:
     )
 
 
-@contextmanager
-def skipping_what_cells_lack() -> Generator[None, None, None]:
-    """Skip a test if cells do not run the rules of its motif."""
-    try:
-        yield
-    except UnsupportedError as error:
-        pytest.skip(str(error).splitlines()[0])
-
-
 def rows_of(frame: DataFrame) -> Counter[Any]:
     return counted(row.asDict(recursive=True) for row in frame.collect())
 
@@ -83,8 +72,7 @@ def test_every_form_by_its_definition(spark: SparkSession, motif: str, layout: A
     tables = frames(spark, nodes, lines)
     has_vertices = chance.random() < 0.7
     how: dict[str, Any] = {"layout": layout, "cells": 2 if layout == "hypercube" else None, "semantics": semantics}
-    with skipping_what_cells_lack():
-        found = gws.find(tables if has_vertices else tables.edges, motif, **how)
+    found = gws.find(tables if has_vertices else tables.edges, motif, **how)
     want = counted(matches(motif, nodes if has_vertices else None, lines, semantics))
     assert rows_of(found) == want, (motif, semantics)
     assert found.columns == gw.find(motif, vertices=vertices(nodes), edges=edges(lines)).columns
@@ -260,8 +248,7 @@ def test_a_view_has_the_matches_after_every_tick(spark: SparkSession, tmp_path: 
         before = nodes.pop(0)
         nodes.append(vertex(chance, before["id"]))
         write_stream(tmp_path / "v", [vertices([before, nodes[-1]], [-1, 1])], first=tick)
-        with skipping_what_cells_lack():
-            kept = gws.maintain(sources, motif, checkpoint=tmp_path / "c", output=tmp_path / "out", **how)
+        kept = gws.maintain(sources, motif, checkpoint=tmp_path / "c", output=tmp_path / "out", **how)
         view = run(kept)
         want = counted(matches(motif, nodes, now))
         state: Counter[Any] = Counter()
