@@ -556,8 +556,8 @@ def as_task(function: MapFunction) -> MapFunction:
     """Return a function for ``mapInArrow`` that makes later tasks of its worker start sooner.
 
     Before each task, PySpark lets all finders of modules read their folders anew. Those of Zip files read the whole
-    list of PySpark's files, once for each of its packages: 0.15 s a task with Python 3.11. They are a cache, which
-    forgets them here. After each task, all objects are searched for garbage: those of imported modules are left out.
+    list of PySpark's files, once for each of its packages, in Python 3.11. They are a cache, which forgets them here.
+    After each task, all objects are searched for garbage: those of imported modules are left out.
     """
 
     def run_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
