@@ -59,7 +59,7 @@ TPC := duckdb==1.5.5 duckdb-extension-tpch==1.5.5 duckdb-extension-tpcds==1.5.5
 # Kills of the driver that `make soak-spark` makes.
 POINTS ?= 20
 
-.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
+.PHONY: help setup run run-engine test-spark test-spark-versions test-lowest test-python soak-spark bench-spark bench-spark-flat bench-spark-scale test test-long fuzz check check-extras soak-checkpoint format bench bench-suite bench-recursion bench-rivals bench-lsqb bench-tpch bench-sql bench-one-shot bench-fast-paths bench-souffle bench-cliffs bench-estimates calibrate-costs clean test-shim-sanitized test-shim-races test-ptx test-mutants test-kernel-mutants test-gpu sanitize-gpu bench-gpu \
 	test-rapids test-rapids-gpu test-docker
 
 help:  ## list the commands
@@ -117,7 +117,7 @@ check-extras: setup  ## see whether pip can install every extra, alone and besid
 	CHECK_EXTRAS=1 $(BIN)/python -m pytest -rP tests/test_extras.py
 
 test-spark: setup  ## test on Spark at length: formats, kills, restarts, many cells (some twenty minutes)
-	TEST_LONG=1 TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark
+	TEST_LONG=1 TEST_SPARK=all $(BIN)/python -m pytest -p no:xdist tests/spark tests/bench/test_spark_scale.py
 
 test-spark-versions: setup  ## test times, types and languages on other versions of PySpark (PYSPARK="4.2.1 4.3.0")
 	@for version in $(PYSPARK); do \
@@ -145,6 +145,9 @@ soak-spark: setup  ## kill drivers of Spark at random times (POINTS=20) and see 
 
 bench-spark: setup  ## measure views and joins beside Spark SQL's own (BENCH="--scale 14" for a small graph)
 	$(BIN)/python -m bench.spark $(BENCH)
+
+bench-spark-scale: setup  ## measure cells beside one engine, by scale of the graph (BENCH="--scale 20 --master local-cluster[2,1,6144]")
+	$(BIN)/python -m bench.spark.scale $(BENCH)
 
 bench-spark-flat: setup  ## keep a view up for half an hour at a constant rate; plots time and memory (BENCH="--minutes 5")
 	$(BIN)/python -m bench.spark.flat $(BENCH)

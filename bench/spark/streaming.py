@@ -27,7 +27,9 @@ def keep_up(
     split = len(edges) - batch_rows * batches
     folder.mkdir(parents=True)
     pq.write_table(table(edges[:split]), folder / "loaded.parquet")
-    _stream([edges[split + i * batch_rows : split + (i + 1) * batch_rows] for i in range(batches)], folder / "changes")
+    write_stream(
+        [edges[split + i * batch_rows : split + (i + 1) * batch_rows] for i in range(batches)], folder / "changes"
+    )
     stream = spark.readStream.schema("src bigint, dst bigint").option("maxFilesPerTrigger", 1)
     loaded = spark.read.parquet(str(folder / "loaded.parquet"))
     found: list[dict[str, Any]] = []
@@ -67,7 +69,7 @@ def overhead(spark: SparkSession, rows: int, batches: int, folder: Path) -> list
     """Batches of so many changes whose join is trivial: what feeding costs by stage."""
     random = np.random.default_rng(1)
     parts = [random.integers(0, 1 << 40, (rows, 2)) for _ in range(batches)]
-    _stream(parts, folder / "changes")
+    write_stream(parts, folder / "changes")
     stream = spark.readStream.schema("src bigint, dst bigint").option("maxFilesPerTrigger", 1)
     found: list[dict[str, Any]] = []
     view = gws.maintain(
@@ -83,7 +85,8 @@ def overhead(spark: SparkSession, rows: int, batches: int, folder: Path) -> list
     return [one for one in found if one["batch"] >= 0]
 
 
-def _stream(parts: Sequence[Edges], folder: Path) -> None:
+def write_stream(parts: Sequence[Edges], folder: Path) -> None:
+    """Write each part as a Parquet file, in the order in which a stream reads them."""
     folder.mkdir(parents=True)
     for i, part in enumerate(parts):
         path = folder / f"{i:05}.parquet"
