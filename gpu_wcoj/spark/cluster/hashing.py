@@ -89,7 +89,7 @@ def xxhash64(columns: Sequence[pa.Array], salt: int) -> npt.NDArray[np.int64]:
     Examples
     --------
     >>> xxhash64([pa.array([1, None])], 0)
-    array([-6534571441882671713,  1111597474366364441])
+    array([-2888108625965644557,  3614696996920510707])
     """
     n = len(columns[0])
     hashes = np.empty(n, np.uint64)
