@@ -18,7 +18,7 @@ from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
 from gpu_wcoj.data.column import Column, Dictionary, without_zero_signs
 from gpu_wcoj.data.schema import INT64, MAX_DIGITS, DataType
 from gpu_wcoj.engine.ingest import Incoming
-from gpu_wcoj.engine.options import ProgramOptions
+from gpu_wcoj.engine.options import ProgramOptions, state_is_shared
 from gpu_wcoj.errors import SchemaError, TypeMismatchError
 from gpu_wcoj.function_calls import FunctionCalls
 from gpu_wcoj.join.settings import Execution
@@ -327,7 +327,15 @@ class Compiler:
         )  # fmt: skip
 
     def circuit(self, planned: Plan, execution: Execution) -> Circuit:
-        """Return the circuit of a plan, with an empty state."""
+        """Return the circuit of a plan, with an empty state.
+
+        Raises
+        ------
+        UnsupportedError
+            If the work is shared, and a head counts derivations: it may do so only once nulls are there.
+        """
+        if execution.share is not None and not execution.weighted and planned.counted:
+            raise state_is_shared(min(planned.counted))
         options = self.options
         return lower(planned, self.rules, options.keep, options.outputs or (), execution, options.merge_policy)
 

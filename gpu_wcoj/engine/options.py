@@ -672,8 +672,13 @@ def check_shareable(rules: Rules, core: Rules, keep: Collection[str], counted: C
             "Run the program in one process.",
         )
     if stateful:
-        raise UnsupportedError.unsupported(
-            f"sharing the work of head '{stateful[0]}'",
-            "it has state that depends on the changes of all workers",
-            "Let it keep all variables in one rule, and combine the shares elsewhere.",
-        )
+        raise state_is_shared(stateful[0])
+
+
+def state_is_shared(head: str) -> UnsupportedError:
+    """Return the error for a head whose state depends on the changes of all workers."""
+    return UnsupportedError.unsupported(
+        f"sharing the work of head '{head}'",
+        "it has state that depends on the changes of all workers",
+        "Let it keep all variables in one rule, and combine the shares elsewhere.",
+    )

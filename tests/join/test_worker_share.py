@@ -95,3 +95,12 @@ def test_heads_that_negate_or_aggregate_are_not_shared():
         Program("h(a, b) :- e(a, b), !e(b, a).").share_work(0, 2)
     with pytest.raises(UnsupportedError, match="sharing the work of head 'h' is not supported: it has state"):
         Program("h(a, min(b)) :- e(a, b).").share_work(0, 2)
+
+
+def test_a_head_that_counts_derivations_once_there_are_nulls_is_refused_then():
+    """A null literal drops the variable of its row, so the plan counts derivations, of which each worker has some."""
+    program = Program("out(b, y) :- g(null), e(b, y).", backend="cpu", inputs=["g", "e"])
+    program.share_work(0, 2)
+    with pytest.raises(UnsupportedError, match="head 'out' is not supported: it has state"):
+        program.step({"g": [(None,), (1,)], "e": [(1, 2), (3, 4)]})
+    assert program.last_tick.tick == -1
