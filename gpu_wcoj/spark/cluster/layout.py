@@ -426,12 +426,11 @@ def reason_for_one(rules: Rules) -> str:
     >>> reason_for_one(parse("far(a, b) :- edge(a, b). far(a, c) :- far(a, b), edge(b, c)."))
     'it is recursive, and cells copy what one engine holds once: far <- far'
     """
+    if against := reason_against(rules):
+        return against
     core = desugar(rules)
     loops = loops_of(core)
-    against = reason_against(rules)
-    return against or (
-        f"it is recursive, and cells copy what one engine holds once: {_cycle(core, loops)}" if loops else ""
-    )
+    return f"it is recursive, and cells copy what one engine holds once: {_cycle(core, loops)}" if loops else ""
 
 
 def require_spread(rules: Rules) -> None:
