@@ -32,6 +32,7 @@ from gpu_wcoj.planner.cost import foreseen
 from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.trace.spine import LOADED_FROM
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 TRIE_ROW_BYTES = 16
@@ -400,6 +401,18 @@ class StateStore:
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(circuit_state)
         self.replace_state(after)
+        if sum(rows.values()) >= LOADED_FROM:
+            self._prepare_small_ticks()
+
+    def _prepare_small_ticks(self) -> None:
+        """Load what small ticks run with, after a large tick, so that the first of them does not have to.
+
+        If it fails, the first small tick tries again.
+        """
+        try:
+            self.open_small_ticks().prepare()
+        except (UnsuitableTickError, MemoryError):
+            return
 
     def replan(self) -> None:
         """Plan again before a tick if ticks differ from the estimates. Answers stay the same.

@@ -48,7 +48,7 @@ INSTALMENT = 1 << 14
 AHEAD = 1 << 12
 """Rows that a running merge reads ahead of an insertion at least; a call for fewer costs more than its rows."""
 LOADED_FROM = 1 << 18
-"""Rows of a first batch from which on the machine code of merges is loaded with it, once a process."""
+"""Rows of a first batch, or of a tick, from which on the machine code for small ticks and merges is loaded with it."""
 
 
 @dataclass(frozen=True)
