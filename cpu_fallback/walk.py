@@ -504,15 +504,30 @@ def propose_values(context, begin, end, is_last, buffers):
                     n += 1
             return n, np.int64(1)
     while True:
-        value = MAX_INT64
-        n_left = 0
+        first, value, after = np.int64(-1), MAX_INT64, MAX_INT64
         for s in range(begin, end):
             segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
             if segment[S_LOW] < segment[S_HIGH]:
-                value = min(value, segment_value(segment, segment[S_LOW]))
-                n_left += 1
-        if n_left == 0:
-            break
+                head = segment_value(segment, segment[S_LOW])
+                if first < 0 or head < value:
+                    after = value if first >= 0 else after
+                    first, value = np.int64(s), head
+                else:
+                    after = min(after, head)
+        if first < 0:
+            return n, plain
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * first)
+        if value < after and segment[S_STAMPS] == 0 and segment[S_WEIGHTS] == 0 and (segment[S_SLOT] >= 0 or is_last):
+            low, high = segment[S_LOW], segment[S_HIGH]
+            while low < high:
+                value = segment_value(segment, low)
+                if value >= after:
+                    break
+                values[n], weights[n] = value, 1
+                n += 1
+                low += 1
+            segment[S_LOW] = low
+            continue
         weight = np.int64(0)
         for s in range(begin, end):
             segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
@@ -533,7 +548,6 @@ def propose_values(context, begin, end, is_last, buffers):
             weights[n] = weight
             plain &= np.int64(weight == 1)
             n += 1
-    return n, plain
 
 
 @cached_njit

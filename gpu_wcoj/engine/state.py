@@ -239,7 +239,9 @@ class StateStore:
         UnsuitableTickError
             If none of its ticks is walked.
         """
-        sides = self.present.sides
+        return self._small_ticks_of(self.present.sides)
+
+    def _small_ticks_of(self, sides: Replicas | None) -> SmallTicks:
         if sides is None:
             raise UnsuitableTickError("there were no rows before it")
         if sides.twin is not None:
@@ -400,19 +402,19 @@ class StateStore:
             self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(circuit_state)
-        self.replace_state(after)
         if sum(rows.values()) >= LOADED_FROM:
-            self._prepare_small_ticks()
+            self._prepare_small_ticks(after.sides)
+        self.replace_state(after)
 
-    def _prepare_small_ticks(self) -> None:
-        """Load what small ticks run with, after a large tick, so that the first of them does not have to.
+    def _prepare_small_ticks(self, sides: Replicas | None) -> None:
+        """Load what small ticks run with, in a large tick, so that the first small one does not have to.
 
         If it fails, the first small tick tries again.
         """
         try:
-            self.open_small_ticks().prepare()
+            self._small_ticks_of(sides).prepare()
         except (UnsuitableTickError, MemoryError):
-            return
+            self.small = None
 
     def replan(self) -> None:
         """Plan again before a tick if ticks differ from the estimates. Answers stay the same.
