@@ -20,6 +20,7 @@ from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
 from gpu_wcoj.engine.ingest import are_numbered, read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
+    EdnSyntaxError,
     SchemaError,
     UnknownRelationError,
     UnreadRelationWarning,
@@ -239,7 +240,7 @@ def prepare_query(
             for option, flag in (("bag", bag if source.bag is None else source.bag), ("scan", scan)):
                 validate_flag(option, flag)
             return prepared
-        except UnknownRelationError as error:
+        except (UnknownRelationError, EdnSyntaxError) as error:
             name = error.relation
             table = None if frame is None or name in rows else _table_of_caller(name, frame)
             if table is None:
@@ -250,6 +251,13 @@ def prepare_query(
 def _is_true(option: object) -> bool:
     """Return whether an option is True; before it is validated, it may also be a relation."""
     return isinstance(option, (bool, np.bool_)) and bool(option)
+
+
+def tables_of_caller(names: Sequence[str]) -> dict[str, Any]:
+    """Return the tables in variables of these names, of the caller or of its module."""
+    frame = callers_frame()
+    found = {} if frame is None else {name: _table_of_caller(name, frame) for name in names}
+    return {name: table for name, table in found.items() if table is not None}
 
 
 def _table_of_caller(name: str, frame: FrameType) -> Any:

@@ -126,7 +126,7 @@ def view(
         may start without rows, like relations that a program in Datalog declares.
     scan
         Whether tables in variables of the calling function, or of its module, are relations that the query reads by
-        their names and that are not passed. Motifs and EDN read passed tables only.
+        their names and that are not passed. A motif finds ``vertices`` and ``edges`` so if neither is passed.
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.
@@ -180,7 +180,8 @@ def view(
     if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
-        return MotifView(_matcher(str(text), relations, more, options))
+        validate_flag("scan", scan)
+        return MotifView(_matcher(str(text), relations, more, options, scan))
     program, rows = prepared.start(options)
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
@@ -189,13 +190,13 @@ def view(
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
-def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
+def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> Matcher:
     """Return the matcher of a motif; `more` has its tables and its options."""
     allowed = ("vertices", "edges", *MOTIF_OPTIONS)
     for name in more:
         if name not in allowed:
             raise UsageError.unknown_name("table or option of a motif", name, allowed)
-    tables = tables_of(graph, more.get("vertices"), more.get("edges"))
+    tables = tables_of(graph, more.get("vertices"), more.get("edges"), scan)
     motif_options = MotifOptions(**{name: more[name] for name in MOTIF_OPTIONS if name in more})
     return Matcher.from_options(text, tables, motif_options, options)
 
