@@ -1014,7 +1014,7 @@ def first_width(context, path, factors):
 
 @cached_njit
 def choose_way(context, path, seed, factors):
-    """Bind a changed row to the variant of a path that proposes the fewest values first, and return it."""
+    """Bind a changed row to the variant that proposes the fewest values first; return it."""
     entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
     best, way = first_width(context, path, factors), path
     if best < VARIANTS_FROM:

@@ -390,6 +390,16 @@ def _readable(name: str, data: Any) -> Any:
     return data if isinstance(data, ZSet) else columns_by_name(data, f"relation '{name}'")
 
 
+def column_types(
+    relations: Mapping[str, Any], schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None
+) -> dict[str, dict[str, str | None]]:
+    """Return the names of the columns of relations with their types, None if unknown.
+
+    A schema overrides the types of the data.
+    """
+    return _tables({name: _readable(name, data) for name, data in relations.items()}, schema or {}, True)
+
+
 def _tables(
     relations: Mapping[str, Any], schema: Mapping[str, Any], needs_names: bool
 ) -> dict[str, dict[str, str | None]]:

@@ -604,7 +604,7 @@ class SmallTicks:
         return recent
 
     def prepare(self) -> None:
-        """Run a tick without rows: the memory is allocated, the ranks are made and the machine code is loaded.
+        """Run a tick without rows, which allocates memory, makes ranks and loads machine code.
 
         Raises
         ------

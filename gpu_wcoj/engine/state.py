@@ -407,7 +407,7 @@ class StateStore:
         self.replace_state(after)
 
     def _prepare_small_ticks(self, sides: Replicas | None) -> None:
-        """Load what small ticks run with, in a large tick, so that the first small one does not have to.
+        """Load what small ticks run with, so that the first one after a large tick is fast.
 
         If it fails, the first small tick tries again.
         """
