@@ -9,6 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from inspect import signature
 from types import FrameType
 from typing import Any
@@ -244,6 +245,8 @@ def prepare_query(
             name = error.relation
             table = None if frame is None or name in rows else _table_of_caller(name, frame)
             if table is None:
+                if frame is not None and (near := _table_near(name, frame)):
+                    error.args = (f"{error}\n  Or did you mean the variable '{near}', which holds a table?",)
                 raise
             rows[name] = _readable(name, table) if needs_columns else table
 
@@ -258,6 +261,17 @@ def tables_of_caller(names: Sequence[str]) -> dict[str, Any]:
     frame = callers_frame()
     found = {} if frame is None else {name: _table_of_caller(name, frame) for name in names}
     return {name: table for name, table in found.items() if table is not None}
+
+
+def _table_near(name: str, frame: FrameType) -> str:
+    """Return the variable with a table whose name is nearest to a name; empty if none is near."""
+    tables = [
+        variable
+        for variable, value in {**frame.f_globals, **frame.f_locals}.items()
+        if variable != name and (isinstance(value, ZSet) or is_frame(value))
+    ]
+    near = get_close_matches(name, tables, n=1, cutoff=_SIMILARITY)
+    return near[0] if near else ""
 
 
 def _table_of_caller(name: str, frame: FrameType) -> Any:

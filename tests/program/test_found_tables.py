@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import EdnSyntaxError, UnknownRelationError, UnreadRelationWarning, UsageError
+from gpu_wcoj.errors import EdnSyntaxError, GpuWcojError, UnknownRelationError, UnreadRelationWarning, UsageError
 
 orders = pl.DataFrame({"who": ["x"], "n": [1]})
 numbers = [(1,), (2,)]
@@ -128,3 +128,14 @@ def test_motifs_find_vertices_and_edges(caplog):
         with pytest.raises(UsageError, match="scan=1 is not allowed: expected True or False"):
             entry(motif, columns=ends, scan=1)
     assert len(edges)
+
+
+def test_a_table_of_a_near_name_is_named():
+    order = orders.with_columns(n=2)
+    for text in ("SELECT n FROM orderz", "h(n) :- orderz(_, n).", "[:find ?n :where (orderz _ ?n)]"):
+        with pytest.raises(GpuWcojError, match="\n  Or did you mean the variable 'orders?', which holds a table"):
+            gw.query(text)
+        with pytest.raises(GpuWcojError) as caught:
+            gw.query(text, scan=False)
+        assert "variable" not in str(caught.value).replace("has no variable", "")
+    assert len(order)
