@@ -285,6 +285,7 @@ class SmallTicks:
         self._made: dict[int, tuple[IndexedZSet, ...]] = {}
         self._side = 0
         self._is_built = self._is_chosen = False
+        self._begun: Recent | None = None  # of empty memtables, if no row has changed anything since
         self._collect: frozenset[str] | None = None
 
     def check(self, n_rows: int) -> None:
@@ -540,11 +541,16 @@ class SmallTicks:
         self._bound = -1
         self._collect, self._is_chosen = collect, True
 
+    def _has_spines(self) -> bool:
+        """Return whether the batches of the circuit are those of the records."""
+        spines = [arrangement.spine for _, _, arrangement in self.arrangements]
+        return len(spines) == len(self._spines) and all(map(is_, spines, self._spines))
+
     def _follow_spines(self) -> bool:
         """Take over the batches of the circuit; return False if there are too many."""
-        spines = [arrangement.spine for _, _, arrangement in self.arrangements]
-        if len(spines) == len(self._spines) and all(map(is_, spines, self._spines)):
+        if self._has_spines():
             return True
+        spines = [arrangement.spine for _, _, arrangement in self.arrangements]
         self._spines = []  # until all is set: an interrupt may come at any line
         fields: list[Any] = []
         most = 0
@@ -586,7 +592,9 @@ class SmallTicks:
         """
         if not self._is_built:
             self._build()
-        if recent is None:
+        if recent is None and self._begun is not None and self._has_spines():
+            recent = self._begun
+        elif recent is None:
             if not self._follow_spines():
                 raise UnsuitableTickError(f"an arrangement has more than {MAX_BATCHES} batches")
             self._tables[0, :, [record.A_SIZE, record.A_TICK_SIZE]] = 0
@@ -596,6 +604,7 @@ class SmallTicks:
             heads = self.circuit.heads.values()
             totals = tuple(head.total if isinstance(head, Head) else None for head in heads)
             recent = Recent(0, totals, tuple(head.weight_bound for head in heads))
+            self._begun = recent
         side = self._side = recent.side
         self._made = {}
         self.arrangement_address = self._addresses[side]
@@ -637,9 +646,11 @@ class SmallTicks:
             self._bound = self.version
         self._called: dict[str, tuple[ChangeCount, list[PhaseRows]]] = {}
         self._listed_whole: dict[str, tuple[Int64Array, int]] = {}
+        begun, self._begun = self._begun, None
         self._pass_rows(changes)
         n_changed = self._tick[record.T_N_CHANGED]
         if n_changed == 0:
+            self._begun = begun
             return dict(self._unchanged), {}, dict.fromkeys(changes, 0), self._no_work, None
         relations, results = self._relations, self._results.tolist()
         weighted = self.circuit.execution.weighted

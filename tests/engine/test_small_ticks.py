@@ -17,10 +17,11 @@ from cpu_fallback.tries import PROPOSALS
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.small_ticks import WalkWork
+from gpu_wcoj.engine.state import TickReport
 from gpu_wcoj.join.settings import Tuning, tune
 from gpu_wcoj.join.walk import UnsuitableTickError
 from gpu_wcoj.trace import spine
-from gpu_wcoj.trace.spine import MergePolicy
+from gpu_wcoj.trace.spine import MergePolicy, Spine
 from gpu_wcoj.zset.index import TrieMerge
 from tests.helpers.long_tests import IS_LONG
 
@@ -250,7 +251,9 @@ def _ticks_of_one_edge(program: gw.Program, seed: int, n_ticks: int) -> set[tupl
 @pytest.mark.parametrize("works_ahead", [False, True])
 def test_small_ticks_do_their_part_of_running_merges(works_ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a tick that turns memtables into batches would do that of all of them."""
-    policy = MergePolicy(ratio=16, instalment=64, ahead=16 if works_ahead else 1 << 40)
+    policy = MergePolicy(ratio=16, instalment=64, ahead=16)
+    if not works_ahead:
+        monkeypatch.setattr(Spine, "work_ahead", lambda *_: None)
     with tune(max_memtable_rows=16):
         program = gw.Program(PROGRAMS["triangle"], backend="cpu", merge_policy=policy)
     program.load({"edge": [(i, j) for i in range(100) for j in range(40)]})
@@ -665,3 +668,32 @@ def test_a_walk_begins_at_the_end_with_fewer_values(bag: bool, how: str) -> None
         assert work < n / 10
         n_rows += walking.count("t")
     assert n_rows
+
+
+def test_a_report_of_few_fields_is_one_of_defaults() -> None:
+    made, other = TickReport.of_fields(tick=3), TickReport.of_fields()
+    assert made == TickReport(tick=3)
+    tables = [name for name, value in vars(TickReport()).items() if value == {}]
+    assert tables
+    assert not any(getattr(made, name) is getattr(other, name) for name in tables)
+
+
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_ticks_that_change_nothing_leave_the_memtables_empty(bag: bool) -> None:
+    """They take over the empty memtables of the tick before, until something changes, is undone or fails."""
+    program = gw.Program("t(a, c) :- edge(a, b), edge(b, c).", backend="cpu", bag=bag)
+    program.load({"edge": [(1, 2), (2, 3)]})
+    nothing = {"edge": [((5, 6), 0)]} if bag else {"edge": [(1, 2)]}
+    mark = program.mark()
+    for _ in range(3):
+        for _ in range(2):
+            assert program.step(nothing)["t"].rows() == []
+        assert program.step({"edge": [(3, 4)]})["t"].rows() == [((2, 4), 1)]
+        assert program.step(nothing)["t"].rows() == []
+        assert program.step({"edge": [(4, 5)]})["t"].rows() == [((3, 5), 1)]
+        assert not program.last_tick.path_by_path
+        program.return_to(mark)
+        assert program.step(nothing)["t"].rows() == []
+        assert program.count("t") == 1
+        with pytest.raises(gw.errors.GpuWcojError):
+            program.step({"edge": [(1, "x")]})
