@@ -116,7 +116,8 @@ def test_view_passes_on_every_option_that_it_has():
 
 @pytest.mark.parametrize("function", [gw.find, gw.Matcher.__init__], ids=["find", "Matcher"])
 def test_motifs_have_the_options_of_their_record(function):
-    parameters = {name: one for name, one in keywords(function).items() if name not in ("vertices", "edges", "is_kept")}
+    others = ("vertices", "edges", "is_kept", "scan")
+    parameters = {name: one for name, one in keywords(function).items() if name not in others}
     assert tuple(parameters) == MOTIF_OPTIONS
     assert {name: one.default for name, one in parameters.items()} == vars(MotifOptions())
     hints = get_type_hints(function)
