@@ -15,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -616,32 +617,44 @@ def _may_wrap(batches: Batches) -> bool:
 # Incremental counts, sums and means of groups, from the old values and the changed rows.
 
 
-LOW, HIGH, COUNT = -3, -2, -1
-"""Word indices of a group: low and high word of a sum of integers, and number of rows. Words of floats start at 0."""
+ROWS, LOW, HIGH, COUNT = -4, -3, -2, -1
+"""Word indices of a group: rows with nulls if they count too, low and high word of a sum of integers, and number of
+values. Words of floats start at 0."""
 
 Additions = tuple[Int64Array, Int64Array, Int64Array]
 """Amounts to add to words: columns of group, word and amount."""
 
 
 def counts_after(
-    before: Int64Array, head: str, change: GroupChange, plan: GroupingPlan, execution: Execution
+    before: Int64Array,
+    head: str,
+    change: GroupChange,
+    plan: GroupingPlan,
+    backend: Backend,
+    weights: Int64Array | None = None,
 ) -> Int64Array:
     """Return the new row count of each group: the sum of weights, or of ones for a mean.
+
+    Parameters
+    ----------
+    weights
+        The weights to count; by default those of the change.
 
     Raises
     ------
     AggregateOverflowError
         If a count leaves int64.
     """
-    ones = execution.backend.xp.ones(len(change.weights), np.int64)
-    more = sums_of_integers(change.weights, ones, change.starts, execution.backend)
+    weights = change.weights if weights is None else weights
+    ones = backend.xp.ones(len(weights), np.int64)
+    more = sums_of_integers(weights, ones, change.starts, backend)
     words = add_words((before, before >> 63), more)
-    refuse_out_of_range("count", words, head, change, plan, execution.backend)
+    refuse_out_of_range("count", words, head, change, plan, backend)
     return words[0]
 
 
 class Totals:
-    """Words of the changed groups of a head.
+    """Words of the changed groups of an aggregate: exact counts and sums, from the old ones and the changed rows.
 
     Parameters
     ----------
@@ -650,39 +663,46 @@ class Totals:
     """
 
     def __init__(
-        self,
-        head: str,
-        batches: Sequence[IndexedZSet],
-        change: GroupChange,
-        plan: GroupingPlan,
-        execution: Execution,
+        self, head: str, batches: Sequence[IndexedZSet], change: GroupChange, plan: GroupingPlan, backend: Backend
     ) -> None:
-        self._head, self._change, self._plan, self._execution = head, change, plan, execution
-        self._owner, (self._word,), self._amount = rows_below(batches, change.columns, execution.backend)
+        self._head, self._change, self._plan, self._backend = head, change, plan, backend
+        self._owner, (self._word,), self._amount = rows_below(batches, change.columns, backend)
+        self._additions: list[Additions] = []
 
-    @property
-    def _backend(self) -> Backend:
-        return self._execution.backend
+    def before(self) -> tuple[Int64Array, Int64Array]:
+        """Return the number of values and the result of each group before the change."""
+        counts = self._word_per_group(COUNT)
+        if self._is_float:
+            return counts, self._float_results(self._float_words, counts)
+        return counts, self._integer_results((self._word_per_group(LOW), self._word_per_group(HIGH)), counts)
 
-    def after(self) -> tuple[Int64Array, Int64Array, Additions]:
-        """Return the row count and result of each group, and the amounts to add to the state.
+    def after(self) -> tuple[Int64Array, Int64Array]:
+        """Return the number of values and the result of each group after the change.
 
         Raises
         ------
         AggregateOverflowError
             If a number of rows, or a sum of integers, leaves int64.
         """
-        before = self._word_per_group(COUNT)
-        counts = counts_after(before, self._head, self._change, self._plan, self._execution)
-        additions = [self._additions(COUNT, counts - before)]
-        if self._plan.family.startswith("float"):
-            results, fresh = self._add_floats(counts)
-            additions.append(fresh)
-        else:
-            results, words = self._add_integers(counts)
-            additions += words
-        group, word, amount = (self._backend.xp.concatenate(each) for each in zip(*additions, strict=True))
-        return counts, results, (group, word, amount)
+        _, counts = self.count(COUNT, self._change.weights)
+        return counts, self._add_floats(counts) if self._is_float else self._add_integers(counts)
+
+    def count(self, word_index: int, weights: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Add weights to one word; return the word of each group before and after."""
+        before = self._word_per_group(word_index)
+        after = counts_after(before, self._head, self._change, self._plan, self._backend, weights)
+        self._add(word_index, after - before)
+        return before, after
+
+    @property
+    def additions(self) -> Additions:
+        """The amounts to add to the state."""
+        group, word, amount = (self._backend.xp.concatenate(each) for each in zip(*self._additions, strict=True))
+        return group, word, amount
+
+    @property
+    def _is_float(self) -> bool:
+        return self._plan.family.startswith("float")
 
     def _word_per_group(self, word_index: int) -> Int64Array:
         """Return the word with this index of every group, 0 if absent."""
@@ -691,32 +711,45 @@ class Totals:
         column[self._owner[rows]] = self._amount[rows]
         return column
 
-    def _additions(self, word_index: int, amounts: Int64Array) -> Additions:
-        """Return the nonzero amounts as additions to one word."""
+    def _add(self, word_index: int, amounts: Int64Array) -> None:
+        """Add the nonzero amounts to one word."""
         (rows,) = positions(self._backend, amounts != 0)
-        return rows, self._backend.xp.full(len(rows), word_index, np.int64), amounts[rows]
+        self._additions.append((rows, self._backend.xp.full(len(rows), word_index, np.int64), amounts[rows]))
 
-    def _add_integers(self, counts: Int64Array) -> tuple[Int64Array, list[Additions]]:
-        change = self._change
+    def _add_integers(self, counts: Int64Array) -> Int64Array:
+        change, plan = self._change, self._plan
         assert change.values is not None
         low, high = self._word_per_group(LOW), self._word_per_group(HIGH)
-        more = sums_of_integers(change.values, change.weights, change.starts, self._backend)
-        words = add_words((low, high), more)
-        additions = [self._additions(LOW, words[0] - low), self._additions(HIGH, words[1] - high)]
-        if self._plan.op == "mean":
-            return means_of_integers(words, counts, self._backend, 10**self._plan.scale), additions
-        plan = self._plan
-        refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
-        return words[0] if plan.result_factor == 1 else words[0] * plan.result_factor, additions
+        words = add_words((low, high), sums_of_integers(change.values, change.weights, change.starts, self._backend))
+        self._add(LOW, words[0] - low)
+        self._add(HIGH, words[1] - high)
+        if plan.op == "sum":
+            refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
+        return self._integer_results(words, counts)
 
-    def _add_floats(self, counts: Int64Array) -> tuple[Int64Array, Additions]:
+    def _integer_results(self, words: Words, counts: Int64Array) -> Int64Array:
+        if self._plan.op == "mean":
+            return means_of_integers(words, counts, self._backend, 10**self._plan.scale)
+        return words[0] if self._plan.result_factor == 1 else words[0] * self._plan.result_factor
+
+    @cached_property
+    def _float_words(self) -> list[WordsByBit]:
+        """The words of the float sum of each group before the change."""
+        words: list[WordsByBit] = [{} for _ in range(self._change.n)]
+        for group_index, word, amount in _to_lists(self._backend, self._owner, self._word, self._amount):
+            if word >= 0:
+                words[group_index][word] = amount
+        return words
+
+    def _float_results(self, sums: Sequence[Mapping[int, int]], counts: Int64Array) -> Int64Array:
+        n_values = self._backend.to_host(counts).tolist() if self._plan.op == "mean" else None
+        return self._backend.asarray(float_sum_codes(sums, n_values))
+
+    def _add_floats(self, counts: Int64Array) -> Int64Array:
         backend, change = self._backend, self._change
         assert change.values is not None
         n_rows = backend.to_host(counts).tolist()
-        words_before: list[dict[int, int]] = [{} for _ in n_rows]
-        for group_index, word, amount in _to_lists(backend, self._owner, self._word, self._amount):
-            if word >= 0:
-                words_before[group_index][word] = amount
+        words_before = self._float_words
         sums = [dict(words) for words in words_before]
         rows = [backend.to_host(each) for each in (change.owner, change.values, change.weights)]
         width = 4 if self._plan.family == "float32" else 8
@@ -733,8 +766,8 @@ class Totals:
             for word in sorted({**words_before[group_index], **words})
         ]
         table = np.array([triple for triple in fresh if triple[2]], np.int64).reshape(-1, 3).T.copy()
-        codes = float_sum_codes(sums, n_rows if self._plan.op == "mean" else None)
-        return backend.asarray(codes), (backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2]))
+        self._additions.append((backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2])))
+        return self._float_results(sums, counts)
 
 
 def _to_lists(backend: Backend, *columns: Int64Array) -> zip[tuple[int, int, int]]:
@@ -936,7 +969,7 @@ class GroupingHead:
         if self.plan.is_extreme:
             has, after = self._extremes(change, had, before)
         elif self.plan.op == "count":
-            after = counts_after(before, self.name, change, self.plan, self.execution)
+            after = counts_after(before, self.name, change, self.plan, self._backend)
             has = after != 0
         else:
             has, after = self._totals(change)
@@ -1097,8 +1130,9 @@ class GroupingHead:
         Pass the changed words to the state.
         """
         assert self.derivations is not None
-        totals = Totals(self.name, self.derivations.accumulated(), change, self.plan, self.execution)
-        counts, results, (group, word, amount) = totals.after()
+        totals = Totals(self.name, self.derivations.accumulated(), change, self.plan, self._backend)
+        counts, results = totals.after()
+        group, word, amount = totals.additions
         columns = self._no_rows()
         for column, values in zip(self.plan.head, change.columns, strict=True):
             columns[column] = values[group]
