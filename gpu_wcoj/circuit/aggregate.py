@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError
-from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.prefixes import largest_magnitudes, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -743,7 +742,8 @@ class Totals:
 
     def _float_results(self, sums: Sequence[Mapping[int, int]], counts: Int64Array) -> Int64Array:
         n_values = self._backend.to_host(counts).tolist() if self._plan.op == "mean" else None
-        return self._backend.asarray(float_sum_codes(sums, n_values))
+        codes: Int64Array = self._backend.asarray(float_sum_codes(sums, n_values))
+        return codes
 
     def _add_floats(self, counts: Int64Array) -> Int64Array:
         backend, change = self._backend, self._change
@@ -902,7 +902,7 @@ class RowGroups:
 
 
 @dataclass(eq=False)
-class GroupingHead:
+class GroupingHead(GroupsOperator):
     """A head that aggregates another relation.
 
     Attributes
@@ -920,29 +920,9 @@ class GroupingHead:
     width: int
     plan: GroupingPlan
     source: Arrangement
-    derivations: RelationIndex | None
-    relation: RelationIndex
+    derivations: RelationIndex | None = field()
+    relation: RelationIndex = field()
     execution: Execution
-    joins: Sequence[IncrementalGenericJoin] = field(default=())
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Discard the data of the previous tick."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Name of the aggregated relation."""
-        return (self.source.key.relation,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,) if self.derivations is None else (self.derivations, self.relation)
-
-    @property
-    def _backend(self) -> Backend:
-        return self.execution.backend
 
     def evaluate(
         self,
@@ -961,10 +941,10 @@ class GroupingHead:
         if isinstance(self.source, UnsortedArrangement):
             rows = self._added_up(self.source)
             if rows is not None:
-                return self._emit(self._no_rows(), rows)
+                return self._emit_rows(self._no_rows(), rows)
         change = self._change()
         if change is None:
-            return self._emit(self._no_rows(), self._no_rows())
+            return self._emit_rows(self._no_rows(), self._no_rows())
         had, before = self._results_before(change)
         if self.plan.is_extreme:
             has, after = self._extremes(change, had, before)
@@ -975,7 +955,7 @@ class GroupingHead:
             has, after = self._totals(change)
         differ = before != after
         gone, come = positions(self._backend, had & (differ | ~has), has & (differ | ~had))
-        return self._emit(self._rows(change, before, gone), self._rows(change, after, come))
+        return self._emit_rows(self._rows(change, before, gone), self._rows(change, after, come))
 
     def _added_up(self, source: UnsortedArrangement) -> list[Int64Array] | None:
         """Return the head's rows after a single tick, from rows of the source in any order.
@@ -1064,7 +1044,7 @@ class GroupingHead:
             [sums[place] for place in chosen.tolist()], counts.tolist() if self.plan.op == "mean" else None
         )
 
-    def _emit(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
+    def _emit_rows(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""
         xp, kernels = self._backend.xp, self._backend.kernels
         n_gone, n_come = len(gone[0]), len(come[0])
@@ -1078,9 +1058,6 @@ class GroupingHead:
             count = ChangeCount(n_come, n_gone, n_come - n_gone)
         self.relation.receive_delta(phases)
         return count, phases
-
-    def _no_rows(self) -> list[Int64Array]:
-        return [self._backend.xp.empty(0, np.int64)] * self.width
 
     def _rows(self, change: GroupChange, results: Int64Array, chosen: Int64Array) -> list[Int64Array]:
         """Return rows of the head: the chosen groups with their results."""

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
+from gpu_wcoj.circuit.operator import ChangeCount, Operator, PieceSink, count_answer_rows
 from gpu_wcoj.circuit.recount import (
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
@@ -122,8 +123,6 @@ CONSOLIDATE_ROWS = 1 << 22
 
 _T = TypeVar("_T")
 
-PieceSink = Callable[[Piece], None]
-
 _Weighted = tuple[Sequence[Int64Array], Int64Array]
 """Columns, and the weight of every row."""
 
@@ -190,59 +189,13 @@ def _joined(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
     return columns, backend.xp.concatenate([weights for _, weights in parts])
 
 
-def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
-    """Return the number of rows as an answer repeats them, deleted ones included."""
-    return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
-
-
-class ChangeCount(NamedTuple):
-    """Numbers of rows of an answer that a tick changes.
-
-    Attributes
-    ----------
-    inserted, deleted
-        Inserted and deleted rows; None in bag semantics, where weights cancel before they are counted.
-    net
-        Change of the answer's total weight.
-    """
-
-    inserted: int | None
-    deleted: int | None
-    net: int
-
-
-def emit_change(
-    relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array, execution: Execution
-) -> tuple[ChangeCount, list[PhaseRows]]:
-    """Pass a change of rows to a head's arrangements; return its numbers and its rows.
-
-    Parameters
-    ----------
-    columns, weights
-        The changed rows by stored column, consolidated if weights are kept, and their weights.
-    """
-    backend = execution.backend
-    if execution.weighted:
-        phases = [PhaseRows(columns, weights)]
-        count = ChangeCount(None, None, int(weights.sum()))
-    else:
-        gone, come = positions(backend, weights < 0, weights > 0)
-        phases = [
-            PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
-            for rows, sign in ((gone, -1), (come, 1))
-        ]
-        count = ChangeCount(len(come), len(gone), len(come) - len(gone))
-    relation.receive_delta(phases)
-    return count, phases
-
-
 class _NotComparedError(Exception):
     """The difference of all rows cannot be had, or costs too much."""
 
 
 @dataclass(eq=False)
-class Head:
-    """A derived relation.
+class Head(Operator):
+    """A relation that rules derive.
 
     Attributes
     ----------
@@ -256,19 +209,12 @@ class Head:
 
     name: str
     width: int
-    joins: Sequence[IncrementalGenericJoin]
-    derivations: RelationIndex | None
-    relation: RelationIndex | None
+    joins: Sequence[IncrementalGenericJoin] = field()
+    derivations: RelationIndex | None = field()
+    relation: RelationIndex | None = field()
     execution: Execution
     is_output: bool = True
     """Whether the rows may be requested as an answer."""
-    weight_bound: int = 0
-    """Upper bound of the weights of a bag's answer that is not stored, to detect overflow."""
-    pending_bound: int = 0
-    total: int | None = None
-    """Sum of the weights of an answer that is not stored; None if unknown."""
-    pending_total: int | None = None
-    """The value of `total` after this tick."""
     _magnitude: int = 0
     """Upper bound of the sum of the weight magnitudes of this tick's pieces."""
     _collects: bool = False
@@ -814,13 +760,13 @@ class Head:
 
     @cached_property
     def calculates(self) -> bool:
-        """True if a calculation may fail a tick, so the head is always evaluated."""
+        """True if a calculation may fail a tick."""
         return any(join.query.calculations for join in self.joins)
 
     @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return tuple(index for index in (self.derivations, self.relation) if index is not None)
+    def may_fail(self) -> bool:
+        """True if the head must be evaluated for its errors even without a request."""
+        return self.execution.weighted or self.calculates
 
 
 def as_recomputation(head: Head, after: bool = False) -> Head:
@@ -853,7 +799,7 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
 
 
 @dataclass(eq=False)
-class PositiveHead:
+class PositiveHead(Operator):
     """The positive part of a bag: rows of weight 1, which change in two phases as a set does.
 
     Attributes
@@ -866,13 +812,7 @@ class PositiveHead:
 
     name: str
     source: RelationIndex
-    relation: RelationIndex
-    derivations: None = None
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Do nothing: the head has no data of the previous tick."""
+    relation: RelationIndex = field()
 
     def evaluate(
         self,
@@ -902,19 +842,9 @@ class PositiveHead:
         return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases if collect else None
 
     @property
-    def joins(self) -> Sequence[IncrementalGenericJoin]:
-        """Empty: the head has no joins."""
-        return ()
-
-    @property
     def reads(self) -> tuple[str, ...]:
         """Name of the source relation."""
         return (self.source.name,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,)
 
 
 # Auxiliary relations: joins materialised for other rules as long as they stay small.

@@ -171,7 +171,7 @@ class TotalsAggregator(Aggregator):
             (chosen,) = positions(place.backend, mask)
             columns = [place.taken_column(column, chosen) for column in (*heads, result)]
             made.append(place.made(names, columns, place.xp.ones(len(chosen), np.int64)))
-        return TotalsChange(*made, after)
+        return TotalsChange(made[0], made[1], after)
 
     def _plan(self, kind: DataType | None, n_levels: int) -> GroupingPlan:
         scale = int(kind.value_name.rstrip(")").rpartition(",")[2]) if kind and kind.family == "decimal" else 0
@@ -207,7 +207,7 @@ class Sum(TotalsAggregator):
     nulls has the sum null.
     """
 
-    op = "sum"
+    op: Literal["count", "sum", "mean"] = "sum"
 
     def __init__(self, column: ColumnName, name: str | None = None) -> None:
         self.column = column
