@@ -734,12 +734,16 @@ class Head(Operator):
         """Return the joins' change with exact weights; raise for a weight outside int64."""
         total: dict[tuple[int, ...], int] = {}
         for join in joins:
-            for row, weight in exact_change(join, 0).items():
+            for row, weight in self._exact_change(join):
                 total[row] = total.get(row, 0) + weight
         for row, weight in total.items():
             if not -(1 << 63) <= weight < 1 << 63:
                 raise WeightOverflowError(self.name, row, weight)
         return total
+
+    def _exact_change(self, join: IncrementalGenericJoin) -> Iterable[tuple[tuple[int, ...], int]]:
+        """Return changed rows and their exact weights; a row may repeat."""
+        return exact_change(join, 0).items()
 
     def begin(self) -> None:
         """Discard the counts of the previous tick."""
