@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
+from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink, distinct_change
 from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError
 from gpu_wcoj.join.prefixes import largest_magnitudes, weights_of_rows
@@ -1077,8 +1077,7 @@ class GroupingHead(GroupsOperator):
             (batch,) = batches
             after = self._weights_after(batch)
             if self.plan.counts_once:
-                before = after - batch.weight_column()
-                counted = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+                counted = distinct_change(after - batch.weight_column(), after)
         return group_change(self.plan, self.source.key.order, batches, self._backend, counted)
 
     def _weights_after(self, batch: IndexedZSet) -> Int64Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
-from gpu_wcoj.circuit.operator import ChangeCount, Operator, PieceSink, count_answer_rows
+from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator, count_answer_rows
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
 from gpu_wcoj.circuit.source import bag_change, set_change, unsorted_change
 from gpu_wcoj.errors import (
@@ -132,7 +132,7 @@ class Circuit:
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, Operator]
+    heads: dict[str, RelationOperator]
     execution: Execution
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -253,7 +253,7 @@ class Circuit:
         weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
-    def _required_heads(self, names: Iterable[str]) -> dict[str, Operator]:
+    def _required_heads(self, names: Iterable[str]) -> dict[str, RelationOperator]:
         """Return the named heads and all heads that they depend on, in the circuit's order."""
         needed: set[str] = set()
         waiting = list(names)
@@ -269,7 +269,7 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
-        heads: Mapping[str, Operator],
+        heads: Mapping[str, RelationOperator],
     ) -> TickResult:
         self.execution.begin()
         single_tick = self.execution.single_tick
@@ -324,7 +324,7 @@ class Circuit:
         moved = [self.backend.asarray(column) for column in columns]
         return [np.ascontiguousarray(column) for column in moved] if self.backend.device is None else moved
 
-    def _is_evaluated(self, name: str, head: Operator, collect: frozenset[str] | None) -> bool:
+    def _is_evaluated(self, name: str, head: RelationOperator, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""
         if collect is None:
             return name in self.outputs and head.may_fail
@@ -341,7 +341,7 @@ class Circuit:
             shared.begin()
 
     def _with_timing(
-        self, name: str, head: Operator
+        self, name: str, head: RelationOperator
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
         """Return a function that evaluates the head and records the seconds it takes."""
 

@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.operator import ChangeCount, Operator, PieceSink, count_answer_rows
+from gpu_wcoj.circuit.operator import (
+    ChangeCount,
+    PieceSink,
+    RelationOperator,
+    as_phases,
+    count_answer_rows,
+    distinct_change,
+)
 from gpu_wcoj.circuit.recount import (
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
@@ -194,7 +201,7 @@ class _NotComparedError(Exception):
 
 
 @dataclass(eq=False)
-class Head(Operator):
+class Head(RelationOperator):
     """A relation that rules derive.
 
     Attributes
@@ -337,10 +344,7 @@ class Head(Operator):
         return self._pass_on(self._split_by_sign(self._change()))
 
     def _split_by_sign(self, change: _Weighted) -> list[PhaseRows]:
-        """Return a change of a set in two phases."""
-        columns, weights = change
-        gone, come = positions(self.execution.backend, weights < 0, weights > 0)
-        return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        return as_phases(*change, self.execution.backend)
 
     def _sort_distinct(self, pieces: Iterator[list[Int64Array]]) -> list[Int64Array]:
         backend = self.execution.backend
@@ -372,23 +376,15 @@ class Head(Operator):
         before = self.derivations.weights_of(columns)
         after = before + change
         backend = self.execution.backend
-        gone, come, beyond = positions(
-            backend,
-            (before > 0) & (after <= 0),
-            (before <= 0) & (after > 0),
-            ((before ^ after) & (change ^ after)) < 0,  # the sum has left int64
-        )
+        signs = distinct_change(before, after)
+        has_left = ((before ^ after) & (change ^ after)) < 0  # the sum is outside int64
+        gone, come, beyond = positions(backend, signs < 0, signs > 0, has_left)
         if len(beyond):
             row, old, more = ([int(column[beyond[0]]) for column in source] for source in (columns, [before], [change]))
             raise WeightOverflowError(self.name, tuple(row), old[0] + more[0])
-        phases = [
-            PhaseRows([column[gone] for column in columns], -1),
-            PhaseRows([column[come] for column in columns], 1),
-        ]
         self.derivations.receive_delta([PhaseRows(columns, change)])
-        if self.relation is not None:
-            self.relation.receive_delta(phases)
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+        phases = [([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        return self._pass_on([PhaseRows(*phase) for phase in phases])
 
     def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if not collect:
@@ -803,7 +799,7 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
 
 
 @dataclass(eq=False)
-class PositiveHead(Operator):
+class PositiveHead(RelationOperator):
     """The positive part of a bag: rows of weight 1, which change in two phases as a set does.
 
     Attributes
@@ -835,15 +831,12 @@ class PositiveHead(Operator):
         columns = [rows[order.index(column)] for column in range(width)]
         before = self.source.weights_of(columns)
         after = before + changed.weight_column()
-        gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
-        phases = []
-        for chosen, sign in ((gone, -1), (come, 1)):
-            rows_of_phase = [column[chosen] for column in columns]
-            if order != tuple(range(width)) and len(chosen):
-                rows_of_phase = backend.kernels.distinct_rows(rows_of_phase)
-            phases.append(PhaseRows(rows_of_phase, sign))
+        phases = as_phases(columns, distinct_change(before, after), backend)
+        if order != tuple(range(width)):
+            phases = [PhaseRows(backend.kernels.distinct_rows(phase.columns), phase.weights) for phase in phases]
         self.relation.receive_delta(phases)
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases if collect else None
+        gone, come = map(len, phases)
+        return ChangeCount(come, gone, come - gone), phases if collect else None
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -40,7 +40,22 @@ def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
     return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
 
 
-class Operator:
+def distinct_change(before: Int64Array, after: Int64Array) -> Int64Array:
+    """Return 1 for each row that becomes present, -1 for each that ceases to be, else 0.
+
+    A row is present if its weight is positive. `before` and `after` are the weights of the rows.
+    """
+    signs: Int64Array = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+    return signs
+
+
+def as_phases(columns: Sequence[Int64Array], weights: Int64Array, backend: Backend) -> list[PhaseRows]:
+    """Return the change of a set in two phases: rows of negative weight, then those of positive weight."""
+    gone, come = positions(backend, weights < 0, weights > 0)
+    return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+
+
+class RelationOperator:
     """A derived relation: a tick evaluates it, then commits its state.
 
     Attributes
@@ -104,7 +119,7 @@ class Operator:
         return exact_sum(self.relation.backend, self.relation.visible_rows()[1])
 
 
-class GroupsOperator(Operator):
+class GroupsOperator(RelationOperator):
     """An operator that follows the change of one arrangement, group by group.
 
     Attributes
@@ -145,11 +160,11 @@ class GroupsOperator(Operator):
             phases = [PhaseRows(columns, weights)]
             count = ChangeCount(None, None, int(weights.sum()))
         else:
-            gone, come = positions(backend, weights < 0, weights > 0)
             phases = [
-                PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
-                for rows, sign in ((gone, -1), (come, 1))
+                PhaseRows(backend.kernels.distinct_rows(phase.columns), phase.weights)
+                for phase in as_phases(columns, weights, backend)
             ]
-            count = ChangeCount(len(come), len(gone), len(come) - len(gone))
+            gone, come = map(len, phases)
+            count = ChangeCount(come, gone, come - gone)
         self.relation.receive_delta(phases)
         return count, phases

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.circuit.aggregate import ROWS, GroupChange, GroupingPlan, Totals
+from gpu_wcoj.circuit.aggregate import COUNT, ROWS, GroupChange, GroupingPlan, Totals
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
@@ -121,7 +121,7 @@ class TotalsAggregator(Aggregator):
     def _values(self, rows: ZSet) -> Column | None:
         return None if self.column is None else rows.columns[place_of(rows.names, self.column)]
 
-    def change(self, groups: Groups, before: Trace) -> TotalsChange:
+    def change(self, groups: Groups, before: Trace, counted: Int64Array | None = None) -> TotalsChange:
         """Follow the change of some groups.
 
         Parameters
@@ -130,6 +130,8 @@ class TotalsAggregator(Aggregator):
             The changed rows.
         before
             The totals: rows of (key columns, index of a word), with the word as weight; see `Totals`.
+        counted
+            The amount that each row adds to the number of values; by default its weight, or 0 for null.
 
         Raises
         ------
@@ -143,18 +145,22 @@ class TotalsAggregator(Aggregator):
         assert before.layout is not None
         _, levels = before.layout.probe(heads, place, nulls=True)
         kind, column, weights = self.value_type(rows), self._values(rows), groups.weights
-        counted = weights
-        if column is not None and column.stored_valid is not None:
-            counted = place.xp.where(column.stored_valid, weights, 0)
+        counts_rows = column is None and counted is None
+        if counted is None:
+            counted = weights
+            if column is not None and column.stored_valid is not None:
+                counted = place.xp.where(column.stored_valid, weights, 0)
         change = GroupChange(
             levels, len(groups), groups.starts, groups.group_of_rows, None if column is None else column.stored, counted
         )
         plan = self._plan(kind, len(levels))
         totals = Totals("<stream>", before.spine.batches, change, plan, place.backend)
         try:
-            present_before, present = totals.count(ROWS, weights)
+            present_before, present = rows_of_groups = totals.count(ROWS, weights)
             if kind is None:
-                results = [Column(INT64, present_before), Column(INT64, present)]
+                results = [
+                    Column(INT64, count) for count in (rows_of_groups if counts_rows else totals.count(COUNT, counted))
+                ]
             else:
                 results = [self._column(kind, place, *values) for values in (totals.before(), totals.after())]
         except AggregateOverflowError as error:
@@ -433,7 +439,7 @@ class Max(_Extreme):
     descending = True
 
 
-class CountDistinct(Aggregator):
+class CountDistinct(TotalsAggregator):
     """The number of distinct values, or tuples of values, without nulls.
 
     Only rows of positive weight count.

@@ -10,7 +10,7 @@ from operator import methodcaller
 import numpy as np
 
 from gpu_wcoj.circuit.head import as_change, refuse_failure
-from gpu_wcoj.circuit.operator import ChangeCount, Operator, PieceSink
+from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
 from gpu_wcoj.circuit.recursion.relation import (
     BestHistory,
@@ -468,7 +468,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class LoopHead(Operator):
+class LoopHead(RelationOperator):
     """A head of a loop.
 
     Attributes

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import INT64, DataType
+from gpu_wcoj.circuit.operator import distinct_change
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct, TotalsAggregator, first_rows
 from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
@@ -48,8 +45,7 @@ class IncrementalDistinct(Operator):
             return change
         place = self.place
         old = before.weights_of(change)
-        new = old + place.backend.asarray(change.stored_weights)
-        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        signs = distinct_change(old, old + place.backend.asarray(change.stored_weights))
         (rows,) = positions(place.backend, signs != 0)
         if not change.columns:
             return place.made((), (), place.backend.to_host(signs))
@@ -94,30 +90,14 @@ class NestedDistinct(Operator):
 # Incremental counts of distinct values, without reading groups again.
 
 
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """State of the counts.
-
-    Attributes
-    ----------
-    values
-        How often each value stands in each group.
-    rows, distinct
-        How many rows, and how many values, each group has.
-    """
-
-    values: Trace
-    rows: Trace
-    distinct: Trace
-
-
 class IncrementalCountDistinct(Operator):
     """The change of the number of distinct values per group: distinct, then count. Not linear.
 
     O(rows of the change), times a logarithm.
     """
 
-    state: _Counts
+    state: tuple[Trace, Trace]
+    """How often each value occurs in each group, and the totals of groups by word."""
 
     def __init__(self, keys: tuple[ColumnName, ...], aggregator: CountDistinct) -> None:
         self.keys, self.aggregator = keys, aggregator
@@ -125,44 +105,31 @@ class IncrementalCountDistinct(Operator):
     def clock_start(self, scope: int) -> None:
         """Reset to no rows at the start of the operator's clock."""
         if scope == 0:
-            empty = Trace(self.place, Sorting(None))
-            self.state = _Counts(empty, empty, empty)
+            self.state = (
+                Trace(self.place, Sorting(None)),
+                Trace(self.place, Sorting(tuple(range(len(self.keys))))),
+            )
 
     def evaluate(self, change: ZSet, after: Trace) -> ZSet:
         """Return the change of the counts."""
         if not len(change):
             return NOTHING
-        place, state = self.place, self.state
+        place, (values, totals) = self.place, self.state
         refuse_negative(place, change, after.weights_of(change), "aggregate")
         keys = places_of(change.names, self.keys)
         counted = places_of(change.names, self.aggregator.columns)
-        both = place.selected(
-            change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))]
-        )
-        old = state.values.weights_of(both)
-        new = old + place.backend.asarray(both.stored_weights)
-        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        names = [change.names[key] for key in keys] + [f"#{position}" for position in range(len(counted))]
+        both = place.selected(change, [*keys, *counted], names)
+        if not len(both):
+            return NOTHING
+        old = values.weights_of(both)
+        signs = distinct_change(old, old + place.backend.asarray(both.stored_weights))
         for column in both.columns[len(keys) :]:
             if column.stored_valid is not None:
                 signs = place.xp.where(column.stored_valid, signs, 0)
-        names = [change.names[key] for key in keys]
-        more = place.made(names, both.columns[: len(keys)], signs if keys else place.backend.to_host(signs))
-        self.state = _Counts(
-            state.values.append(both),
-            state.rows.append(place.selected(change, keys)),
-            state.distinct.append(more),
-        )
-        touched = keys_of(place, change, keys)
-        return place.minus(self._counts(touched, self.state), self._counts(touched, state))
-
-    def _counts(self, groups: ZSet, state: _Counts) -> ZSet:
-        """Return the counts of the groups that have rows."""
-        place = self.place
-        (present,) = positions(place.backend, state.rows.weights_of(groups) > 0)
-        distinct: Int64Array = state.distinct.weights_of(groups)[present]
-        columns = [place.taken_column(column, present) for column in groups.columns]
-        ones = place.xp.ones(len(present), np.int64)
-        return place.made([*groups.names, self.aggregator.name], [*columns, Column(INT64, distinct)], ones)
+        made = self.aggregator.change(grouped(place, both, range(len(keys))), totals, signs)
+        self.state = values.append(both), made.totals
+        return place.minus(made.after, made.before)
 
     @property
     def label(self) -> str:
@@ -272,8 +239,7 @@ class IncrementalAggregate(Aggregate):
 
 def _sign_changes(place: Place, change: ZSet, after: Int64Array) -> ZSet:
     """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1."""
-    before = after - place.backend.asarray(change.stored_weights)
-    signs = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+    signs = distinct_change(after - place.backend.asarray(change.stored_weights), after)
     turned = place.trusted(change.names, change.columns, signs)
     (rows,) = positions(place.backend, signs != 0)
     return turned if len(rows) == len(change) else place.taken(turned, rows)
