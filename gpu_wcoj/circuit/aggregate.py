@@ -653,7 +653,7 @@ def counts_after(
 
 
 class Totals:
-    """Words of the changed groups of an aggregate: exact counts and sums, from the old ones and the changed rows.
+    """Exact counts and sums of changed groups as words, from the old ones and the changed rows.
 
     Parameters
     ----------

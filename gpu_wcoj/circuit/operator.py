@@ -1,4 +1,4 @@
-"""Operators of a circuit: relations that follow the changes of others, and the state that a tick commits."""
+"""Operators of a circuit: relations that follow the changes of other relations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def distinct_change(before: Int64Array, after: Int64Array) -> Int64Array:
 
 
 def as_phases(columns: Sequence[Int64Array], weights: Int64Array, backend: Backend) -> list[PhaseRows]:
-    """Return the change of a set in two phases: rows of negative weight, then those of positive weight."""
+    """Return the change of a set in two phases, deleted rows before inserted ones."""
     gone, come = positions(backend, weights < 0, weights > 0)
     return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
 
@@ -148,7 +148,7 @@ class GroupsOperator(RelationOperator):
         return [self._backend.xp.empty(0, np.int64)] * self.width
 
     def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Pass a change of rows to the arrangements of the operator; return its numbers and its rows.
+        """Pass a change of rows to the operator's arrangements; return its numbers and rows.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ class TotalsChange:
 
 
 class TotalsAggregator(Aggregator):
-    """Base of aggregators that are functions of totals, which are kept without reading a group again.
+    """Base of aggregators that are functions of totals; no group is read again.
 
     Attributes
     ----------

@@ -254,7 +254,10 @@ class Trace:
         return self if is_nothing(change) else self.fitted(change)._with(change, is_exact)
 
     def fitted(self, rows: ZSet) -> Trace:
-        """Return the trace in a layout with the types and nulls of these rows too. O(n) if it changes, else O(1)."""
+        """Return the trace in a layout with the types and nulls of these rows too.
+
+        O(n) if the layout changes, else O(1).
+        """
         layout = Layout.from_rows(rows, self.sorting) if self.layout is None else self.layout.joined(rows)
         if layout is self.layout:
             return self

@@ -248,7 +248,10 @@ class PlannedRule:
         return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
 
     def results(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> list[tuple[int, ZSet]]:
-        """Return consolidated head rows, with their iteration in a last column if timed, as Z-sets by iteration."""
+        """Return consolidated head rows as Z-sets by iteration.
+
+        If timed, their last column is the iteration.
+        """
         if not len(weights):
             return []
         if not self.timed:
