@@ -44,16 +44,21 @@ Words = tuple[Int64Array, Int64Array]
 """Low and high words of integers of 128 bits, in two's complement."""
 
 
-def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array, backend: Backend) -> Words:
-    """Return exact sums of values times weights over runs from `starts`, modulo 2^128."""
+def sums_of_integers(values: Int64Array, weights: Int64Array | None, starts: Int64Array, backend: Backend) -> Words:
+    """Return exact sums of values times weights over runs from `starts`, modulo 2^128.
+
+    Weights are 1 for None.
+    """
     xp = backend.xp
     n = len(values)
     if n == 0:
         return xp.empty(0, np.int64), xp.empty(0, np.int64)
-    max_value, max_weight = largest_magnitudes(backend, values, weights)
+    max_value, *others = largest_magnitudes(backend, values, *(() if weights is None else (weights,)))
+    max_weight = others[0] if others else 1
     if max_value * max_weight * n < 1 << 63:
-        low = _run_sums(values * weights, starts, backend)
+        low = _run_sums(values if weights is None else values * weights, starts, backend)
         return low, low >> 63
+    weights = xp.ones(n, np.int64) if weights is None else weights
     if max_weight * n < 1 << 30:
         high, low = (
             _run_sums((values >> 32) * weights, starts, backend),
@@ -66,6 +71,9 @@ def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array
 
 
 def _run_sums(values: Int64Array, starts: Int64Array, backend: Backend) -> Int64Array:
+    if backend.device is None:
+        sums: Int64Array = np.add.reduceat(values, starts)
+        return sums
     before = backend.kernels.exclusive_sum(values)
     ends = backend.xp.concatenate([starts[1:], backend.xp.full(1, len(values), np.int64)])
     runs: Int64Array = before[ends] - before[starts]
@@ -616,9 +624,9 @@ def _may_wrap(batches: Batches) -> bool:
 # Incremental counts, sums and means of groups, from the old values and the changed rows.
 
 
-ROWS, LOW, HIGH, COUNT = -4, -3, -2, -1
-"""Word indices of a group: rows with nulls if they count too, low and high word of a sum of integers, and number of
-values. Words of floats start at 0."""
+UNCOUNTED, LOW, HIGH, COUNT = -4, -3, -2, -1
+"""Word indices of a group: number of rows that do not count, low and high word of a sum of integers, and number of rows
+that count. Words of floats start at 0."""
 
 Additions = tuple[Int64Array, Int64Array, Int64Array]
 """Amounts to add to words: columns of group, word and amount."""
@@ -645,9 +653,7 @@ def counts_after(
         If a count leaves int64.
     """
     weights = change.weights if weights is None else weights
-    ones = backend.xp.ones(len(weights), np.int64)
-    more = sums_of_integers(weights, ones, change.starts, backend)
-    words = add_words((before, before >> 63), more)
+    words = add_words((before, before >> 63), sums_of_integers(weights, None, change.starts, backend))
     refuse_out_of_range("count", words, head, change, plan, backend)
     return words[0]
 
@@ -665,68 +671,70 @@ class Totals:
         self, head: str, batches: Sequence[IndexedZSet], change: GroupChange, plan: GroupingPlan, backend: Backend
     ) -> None:
         self._head, self._change, self._plan, self._backend = head, change, plan, backend
-        self._owner, (self._word,), self._amount = rows_below(batches, change.columns, backend)
-        self._additions: list[Additions] = []
+        owner, (word,), amount = self._state = rows_below(batches, change.columns, backend)
+        self.words: Int64Array = backend.xp.zeros((4, change.n), np.int64)
+        """The words of counts and integers of each group before the change; word indices are those of rows."""
+        (rows,) = positions(backend, word < 0)
+        self.words[word[rows], owner[rows]] = amount[rows]
+        self.words_after = self.words.copy()
+        """The words after the change."""
+        self._float_additions: Additions | None = None
 
     def before(self) -> tuple[Int64Array, Int64Array]:
-        """Return the number of values and the result of each group before the change."""
-        counts = self._word_per_group(COUNT)
+        """Return the number of rows that count, and the result, of each group before the change."""
+        counts = self.words[COUNT]
         if self._is_float:
             return counts, self._float_results(self._float_words, counts)
-        return counts, self._integer_results((self._word_per_group(LOW), self._word_per_group(HIGH)), counts)
+        return counts, self._integer_results((self.words[LOW], self.words[HIGH]), counts)
 
     def after(self) -> tuple[Int64Array, Int64Array]:
-        """Return the number of values and the result of each group after the change.
+        """Return the number of rows that count, and the result, of each group after the change.
 
         Raises
         ------
         AggregateOverflowError
             If a number of rows, or a sum of integers, leaves int64.
         """
-        _, counts = self.count(COUNT, self._change.weights)
+        counts = self.count(COUNT, self._change.weights)
         return counts, self._add_floats(counts) if self._is_float else self._add_integers(counts)
 
-    def count(self, word_index: int, weights: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Add weights to one word; return the word of each group before and after."""
-        before = self._word_per_group(word_index)
-        after = counts_after(before, self._head, self._change, self._plan, self._backend, weights)
-        self._add(word_index, after - before)
-        return before, after
+    def count(self, word_index: int, weights: Int64Array) -> Int64Array:
+        """Add weights to one word; return it for each group."""
+        before, plan = self.words[word_index], self._plan
+        after = counts_after(before, self._head, self._change, plan, self._backend, weights)
+        self.words_after[word_index] = after
+        return after
 
     @property
     def additions(self) -> Additions:
         """The amounts to add to the state."""
-        group, word, amount = (self._backend.xp.concatenate(each) for each in zip(*self._additions, strict=True))
+        n, changed = self._change.n, (self.words_after - self.words).reshape(-1)
+        (rows,) = positions(self._backend, changed != 0)
+        words = rows % n, rows // n - len(self.words), changed[rows]
+        if self._float_additions is None:
+            return words
+        group, word, amount = (
+            self._backend.xp.concatenate(pair) for pair in zip(words, self._float_additions, strict=True)
+        )
         return group, word, amount
 
     @property
     def _is_float(self) -> bool:
         return self._plan.family.startswith("float")
 
-    def _word_per_group(self, word_index: int) -> Int64Array:
-        """Return the word with this index of every group, 0 if absent."""
-        column: Int64Array = self._backend.xp.zeros(self._change.n, np.int64)
-        (rows,) = positions(self._backend, self._word == word_index)
-        column[self._owner[rows]] = self._amount[rows]
-        return column
-
-    def _add(self, word_index: int, amounts: Int64Array) -> None:
-        """Add the nonzero amounts to one word."""
-        (rows,) = positions(self._backend, amounts != 0)
-        self._additions.append((rows, self._backend.xp.full(len(rows), word_index, np.int64), amounts[rows]))
-
     def _add_integers(self, counts: Int64Array) -> Int64Array:
         change, plan = self._change, self._plan
-        assert change.values is not None
-        low, high = self._word_per_group(LOW), self._word_per_group(HIGH)
-        words = add_words((low, high), sums_of_integers(change.values, change.weights, change.starts, self._backend))
-        self._add(LOW, words[0] - low)
-        self._add(HIGH, words[1] - high)
+        words: Words = self.words[LOW], self.words[HIGH]
+        if change.values is not None:
+            words = add_words(words, sums_of_integers(change.values, change.weights, change.starts, self._backend))
+            self.words_after[LOW], self.words_after[HIGH] = words
         if plan.op == "sum":
             refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
         return self._integer_results(words, counts)
 
     def _integer_results(self, words: Words, counts: Int64Array) -> Int64Array:
+        if self._plan.op == "count":
+            return counts
         if self._plan.op == "mean":
             return means_of_integers(words, counts, self._backend, 10**self._plan.scale)
         return words[0] if self._plan.result_factor == 1 else words[0] * self._plan.result_factor
@@ -735,7 +743,7 @@ class Totals:
     def _float_words(self) -> list[WordsByBit]:
         """The words of the float sum of each group before the change."""
         words: list[WordsByBit] = [{} for _ in range(self._change.n)]
-        for group_index, word, amount in _to_lists(self._backend, self._owner, self._word, self._amount):
+        for group_index, word, amount in _to_lists(self._backend, self._state[0], self._state[1][0], self._state[2]):
             if word >= 0:
                 words[group_index][word] = amount
         return words
@@ -766,7 +774,7 @@ class Totals:
             for word in sorted({**words_before[group_index], **words})
         ]
         table = np.array([triple for triple in fresh if triple[2]], np.int64).reshape(-1, 3).T.copy()
-        self._additions.append((backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2])))
+        self._float_additions = backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2])
         return self._float_results(sums, counts)
 
 

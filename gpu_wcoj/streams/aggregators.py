@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.circuit.aggregate import COUNT, ROWS, GroupChange, GroupingPlan, Totals
+from gpu_wcoj.circuit.aggregate import COUNT, UNCOUNTED, GroupChange, GroupingPlan, Totals
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
@@ -17,7 +17,7 @@ from gpu_wcoj.errors import AggregateOverflowError, TypeMismatchError, Unsupport
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, place_of
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
-from gpu_wcoj.streams.trace import Groups, Sorting, Trace, is_null, levels_of
+from gpu_wcoj.streams.trace import Groups, Trace, is_null, levels_of
 from gpu_wcoj.trace.arrangement import ArrangementKey
 from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
@@ -99,7 +99,8 @@ class TotalsAggregator(Aggregator):
         """See `Aggregator.of`."""
         if self.counts_once:
             groups = replace(groups, rows=groups.place.unit(groups.rows))
-        return self.change(groups, Trace(groups.place, Sorting(tuple(range(len(groups.keys)))))).after
+        totals, results = self._follow(groups, [], ())
+        return self._answers(groups, totals.words_after, results)
 
     def value_type(self, rows: ZSet) -> DataType | None:
         """Return the type of the aggregated column; None for ``count``.
@@ -144,56 +145,69 @@ class TotalsAggregator(Aggregator):
         before = before.fitted(place.trusted(names, [*heads, words], words.stored))
         assert before.layout is not None
         _, levels = before.layout.probe(heads, place, nulls=True)
-        kind, column, weights = self.value_type(rows), self._values(rows), groups.weights
-        counts_rows = column is None and counted is None
-        if counted is None:
-            counted = weights
-            if column is not None and column.stored_valid is not None:
-                counted = place.xp.where(column.stored_valid, weights, 0)
-        change = GroupChange(
-            levels, len(groups), groups.starts, groups.group_of_rows, None if column is None else column.stored, counted
+        totals, results = self._follow(groups, levels, before.spine.batches, counted)
+        group, word, amount = totals.additions
+        columns = [*(place.taken_column(head, group) for head in heads), Column.of_integers(word)]
+        return TotalsChange(
+            self._answers(groups, totals.words, totals.before()),
+            self._answers(groups, totals.words_after, results),
+            before.append(place.made(names, columns, amount), is_exact=False),
         )
-        plan = self._plan(kind, len(levels))
-        totals = Totals("<stream>", before.spine.batches, change, plan, place.backend)
+
+    def _follow(
+        self,
+        groups: Groups,
+        levels: Sequence[Int64Array],
+        batches: Sequence[IndexedZSet],
+        counted: Int64Array | None = None,
+    ) -> tuple[Totals, tuple[Int64Array, Int64Array]]:
+        """Return the totals of groups after their change, and their numbers of values and results."""
+        xp, kind, column, weights = (
+            groups.place.xp,
+            self.value_type(groups.rows),
+            self._values(groups.rows),
+            groups.weights,
+        )
+        if column is not None and column.stored_valid is not None:
+            counted = xp.where(column.stored_valid, weights, 0)
+        is_float = kind is not None and kind.family.startswith("float")
+        owner = groups.group_of_rows if is_float else xp.zeros(0, np.int64)
+        values = None if column is None else column.stored
+        change = GroupChange(levels, len(groups), groups.starts, owner, values, weights if counted is None else counted)
+        is_decimal = kind is not None and kind.family == "decimal"
+        plan = GroupingPlan(
+            op=self.op, source=ArrangementKey("<stream>", ()), group=(), value=0, head=tuple(range(len(levels))),
+            result=len(levels), family="integer" if kind is None else kind.family,
+            scale=kind.digits[1] if kind and is_decimal else 0, max_sum=10**18 - 1 if is_decimal else 0,
+        )  # fmt: skip
+        totals = Totals("<stream>", batches, change, plan, groups.place.backend)
         try:
-            present_before, present = rows_of_groups = totals.count(ROWS, weights)
-            if kind is None:
-                results = [
-                    Column(INT64, count) for count in (rows_of_groups if counts_rows else totals.count(COUNT, counted))
-                ]
-            else:
-                results = [self._column(kind, place, *values) for values in (totals.before(), totals.after())]
+            if counted is not None:
+                totals.count(UNCOUNTED, weights - counted)
+            return totals, totals.after()
         except AggregateOverflowError as error:
             problem = "is outside int64, -2^63 to 2^63-1."
             if error.op == "sum" and -(1 << 63) <= error.value < 1 << 63:
                 problem = "has more than 18 digits, the maximum of a decimal."
             raise UnsupportedTypeError(f"{self.description} over a group {problem}") from None
-        group, word, amount = totals.additions
-        columns = [*(place.taken_column(head, group) for head in heads), Column.of_integers(word)]
-        after = before.append(place.made(names, columns, amount), is_exact=False)
-        names[-1] = self.name
-        made = []
-        for mask, result in zip((present_before > 0, present > 0), results, strict=True):
-            (chosen,) = positions(place.backend, mask)
-            columns = [place.taken_column(column, chosen) for column in (*heads, result)]
-            made.append(place.made(names, columns, place.xp.ones(len(chosen), np.int64)))
-        return TotalsChange(made[0], made[1], after)
 
-    def _plan(self, kind: DataType | None, n_levels: int) -> GroupingPlan:
-        scale = int(kind.value_name.rstrip(")").rpartition(",")[2]) if kind and kind.family == "decimal" else 0
-        return GroupingPlan(
-            op=self.op, source=ArrangementKey("<stream>", ()), group=(), value=0, head=tuple(range(n_levels)),
-            result=n_levels, family="integer" if kind is None else kind.family, scale=scale,
-            max_sum=10**18 - 1 if kind and kind.family == "decimal" else 0,
-        )  # fmt: skip
+    def _answers(self, groups: Groups, words: Int64Array, results: tuple[Int64Array, Int64Array]) -> ZSet:
+        """Return a row for each group that has rows: its key columns, then its result."""
+        place, result = groups.place, self._column(self.value_type(groups.rows), groups.place, *results)
+        (chosen,) = positions(place.backend, (words[COUNT] > 0) | (words[UNCOUNTED] > 0))
+        columns = [place.taken_column(column, chosen) for column in (*groups.heads(), result)]
+        names = [*(groups.rows.names[key] for key in groups.keys), self.name]
+        return place.made(names, columns, place.xp.ones(len(chosen), np.int64))
 
-    def _column(self, kind: DataType, place: Place, counts: Int64Array, results: Int64Array) -> Column:
-        """Return the results as a column; null for groups without values."""
+    def _column(self, kind: DataType | None, place: Place, counts: Int64Array, results: Int64Array) -> Column:
+        """Return the results as a column; null for sums and means of groups without values."""
+        if kind is None:
+            return Column(INT64, results)
         valid = counts > 0
         if self.op == "mean" or kind.family.startswith("float"):
             kind = DataType("double")
         elif kind.family == "decimal":
-            kind = DataType(f"decimal128(18, {self._plan(kind, 0).scale})")
+            kind = DataType(f"decimal128(18, {kind.digits[1]})")
         else:
             kind = INT64
         return Column(kind, place.xp.where(valid, results, 0), None if bool(valid.all()) else valid)
