@@ -197,7 +197,8 @@ class TotalsAggregator(Aggregator):
         (chosen,) = positions(place.backend, (words[COUNT] > 0) | (words[UNCOUNTED] > 0))
         columns = [place.taken_column(column, chosen) for column in (*groups.heads(), result)]
         names = [*(groups.rows.names[key] for key in groups.keys), self.name]
-        return place.made(names, columns, place.xp.ones(len(chosen), np.int64))
+        has_nulls = any(column.stored_valid is not None for column in columns[:-1])  # groups have nulls last
+        return (place.made if has_nulls else place.trusted)(names, columns, place.xp.ones(len(chosen), np.int64))
 
     def _column(self, kind: DataType | None, place: Place, counts: Int64Array, results: Int64Array) -> Column:
         """Return the results as a column; null for sums and means of groups without values."""
