@@ -43,14 +43,24 @@ class IncrementalDistinct(Operator):
         """Return the inserted and deleted rows."""
         if not len(change):
             return change
-        place = self.place
-        old = before.weights_of(change)
-        signs = distinct_change(old, old + place.backend.asarray(change.stored_weights))
-        (rows,) = positions(place.backend, signs != 0)
-        if not change.columns:
-            return place.made((), (), place.backend.to_host(signs))
-        columns = [place.taken_column(column, rows) for column in change.columns]
-        return place.trusted(change.names, columns, signs[rows])
+        after = before.weights_of(change) + self.place.backend.asarray(change.stored_weights)
+        return distinct_change_of(self.place, change, after)
+
+
+def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
+    """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1.
+
+    Parameters
+    ----------
+    after
+        The weight of each row after the change.
+    """
+    signs = distinct_change(after - place.backend.asarray(change.stored_weights), after)
+    if not change.columns:
+        return place.made((), (), place.backend.to_host(signs))
+    (rows,) = positions(place.backend, signs != 0)
+    turned = place.trusted(change.names, change.columns, signs)
+    return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
 # Distinct of a trace under nested time.
@@ -215,7 +225,7 @@ class IncrementalAggregate(Aggregate):
         """Return the change of the rows from the totals of the changed groups."""
         place, kind = self.place, aggregator.value_type(change)
         if aggregator.counts_once:
-            change = _sign_changes(place, change, weights)
+            change = distinct_change_of(place, change, weights)
             if not len(change):
                 return NOTHING
         groups = grouped(place, change, places_of(change.names, self.keys))
@@ -235,14 +245,6 @@ class IncrementalAggregate(Aggregate):
         rows = place.trusted(rows.names, columns, rows.stored_weights)
         rows = place.unit(rows) if aggregator.counts_once else rows
         return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty).totals
-
-
-def _sign_changes(place: Place, change: ZSet, after: Int64Array) -> ZSet:
-    """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1."""
-    signs = distinct_change(after - place.backend.asarray(change.stored_weights), after)
-    turned = place.trusted(change.names, change.columns, signs)
-    (rows,) = positions(place.backend, signs != 0)
-    return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
 class NestedAggregate(Aggregate):
