@@ -58,14 +58,14 @@ def sums_of_integers(values: Int64Array, weights: Int64Array | None, starts: Int
     if max_value * max_weight * n < 1 << 63:
         low = _run_sums(values if weights is None else values * weights, starts, backend)
         return low, low >> 63
-    weights = xp.ones(n, np.int64) if weights is None else weights
+    factors: Int64Array = xp.ones(n, np.int64) if weights is None else weights
     if max_weight * n < 1 << 30:
         high, low = (
-            _run_sums((values >> 32) * weights, starts, backend),
-            _run_sums((values & _MASK) * weights, starts, backend),
+            _run_sums((values >> 32) * factors, starts, backend),
+            _run_sums((values & _MASK) * factors, starts, backend),
         )
         return add_words((high << 32, high >> 32), (low, low >> 63))
-    exact = backend.to_host(values).astype(object) * backend.to_host(weights).astype(object)
+    exact = backend.to_host(values).astype(object) * backend.to_host(factors).astype(object)
     totals = np.add.reduceat(exact, backend.to_host(starts)).tolist()
     return to_words(totals, backend)
 

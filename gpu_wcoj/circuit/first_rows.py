@@ -112,7 +112,7 @@ class FirstRowsHead(GroupsOperator):
     width: int
     plan: FirstRowsPlan
     source: Arrangement
-    derivations: RelationIndex = field()
+    derivations: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
     relation: RelationIndex = field()
     execution: Execution
 

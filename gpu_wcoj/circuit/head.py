@@ -252,7 +252,7 @@ class Head(RelationOperator):
             self.pending_total = before + result[0].net
         return result
 
-    @cached_property
+    @property
     def reads(self) -> frozenset[str]:
         """Names of the relations that the rules read."""
         return frozenset(key.relation for join in self.joins for key in join.arrangements)
@@ -812,7 +812,7 @@ class PositiveHead(RelationOperator):
 
     name: str
     source: RelationIndex
-    relation: RelationIndex = field()
+    relation: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def evaluate(
         self,

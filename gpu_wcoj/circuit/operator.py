@@ -132,7 +132,7 @@ class GroupsOperator(RelationOperator):
 
     width: int
     source: Arrangement
-    relation: RelationIndex
+    relation: RelationIndex  # pyright: ignore[reportIncompatibleVariableOverride]
     execution: Execution
 
     @property

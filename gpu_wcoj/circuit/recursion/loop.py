@@ -483,9 +483,9 @@ class LoopHead(RelationOperator):
 
     name: str
     loop: Loop
-    relation: RelationIndex = field()
+    relation: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
     position: int
-    derivations: RankedIndex | None = None
+    derivations: RankedIndex | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def begin(self) -> None:
         """Discard the data of the previous tick."""
