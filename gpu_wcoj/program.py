@@ -13,7 +13,7 @@ import numpy as np
 from gpu_wcoj.backend import Backend, BackendName, select_backend
 from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import TickResult
-from gpu_wcoj.circuit.head import ChangeCount, count_answer_rows
+from gpu_wcoj.circuit.operator import ChangeCount, count_answer_rows
 from gpu_wcoj.data.column import Column, Dictionary, read_only
 from gpu_wcoj.data.rows import Row
 from gpu_wcoj.data.schema import INT64, DataType

@@ -15,15 +15,15 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_wcoj.backend import Backend, cpu_backend
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink
+from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink, distinct_change
 from gpu_wcoj.data.column import float_codes, floats_of, without_zero_signs
 from gpu_wcoj.errors import AggregateOverflowError, NegativeWeightError
-from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.prefixes import largest_magnitudes, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -44,28 +44,36 @@ Words = tuple[Int64Array, Int64Array]
 """Low and high words of integers of 128 bits, in two's complement."""
 
 
-def sums_of_integers(values: Int64Array, weights: Int64Array, starts: Int64Array, backend: Backend) -> Words:
-    """Return exact sums of values times weights over runs from `starts`, modulo 2^128."""
+def sums_of_integers(values: Int64Array, weights: Int64Array | None, starts: Int64Array, backend: Backend) -> Words:
+    """Return exact sums of values times weights over runs from `starts`, modulo 2^128.
+
+    Weights are 1 for None.
+    """
     xp = backend.xp
     n = len(values)
     if n == 0:
         return xp.empty(0, np.int64), xp.empty(0, np.int64)
-    max_value, max_weight = largest_magnitudes(backend, values, weights)
+    max_value, *others = largest_magnitudes(backend, values, *(() if weights is None else (weights,)))
+    max_weight = others[0] if others else 1
     if max_value * max_weight * n < 1 << 63:
-        low = _run_sums(values * weights, starts, backend)
+        low = _run_sums(values if weights is None else values * weights, starts, backend)
         return low, low >> 63
+    factors: Int64Array = xp.ones(n, np.int64) if weights is None else weights
     if max_weight * n < 1 << 30:
         high, low = (
-            _run_sums((values >> 32) * weights, starts, backend),
-            _run_sums((values & _MASK) * weights, starts, backend),
+            _run_sums((values >> 32) * factors, starts, backend),
+            _run_sums((values & _MASK) * factors, starts, backend),
         )
         return add_words((high << 32, high >> 32), (low, low >> 63))
-    exact = backend.to_host(values).astype(object) * backend.to_host(weights).astype(object)
+    exact = backend.to_host(values).astype(object) * backend.to_host(factors).astype(object)
     totals = np.add.reduceat(exact, backend.to_host(starts)).tolist()
     return to_words(totals, backend)
 
 
 def _run_sums(values: Int64Array, starts: Int64Array, backend: Backend) -> Int64Array:
+    if backend.device is None:
+        sums: Int64Array = np.add.reduceat(values, starts)
+        return sums
     before = backend.kernels.exclusive_sum(values)
     ends = backend.xp.concatenate([starts[1:], backend.xp.full(1, len(values), np.int64)])
     runs: Int64Array = before[ends] - before[starts]
@@ -616,32 +624,42 @@ def _may_wrap(batches: Batches) -> bool:
 # Incremental counts, sums and means of groups, from the old values and the changed rows.
 
 
-LOW, HIGH, COUNT = -3, -2, -1
-"""Word indices of a group: low and high word of a sum of integers, and number of rows. Words of floats start at 0."""
+UNCOUNTED, LOW, HIGH, COUNT = -4, -3, -2, -1
+"""Word indices of a group: number of rows that do not count, low and high word of a sum of integers, and number of rows
+that count. Words of floats start at 0."""
 
 Additions = tuple[Int64Array, Int64Array, Int64Array]
 """Amounts to add to words: columns of group, word and amount."""
 
 
 def counts_after(
-    before: Int64Array, head: str, change: GroupChange, plan: GroupingPlan, execution: Execution
+    before: Int64Array,
+    head: str,
+    change: GroupChange,
+    plan: GroupingPlan,
+    backend: Backend,
+    weights: Int64Array | None = None,
 ) -> Int64Array:
     """Return the new row count of each group: the sum of weights, or of ones for a mean.
+
+    Parameters
+    ----------
+    weights
+        The weights to count; by default those of the change.
 
     Raises
     ------
     AggregateOverflowError
         If a count leaves int64.
     """
-    ones = execution.backend.xp.ones(len(change.weights), np.int64)
-    more = sums_of_integers(change.weights, ones, change.starts, execution.backend)
-    words = add_words((before, before >> 63), more)
-    refuse_out_of_range("count", words, head, change, plan, execution.backend)
+    weights = change.weights if weights is None else weights
+    words = add_words((before, before >> 63), sums_of_integers(weights, None, change.starts, backend))
+    refuse_out_of_range("count", words, head, change, plan, backend)
     return words[0]
 
 
 class Totals:
-    """Words of the changed groups of a head.
+    """Exact counts and sums of changed groups as words, from the old ones and the changed rows.
 
     Parameters
     ----------
@@ -650,73 +668,96 @@ class Totals:
     """
 
     def __init__(
-        self,
-        head: str,
-        batches: Sequence[IndexedZSet],
-        change: GroupChange,
-        plan: GroupingPlan,
-        execution: Execution,
+        self, head: str, batches: Sequence[IndexedZSet], change: GroupChange, plan: GroupingPlan, backend: Backend
     ) -> None:
-        self._head, self._change, self._plan, self._execution = head, change, plan, execution
-        self._owner, (self._word,), self._amount = rows_below(batches, change.columns, execution.backend)
+        self._head, self._change, self._plan, self._backend = head, change, plan, backend
+        owner, (word,), amount = self._state = rows_below(batches, change.columns, backend)
+        self.words: Int64Array = backend.xp.zeros((4, change.n), np.int64)
+        """The words of counts and integers of each group before the change; word indices are those of rows."""
+        (rows,) = positions(backend, word < 0)
+        self.words[word[rows], owner[rows]] = amount[rows]
+        self.words_after = self.words.copy()
+        """The words after the change."""
+        self._float_additions: Additions | None = None
 
-    @property
-    def _backend(self) -> Backend:
-        return self._execution.backend
+    def before(self) -> tuple[Int64Array, Int64Array]:
+        """Return the number of rows that count, and the result, of each group before the change."""
+        counts = self.words[COUNT]
+        if self._is_float:
+            return counts, self._float_results(self._float_words, counts)
+        return counts, self._integer_results((self.words[LOW], self.words[HIGH]), counts)
 
-    def after(self) -> tuple[Int64Array, Int64Array, Additions]:
-        """Return the row count and result of each group, and the amounts to add to the state.
+    def after(self) -> tuple[Int64Array, Int64Array]:
+        """Return the number of rows that count, and the result, of each group after the change.
 
         Raises
         ------
         AggregateOverflowError
             If a number of rows, or a sum of integers, leaves int64.
         """
-        before = self._word_per_group(COUNT)
-        counts = counts_after(before, self._head, self._change, self._plan, self._execution)
-        additions = [self._additions(COUNT, counts - before)]
-        if self._plan.family.startswith("float"):
-            results, fresh = self._add_floats(counts)
-            additions.append(fresh)
-        else:
-            results, words = self._add_integers(counts)
-            additions += words
-        group, word, amount = (self._backend.xp.concatenate(each) for each in zip(*additions, strict=True))
-        return counts, results, (group, word, amount)
+        counts = self.count(COUNT, self._change.weights)
+        return counts, self._add_floats(counts) if self._is_float else self._add_integers(counts)
 
-    def _word_per_group(self, word_index: int) -> Int64Array:
-        """Return the word with this index of every group, 0 if absent."""
-        column: Int64Array = self._backend.xp.zeros(self._change.n, np.int64)
-        (rows,) = positions(self._backend, self._word == word_index)
-        column[self._owner[rows]] = self._amount[rows]
-        return column
+    def count(self, word_index: int, weights: Int64Array) -> Int64Array:
+        """Add weights to one word; return it for each group."""
+        before, plan = self.words[word_index], self._plan
+        after = counts_after(before, self._head, self._change, plan, self._backend, weights)
+        self.words_after[word_index] = after
+        return after
 
-    def _additions(self, word_index: int, amounts: Int64Array) -> Additions:
-        """Return the nonzero amounts as additions to one word."""
-        (rows,) = positions(self._backend, amounts != 0)
-        return rows, self._backend.xp.full(len(rows), word_index, np.int64), amounts[rows]
+    @property
+    def additions(self) -> Additions:
+        """The amounts to add to the state."""
+        n, changed = self._change.n, (self.words_after - self.words).reshape(-1)
+        (rows,) = positions(self._backend, changed != 0)
+        words = rows % n, rows // n - len(self.words), changed[rows]
+        if self._float_additions is None:
+            return words
+        group, word, amount = (
+            self._backend.xp.concatenate(pair) for pair in zip(words, self._float_additions, strict=True)
+        )
+        return group, word, amount
 
-    def _add_integers(self, counts: Int64Array) -> tuple[Int64Array, list[Additions]]:
-        change = self._change
-        assert change.values is not None
-        low, high = self._word_per_group(LOW), self._word_per_group(HIGH)
-        more = sums_of_integers(change.values, change.weights, change.starts, self._backend)
-        words = add_words((low, high), more)
-        additions = [self._additions(LOW, words[0] - low), self._additions(HIGH, words[1] - high)]
+    @property
+    def _is_float(self) -> bool:
+        return self._plan.family.startswith("float")
+
+    def _add_integers(self, counts: Int64Array) -> Int64Array:
+        change, plan = self._change, self._plan
+        words: Words = self.words[LOW], self.words[HIGH]
+        if change.values is not None:
+            words = add_words(words, sums_of_integers(change.values, change.weights, change.starts, self._backend))
+            self.words_after[LOW], self.words_after[HIGH] = words
+        if plan.op == "sum":
+            refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
+        return self._integer_results(words, counts)
+
+    def _integer_results(self, words: Words, counts: Int64Array) -> Int64Array:
+        if self._plan.op == "count":
+            return counts
         if self._plan.op == "mean":
-            return means_of_integers(words, counts, self._backend, 10**self._plan.scale), additions
-        plan = self._plan
-        refuse_out_of_range("sum", words, self._head, change, plan, self._backend, plan.max_sum)
-        return words[0] if plan.result_factor == 1 else words[0] * plan.result_factor, additions
+            return means_of_integers(words, counts, self._backend, 10**self._plan.scale)
+        return words[0] if self._plan.result_factor == 1 else words[0] * self._plan.result_factor
 
-    def _add_floats(self, counts: Int64Array) -> tuple[Int64Array, Additions]:
+    @cached_property
+    def _float_words(self) -> list[WordsByBit]:
+        """The words of the float sum of each group before the change."""
+        words: list[WordsByBit] = [{} for _ in range(self._change.n)]
+        for group_index, word, amount in _to_lists(self._backend, self._state[0], self._state[1][0], self._state[2]):
+            if word >= 0:
+                words[group_index][word] = amount
+        return words
+
+    def _float_results(self, sums: Sequence[Mapping[int, int]], counts: Int64Array) -> Int64Array:
+        n_values = self._backend.to_host(counts).tolist() if self._plan.op == "mean" else None
+        codes: Int64Array = self._backend.asarray(float_sum_codes(sums, n_values))
+        return codes
+
+    def _add_floats(self, counts: Int64Array) -> Int64Array:
         backend, change = self._backend, self._change
         assert change.values is not None
         n_rows = backend.to_host(counts).tolist()
-        words_before: list[dict[int, int]] = [{} for _ in n_rows]
-        for group_index, word, amount in _to_lists(backend, self._owner, self._word, self._amount):
-            if word >= 0:
-                words_before[group_index][word] = amount
+        words_before = self._float_words
         sums = [dict(words) for words in words_before]
         rows = [backend.to_host(each) for each in (change.owner, change.values, change.weights)]
         width = 4 if self._plan.family == "float32" else 8
@@ -733,8 +774,8 @@ class Totals:
             for word in sorted({**words_before[group_index], **words})
         ]
         table = np.array([triple for triple in fresh if triple[2]], np.int64).reshape(-1, 3).T.copy()
-        codes = float_sum_codes(sums, n_rows if self._plan.op == "mean" else None)
-        return backend.asarray(codes), (backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2]))
+        self._float_additions = backend.asarray(table[0]), backend.asarray(table[1]), backend.asarray(table[2])
+        return self._float_results(sums, counts)
 
 
 def _to_lists(backend: Backend, *columns: Int64Array) -> zip[tuple[int, int, int]]:
@@ -869,7 +910,7 @@ class RowGroups:
 
 
 @dataclass(eq=False)
-class GroupingHead:
+class GroupingHead(GroupsOperator):
     """A head that aggregates another relation.
 
     Attributes
@@ -887,29 +928,9 @@ class GroupingHead:
     width: int
     plan: GroupingPlan
     source: Arrangement
-    derivations: RelationIndex | None
-    relation: RelationIndex
+    derivations: RelationIndex | None = field()
+    relation: RelationIndex = field()
     execution: Execution
-    joins: Sequence[IncrementalGenericJoin] = field(default=())
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Discard the data of the previous tick."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Name of the aggregated relation."""
-        return (self.source.key.relation,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,) if self.derivations is None else (self.derivations, self.relation)
-
-    @property
-    def _backend(self) -> Backend:
-        return self.execution.backend
 
     def evaluate(
         self,
@@ -928,21 +949,21 @@ class GroupingHead:
         if isinstance(self.source, UnsortedArrangement):
             rows = self._added_up(self.source)
             if rows is not None:
-                return self._emit(self._no_rows(), rows)
+                return self._emit_rows(self._no_rows(), rows)
         change = self._change()
         if change is None:
-            return self._emit(self._no_rows(), self._no_rows())
+            return self._emit_rows(self._no_rows(), self._no_rows())
         had, before = self._results_before(change)
         if self.plan.is_extreme:
             has, after = self._extremes(change, had, before)
         elif self.plan.op == "count":
-            after = counts_after(before, self.name, change, self.plan, self.execution)
+            after = counts_after(before, self.name, change, self.plan, self._backend)
             has = after != 0
         else:
             has, after = self._totals(change)
         differ = before != after
         gone, come = positions(self._backend, had & (differ | ~has), has & (differ | ~had))
-        return self._emit(self._rows(change, before, gone), self._rows(change, after, come))
+        return self._emit_rows(self._rows(change, before, gone), self._rows(change, after, come))
 
     def _added_up(self, source: UnsortedArrangement) -> list[Int64Array] | None:
         """Return the head's rows after a single tick, from rows of the source in any order.
@@ -1031,7 +1052,7 @@ class GroupingHead:
             [sums[place] for place in chosen.tolist()], counts.tolist() if self.plan.op == "mean" else None
         )
 
-    def _emit(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
+    def _emit_rows(self, gone: list[Int64Array], come: list[Int64Array]) -> tuple[ChangeCount, list[PhaseRows]]:
         """Pass the change to the head's arrangements and return it."""
         xp, kernels = self._backend.xp, self._backend.kernels
         n_gone, n_come = len(gone[0]), len(come[0])
@@ -1045,9 +1066,6 @@ class GroupingHead:
             count = ChangeCount(n_come, n_gone, n_come - n_gone)
         self.relation.receive_delta(phases)
         return count, phases
-
-    def _no_rows(self) -> list[Int64Array]:
-        return [self._backend.xp.empty(0, np.int64)] * self.width
 
     def _rows(self, change: GroupChange, results: Int64Array, chosen: Int64Array) -> list[Int64Array]:
         """Return rows of the head: the chosen groups with their results."""
@@ -1067,8 +1085,7 @@ class GroupingHead:
             (batch,) = batches
             after = self._weights_after(batch)
             if self.plan.counts_once:
-                before = after - batch.weight_column()
-                counted = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
+                counted = distinct_change(after - batch.weight_column(), after)
         return group_change(self.plan, self.source.key.order, batches, self._backend, counted)
 
     def _weights_after(self, batch: IndexedZSet) -> Int64Array:
@@ -1097,8 +1114,9 @@ class GroupingHead:
         Pass the changed words to the state.
         """
         assert self.derivations is not None
-        totals = Totals(self.name, self.derivations.accumulated(), change, self.plan, self.execution)
-        counts, results, (group, word, amount) = totals.after()
+        totals = Totals(self.name, self.derivations.accumulated(), change, self.plan, self._backend)
+        counts, results = totals.after()
+        group, word, amount = totals.additions
         columns = self._no_rows()
         for column, values in zip(self.plan.head, change.columns, strict=True):
             columns[column] = values[group]

@@ -14,20 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.aggregate import GroupingHead
-from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
-from gpu_wcoj.circuit.first_rows import FirstRowsHead
-from gpu_wcoj.circuit.head import (
-    AuxiliaryHead,
-    ChangeCount,
-    Head,
-    PieceSink,
-    PositiveHead,
-    as_recomputation,
-    count_answer_rows,
-)
+from gpu_wcoj.circuit.head import AuxiliaryHead, Head, as_recomputation
+from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator, count_answer_rows
 from gpu_wcoj.circuit.recount import Declined, Recounted, Recounting
-from gpu_wcoj.circuit.recursion.relation import count_rows
 from gpu_wcoj.circuit.source import bag_change, set_change, unsorted_change
 from gpu_wcoj.errors import (
     AggregateOverflowError,
@@ -47,7 +36,7 @@ from gpu_wcoj.zset.arrays import exact_sum, positions, within_memory
 from gpu_wcoj.zset.index import IndexedZSet
 
 if TYPE_CHECKING:
-    from gpu_wcoj.circuit.recursion.loop import LoopHead
+    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +107,6 @@ VALUE_ERRORS = (AggregateOverflowError, CalculationError, NegativeWeightError, W
 TickResult: TypeAlias = "tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int]]"
 """Result of `Circuit.evaluate`."""
 
-_STORED = (Head, GroupingHead, FirstRowsHead, ComputedGroupsHead, PositiveHead)
-AnyHead: TypeAlias = "Head | LoopHead | GroupingHead | FirstRowsHead | ComputedGroupsHead | PositiveHead"
-"""Any head of a circuit: a derived relation, or the set that a loop reads of a bag."""
-
 
 @dataclass(eq=False)
 class Circuit:
@@ -147,7 +132,7 @@ class Circuit:
     """
 
     sources: dict[str, RelationIndex]
-    heads: dict[str, AnyHead]
+    heads: dict[str, RelationOperator]
     execution: Execution
     outputs: frozenset[str]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -268,7 +253,7 @@ class Circuit:
         weights = xp.concatenate([phase.weight_column(xp) for phase in phases])
         return InputChange(*self.backend.kernels.consolidate(columns, weights), False)
 
-    def _required_heads(self, names: Iterable[str]) -> dict[str, AnyHead]:
+    def _required_heads(self, names: Iterable[str]) -> dict[str, RelationOperator]:
         """Return the named heads and all heads that they depend on, in the circuit's order."""
         needed: set[str] = set()
         waiting = list(names)
@@ -284,7 +269,7 @@ class Circuit:
         changes: Mapping[str, InputChange],
         collect: frozenset[str] | None,
         sink: Callable[[str, Piece], None] | None,
-        heads: Mapping[str, AnyHead],
+        heads: Mapping[str, RelationOperator],
     ) -> TickResult:
         self.execution.begin()
         single_tick = self.execution.single_tick
@@ -339,10 +324,10 @@ class Circuit:
         moved = [self.backend.asarray(column) for column in columns]
         return [np.ascontiguousarray(column) for column in moved] if self.backend.device is None else moved
 
-    def _is_evaluated(self, name: str, head: AnyHead, collect: frozenset[str] | None) -> bool:
+    def _is_evaluated(self, name: str, head: RelationOperator, collect: frozenset[str] | None) -> bool:
         """Return whether a head without state is evaluated."""
         if collect is None:
-            return name in self.outputs and self._may_fail(head)
+            return name in self.outputs and head.may_fail
         return name in self.outputs or name in collect
 
     def _announce_listing(self, collect: frozenset[str] | None, heads: Collection[str]) -> None:
@@ -356,7 +341,7 @@ class Circuit:
             shared.begin()
 
     def _with_timing(
-        self, name: str, head: AnyHead
+        self, name: str, head: RelationOperator
     ) -> Callable[[bool, PieceSink | None], tuple[ChangeCount, list[PhaseRows] | None]]:
         """Return a function that evaluates the head and records the seconds it takes."""
 
@@ -367,10 +352,6 @@ class Circuit:
             return result
 
         return evaluate
-
-    def _may_fail(self, head: AnyHead) -> bool:
-        """Return whether a head must be evaluated for its errors even without a request."""
-        return self.execution.weighted or (isinstance(head, Head) and head.calculates)
 
     @property
     def work(self) -> dict[str, dict[int, dict[int, dict[str, Int64Array]]]]:
@@ -403,14 +384,14 @@ class Circuit:
     def snapshot(self) -> CircuitState:
         """Return the committed state."""
         bounds = [head.weight_bound for head in self.heads.values()]
-        totals = [head.total if isinstance(head, Head) else None for head in self.heads.values()]
+        totals = [head.total for head in self.heads.values()]
         return CircuitState([index.spines() for index in self.indices()], bounds, totals)
 
     def prepare(self) -> CircuitState:
         """Build the state after this tick beside the present state."""
         bounds = [head.pending_bound for head in self.heads.values()]
         with within_memory(self.backend, "building the state after a tick"):
-            totals = [head.pending_total if isinstance(head, Head) else None for head in self.heads.values()]
+            totals = [head.pending_total for head in self.heads.values()]
             return CircuitState([index.committed() for index in self.indices()], bounds, totals)
 
     def install(self, state: CircuitState) -> None:
@@ -425,9 +406,7 @@ class Circuit:
         if self.beginnings is not None:
             self.beginnings.forget()
         for head, bound, total in zip(self.heads.values(), state.weight_bounds, state.totals, strict=True):
-            head.weight_bound = bound
-            if isinstance(head, Head):
-                head.total = total
+            head.weight_bound, head.total = bound, total
 
     def discard(self) -> None:
         """Discard the pending changes of the tick."""
@@ -480,8 +459,8 @@ class Circuit:
                 if head.total is None:
                     head.total = head.recounting.total()
                 return head.total
-            if head is not None and not isinstance(head, _STORED):
-                return count_rows(head.relation)
+            if head is not None and head.relation is not None:
+                return head.stored_total()
             return exact_sum(self.backend, self._rows(name)[1])
 
     def compact(self) -> None:
@@ -524,9 +503,7 @@ def adopt(circuit: Circuit, previous: Circuit) -> None:
                 head.fill()
     for name, head in circuit.heads.items():
         leader = previous.heads.get(name, head)
-        head.weight_bound = leader.weight_bound
-        if isinstance(head, Head) and isinstance(leader, Head):
-            head.total = leader.total
+        head.weight_bound, head.total = leader.weight_bound, leader.total
 
 
 def rows_to_build(circuit: Circuit, previous: Circuit) -> int:

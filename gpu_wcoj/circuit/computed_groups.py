@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import changed_rows, refuse_negative_weights, rows_below
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink, emit_change
+from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.function_calls import BoundGroups, GroupRows
-from gpu_wcoj.join.delta import IncrementalGenericJoin
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -61,7 +59,7 @@ class ComputedGroupsPlan:
 
 
 @dataclass(eq=False)
-class ComputedGroupsHead:
+class ComputedGroupsHead(GroupsOperator):
     """A head that DuckDB computes from the rows of another relation.
 
     Attributes
@@ -76,29 +74,8 @@ class ComputedGroupsHead:
     width: int
     plan: ComputedGroupsPlan
     source: Arrangement
-    relation: RelationIndex
+    relation: RelationIndex = field()
     execution: Execution
-    joins: Sequence[IncrementalGenericJoin] = field(default=())
-    derivations: RelationIndex | None = None
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Discard the data of the previous tick."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Name of the relation whose rows it computes with."""
-        return (self.source.key.relation,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,)
-
-    @property
-    def _backend(self) -> Backend:
-        return self.execution.backend
 
     def evaluate(
         self,
@@ -120,8 +97,7 @@ class ComputedGroupsHead:
         xp, kernels = backend.xp, backend.kernels
         change = changed_rows(self.source, backend)
         if change is None:
-            nothing: Int64Array = xp.empty(0, np.int64)
-            return emit_change(self.relation, [nothing] * self.width, nothing, self.execution)
+            return self._emit(self._no_rows(), xp.empty(0, np.int64))
         columns, _ = change
         starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
         groups = [column[starts] for column in columns[: plan.n_group]]
@@ -129,14 +105,14 @@ class ComputedGroupsHead:
         before, weights_before = self._rows_before(groups)
         both = [xp.concatenate(pair) for pair in zip(before, after, strict=True)]
         rows, weights = kernels.consolidate(both, xp.concatenate([-weights_before, weights]))
-        return emit_change(self.relation, rows, weights, self.execution)
+        return self._emit(rows, weights)
 
     def _rows_before(self, groups: Sequence[Int64Array]) -> tuple[list[Int64Array], Int64Array]:
         """Return the head's rows of groups before the tick, by stored column."""
         state = [batch for batch in self.relation.accumulated() if len(batch)]
         owner, below, weights = rows_below(state, groups, self._backend)
         if not len(owner):
-            return [self._backend.xp.empty(0, np.int64)] * self.width, weights
+            return self._no_rows(), weights
         placed = dict(zip(self.plan.head, (*(column[owner] for column in groups), *below), strict=True))
         return [placed[column] for column in range(self.width)], weights
 
@@ -146,7 +122,7 @@ class ComputedGroupsHead:
         state = [batch for batch in self.source.after(len(self.execution.phases) - 1) if len(batch)]
         owner, below, weights = rows_below(state, groups, backend)
         if not len(owner):
-            return [backend.xp.empty(0, np.int64)] * self.width, weights
+            return self._no_rows(), weights
         levels = [*(column[owner] for column in groups), *below]
         refuse_negative_weights("computing groups", self.name, self.source.key, levels, weights, backend)
         host = [backend.to_host(level) for level in levels]

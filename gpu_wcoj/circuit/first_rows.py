@@ -19,8 +19,7 @@ import numpy as np
 
 from gpu_wcoj.backend import Backend
 from gpu_wcoj.circuit.aggregate import Batches, changed_rows, group_weights, refuse_negative_weights, rows_below
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink, emit_change
-from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.circuit.operator import ChangeCount, GroupsOperator, PieceSink
 from gpu_wcoj.join.prefixes import weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
@@ -96,7 +95,7 @@ class _Rows:
 
 
 @dataclass(eq=False)
-class FirstRowsHead:
+class FirstRowsHead(GroupsOperator):
     """A head that keeps the first rows of another relation.
 
     Attributes
@@ -113,29 +112,9 @@ class FirstRowsHead:
     width: int
     plan: FirstRowsPlan
     source: Arrangement
-    derivations: RelationIndex
-    relation: RelationIndex
+    derivations: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
+    relation: RelationIndex = field()
     execution: Execution
-    joins: Sequence[IncrementalGenericJoin] = field(default=())
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Discard the data of the previous tick."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Name of the relation whose rows it keeps."""
-        return (self.source.key.relation,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.derivations, self.relation)
-
-    @property
-    def _backend(self) -> Backend:
-        return self.execution.backend
 
     def evaluate(
         self,
@@ -157,7 +136,7 @@ class FirstRowsHead:
         nothing: Int64Array = xp.empty(0, np.int64)
         change = changed_rows(self.source, backend)
         if change is None:
-            return self._emit([nothing] * len(plan.head), nothing)
+            return self._emit(self._no_rows(), nothing)
         columns, delta = change
         state = self.source.after(len(self.execution.phases) - 1)
         starts = kernels.run_starts(columns[: plan.n_group]) if plan.n_group else xp.zeros(1, np.int64)
@@ -197,7 +176,7 @@ class FirstRowsHead:
             order = self._order(after.owner, after.columns)
             after = after.selected(order)
         self.derivations.receive_delta([PhaseRows(*self._difference(before, after))])
-        return self._emit(*self._difference(self._clip(before), self._clip(after), in_head=False))
+        return self._emit(*self._difference(self._clip(before), self._clip(after)))
 
     def _below(self, batches: Batches, groups: Sequence[Int64Array]) -> tuple[Int64Array, list[Int64Array], Int64Array]:
         """Return owner, all columns and weights of the rows of groups."""
@@ -250,23 +229,13 @@ class FirstRowsHead:
         (chosen,) = positions(self._backend, weights > 0)
         return _Rows(rows.owner[chosen], [column[chosen] for column in rows.columns], weights[chosen])
 
-    def _difference(self, before: _Rows, after: _Rows, in_head: bool = True) -> tuple[Sequence[Int64Array], Int64Array]:
-        """Return the changed rows and weights, in the head's columns or by level."""
+    def _difference(self, before: _Rows, after: _Rows) -> tuple[Sequence[Int64Array], Int64Array]:
+        """Return the changed rows, in the head's columns, and their weights."""
         xp = self._backend.xp
         columns = [xp.concatenate(pair) for pair in zip(before.columns, after.columns, strict=True)]
         weights = xp.concatenate([-before.weights, after.weights])
-        return self._backend.kernels.consolidate(self._in_head(columns) if in_head else columns, weights)
-
-    def _in_head(self, columns: Sequence[Int64Array]) -> list[Int64Array]:
         placed = dict(zip(self.plan.head, columns, strict=True))
-        return [placed[column] for column in range(self.width)]
-
-    def _emit(self, columns: Sequence[Int64Array], weights: Int64Array) -> tuple[ChangeCount, list[PhaseRows]]:
-        """Pass the change to the head's arrangements and return it."""
-        placed = self._in_head(columns)
-        if self.execution.weighted:
-            placed, weights = self._backend.kernels.consolidate(placed, weights)
-        return emit_change(self.relation, placed, weights, self.execution)
+        return self._backend.kernels.consolidate([placed[column] for column in range(self.width)], weights)
 
 
 def _appended(left: _Rows, right: _Rows, xp: Any) -> _Rows:

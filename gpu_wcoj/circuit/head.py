@@ -7,11 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpu_wcoj.backend import Backend, cpu_backend
+from gpu_wcoj.circuit.operator import (
+    ChangeCount,
+    PieceSink,
+    RelationOperator,
+    as_phases,
+    count_answer_rows,
+    distinct_change,
+)
 from gpu_wcoj.circuit.recount import (
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
@@ -122,8 +130,6 @@ CONSOLIDATE_ROWS = 1 << 22
 
 _T = TypeVar("_T")
 
-PieceSink = Callable[[Piece], None]
-
 _Weighted = tuple[Sequence[Int64Array], Int64Array]
 """Columns, and the weight of every row."""
 
@@ -190,59 +196,13 @@ def _joined(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
     return columns, backend.xp.concatenate([weights for _, weights in parts])
 
 
-def count_answer_rows(phases: Iterable[PhaseRows]) -> int:
-    """Return the number of rows as an answer repeats them, deleted ones included."""
-    return sum(len(phase) if isinstance(phase.weights, int) else int(abs(phase.weights).sum()) for phase in phases)
-
-
-class ChangeCount(NamedTuple):
-    """Numbers of rows of an answer that a tick changes.
-
-    Attributes
-    ----------
-    inserted, deleted
-        Inserted and deleted rows; None in bag semantics, where weights cancel before they are counted.
-    net
-        Change of the answer's total weight.
-    """
-
-    inserted: int | None
-    deleted: int | None
-    net: int
-
-
-def emit_change(
-    relation: RelationIndex, columns: Sequence[Int64Array], weights: Int64Array, execution: Execution
-) -> tuple[ChangeCount, list[PhaseRows]]:
-    """Pass a change of rows to a head's arrangements; return its numbers and its rows.
-
-    Parameters
-    ----------
-    columns, weights
-        The changed rows by stored column, consolidated if weights are kept, and their weights.
-    """
-    backend = execution.backend
-    if execution.weighted:
-        phases = [PhaseRows(columns, weights)]
-        count = ChangeCount(None, None, int(weights.sum()))
-    else:
-        gone, come = positions(backend, weights < 0, weights > 0)
-        phases = [
-            PhaseRows(backend.kernels.distinct_rows([column[rows] for column in columns]), sign)
-            for rows, sign in ((gone, -1), (come, 1))
-        ]
-        count = ChangeCount(len(come), len(gone), len(come) - len(gone))
-    relation.receive_delta(phases)
-    return count, phases
-
-
 class _NotComparedError(Exception):
     """The difference of all rows cannot be had, or costs too much."""
 
 
 @dataclass(eq=False)
-class Head:
-    """A derived relation.
+class Head(RelationOperator):
+    """A relation that rules derive.
 
     Attributes
     ----------
@@ -256,19 +216,12 @@ class Head:
 
     name: str
     width: int
-    joins: Sequence[IncrementalGenericJoin]
-    derivations: RelationIndex | None
-    relation: RelationIndex | None
+    joins: Sequence[IncrementalGenericJoin] = field()
+    derivations: RelationIndex | None = field()
+    relation: RelationIndex | None = field()
     execution: Execution
     is_output: bool = True
     """Whether the rows may be requested as an answer."""
-    weight_bound: int = 0
-    """Upper bound of the weights of a bag's answer that is not stored, to detect overflow."""
-    pending_bound: int = 0
-    total: int | None = None
-    """Sum of the weights of an answer that is not stored; None if unknown."""
-    pending_total: int | None = None
-    """The value of `total` after this tick."""
     _magnitude: int = 0
     """Upper bound of the sum of the weight magnitudes of this tick's pieces."""
     _collects: bool = False
@@ -299,7 +252,7 @@ class Head:
             self.pending_total = before + result[0].net
         return result
 
-    @cached_property
+    @property
     def reads(self) -> frozenset[str]:
         """Names of the relations that the rules read."""
         return frozenset(key.relation for join in self.joins for key in join.arrangements)
@@ -391,10 +344,7 @@ class Head:
         return self._pass_on(self._split_by_sign(self._change()))
 
     def _split_by_sign(self, change: _Weighted) -> list[PhaseRows]:
-        """Return a change of a set in two phases."""
-        columns, weights = change
-        gone, come = positions(self.execution.backend, weights < 0, weights > 0)
-        return [PhaseRows([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        return as_phases(*change, self.execution.backend)
 
     def _sort_distinct(self, pieces: Iterator[list[Int64Array]]) -> list[Int64Array]:
         backend = self.execution.backend
@@ -426,23 +376,15 @@ class Head:
         before = self.derivations.weights_of(columns)
         after = before + change
         backend = self.execution.backend
-        gone, come, beyond = positions(
-            backend,
-            (before > 0) & (after <= 0),
-            (before <= 0) & (after > 0),
-            ((before ^ after) & (change ^ after)) < 0,  # the sum has left int64
-        )
+        signs = distinct_change(before, after)
+        has_left = ((before ^ after) & (change ^ after)) < 0  # the sum is outside int64
+        gone, come, beyond = positions(backend, signs < 0, signs > 0, has_left)
         if len(beyond):
             row, old, more = ([int(column[beyond[0]]) for column in source] for source in (columns, [before], [change]))
             raise WeightOverflowError(self.name, tuple(row), old[0] + more[0])
-        phases = [
-            PhaseRows([column[gone] for column in columns], -1),
-            PhaseRows([column[come] for column in columns], 1),
-        ]
         self.derivations.receive_delta([PhaseRows(columns, change)])
-        if self.relation is not None:
-            self.relation.receive_delta(phases)
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases
+        phases = [([column[rows] for column in columns], sign) for rows, sign in ((gone, -1), (come, 1))]
+        return self._pass_on([PhaseRows(*phase) for phase in phases])
 
     def _evaluate_bag(self, collect: bool) -> tuple[ChangeCount, list[PhaseRows] | None]:
         if not collect:
@@ -788,12 +730,16 @@ class Head:
         """Return the joins' change with exact weights; raise for a weight outside int64."""
         total: dict[tuple[int, ...], int] = {}
         for join in joins:
-            for row, weight in exact_change(join, 0).items():
+            for row, weight in self._exact_change(join):
                 total[row] = total.get(row, 0) + weight
         for row, weight in total.items():
             if not -(1 << 63) <= weight < 1 << 63:
                 raise WeightOverflowError(self.name, row, weight)
         return total
+
+    def _exact_change(self, join: IncrementalGenericJoin) -> Iterable[tuple[tuple[int, ...], int]]:
+        """Return changed rows and their exact weights; a row may repeat."""
+        return exact_change(join, 0).items()
 
     def begin(self) -> None:
         """Discard the counts of the previous tick."""
@@ -814,13 +760,13 @@ class Head:
 
     @cached_property
     def calculates(self) -> bool:
-        """True if a calculation may fail a tick, so the head is always evaluated."""
+        """True if a calculation may fail a tick."""
         return any(join.query.calculations for join in self.joins)
 
     @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return tuple(index for index in (self.derivations, self.relation) if index is not None)
+    def may_fail(self) -> bool:
+        """True if the head must be evaluated for its errors even without a request."""
+        return self.execution.weighted or self.calculates
 
 
 def as_recomputation(head: Head, after: bool = False) -> Head:
@@ -853,7 +799,7 @@ def _consolidate(parts: Sequence[_Weighted], backend: Backend) -> _Weighted:
 
 
 @dataclass(eq=False)
-class PositiveHead:
+class PositiveHead(RelationOperator):
     """The positive part of a bag: rows of weight 1, which change in two phases as a set does.
 
     Attributes
@@ -866,13 +812,7 @@ class PositiveHead:
 
     name: str
     source: RelationIndex
-    relation: RelationIndex
-    derivations: None = None
-    weight_bound: int = 0
-    pending_bound: int = 0
-
-    def begin(self) -> None:
-        """Do nothing: the head has no data of the previous tick."""
+    relation: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def evaluate(
         self,
@@ -891,30 +831,17 @@ class PositiveHead:
         columns = [rows[order.index(column)] for column in range(width)]
         before = self.source.weights_of(columns)
         after = before + changed.weight_column()
-        gone, come = positions(backend, (before > 0) & (after <= 0), (before <= 0) & (after > 0))
-        phases = []
-        for chosen, sign in ((gone, -1), (come, 1)):
-            rows_of_phase = [column[chosen] for column in columns]
-            if order != tuple(range(width)) and len(chosen):
-                rows_of_phase = backend.kernels.distinct_rows(rows_of_phase)
-            phases.append(PhaseRows(rows_of_phase, sign))
+        phases = as_phases(columns, distinct_change(before, after), backend)
+        if order != tuple(range(width)):
+            phases = [PhaseRows(backend.kernels.distinct_rows(phase.columns), phase.weights) for phase in phases]
         self.relation.receive_delta(phases)
-        return ChangeCount(len(come), len(gone), len(come) - len(gone)), phases if collect else None
-
-    @property
-    def joins(self) -> Sequence[IncrementalGenericJoin]:
-        """Empty: the head has no joins."""
-        return ()
+        gone, come = map(len, phases)
+        return ChangeCount(come, gone, come - gone), phases if collect else None
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Name of the source relation."""
         return (self.source.name,)
-
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,)
 
 
 # Auxiliary relations: joins materialised for other rules as long as they stay small.

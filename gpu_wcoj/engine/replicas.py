@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 from gpu_wcoj.backend import Backend, select_backend
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, adopt
-from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler
 from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.join.relation import RelationIndex
@@ -310,8 +309,7 @@ def merge_backlog(circuit: Circuit, backlog: Backlog, ahead: Circuit) -> Circuit
                 index.receive_delta([PhaseRows(*moved(columns, weights, ahead.backend, circuit.backend))])
     for head, leader in zip(circuit.heads.values(), ahead.heads.values(), strict=True):
         head.pending_bound = leader.weight_bound
-        if isinstance(head, Head) and isinstance(leader, Head):
-            head.pending_total = leader.total
+        head.pending_total = leader.total
     circuit_state = circuit.prepare()
     circuit.discard()
     return circuit_state

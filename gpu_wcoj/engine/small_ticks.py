@@ -34,7 +34,8 @@ from gpu_wcoj.circuit.aggregate import GroupingHead
 from gpu_wcoj.circuit.circuit import VALUE_ERRORS, Circuit
 from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead
 from gpu_wcoj.circuit.first_rows import FirstRowsHead
-from gpu_wcoj.circuit.head import AuxiliaryHead, ChangeCount, Head, PositiveHead
+from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
+from gpu_wcoj.circuit.operator import ChangeCount
 from gpu_wcoj.engine.ingest import SmallRows
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.walk import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from gpu_wcoj.backend import Backend, next_backend
 from gpu_wcoj.budget import Budget
 from gpu_wcoj.circuit.circuit import Circuit, CircuitState, TickProfile, rows_to_build
-from gpu_wcoj.circuit.head import ChangeCount
+from gpu_wcoj.circuit.operator import ChangeCount
 from gpu_wcoj.circuit.recount import Declined, Recounted
 from gpu_wcoj.data.column import Dictionary
 from gpu_wcoj.engine.compile import CompiledProgram, Compiler

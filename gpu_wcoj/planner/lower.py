@@ -9,10 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gpu_wcoj.circuit.aggregate import GroupingHead, GroupingPlan
-from gpu_wcoj.circuit.circuit import AnyHead, Circuit
+from gpu_wcoj.circuit.circuit import Circuit
 from gpu_wcoj.circuit.computed_groups import ComputedGroupsHead, ComputedGroupsPlan, SourceColumn
 from gpu_wcoj.circuit.first_rows import FirstRowsHead, FirstRowsPlan, SortedLevel
 from gpu_wcoj.circuit.head import AuxiliaryHead, Head, PositiveHead
+from gpu_wcoj.circuit.operator import RelationOperator
 from gpu_wcoj.circuit.recursion.plan import Best, LoopPlan, LoopRule
 from gpu_wcoj.circuit.recursion.relation import RankedIndex
 from gpu_wcoj.data.schema import DataType
@@ -295,7 +296,7 @@ def _with_helpers(hints: Mapping[str, Sequence[str]], rules: Rules) -> dict[str,
     return extended
 
 
-def _demands(rules: Rules, heads: Mapping[str, AnyHead]) -> tuple[dict[str, str], ...]:
+def _demands(rules: Rules, heads: Mapping[str, RelationOperator]) -> tuple[dict[str, str], ...]:
     """Return the heads of keys and their inputs, grouped by mutual dependence, in order."""
     if not rules.demands:
         return ()
@@ -386,7 +387,7 @@ def lower(
         else:
             shared_keys = to_loops.get(name, ())
             relations[name] = RankedIndex(name, width, ranked[name], loop_keys, shared_keys, backend, policy, threads)
-    heads: dict[str, AnyHead] = {}
+    heads: dict[str, RelationOperator] = {}
     common: dict[tuple[object, ...], CommonJoin] = {}
     beginnings: CommonPrefixes | None = None
     added = {auxiliary.name: auxiliary for auxiliary in planned.auxiliaries}

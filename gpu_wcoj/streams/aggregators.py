@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from gpu_wcoj.backend import cpu_backend
-from gpu_wcoj.circuit.aggregate import float_sum_codes, float_words
-from gpu_wcoj.data.column import Column, float_codes, without_zero_signs
+from gpu_wcoj.circuit.aggregate import COUNT, UNCOUNTED, GroupChange, GroupingPlan, Totals
+from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import validate_positive
-from gpu_wcoj.errors import TypeMismatchError, UnsupportedTypeError, UsageError
+from gpu_wcoj.errors import AggregateOverflowError, TypeMismatchError, UnsupportedTypeError, UsageError
 from gpu_wcoj.kernels.protocol import IndexArray, Int64Array
 from gpu_wcoj.streams.device_context import NOTHING, Place, place_of
 from gpu_wcoj.streams.operators.linear import Names, columns_from, input_arrays, rows_from
 from gpu_wcoj.streams.trace import Groups, Trace, is_null, levels_of
-from gpu_wcoj.zset.arrays import BoolArray, numbers, positions
+from gpu_wcoj.trace.arrangement import ArrangementKey
+from gpu_wcoj.zset.arrays import BoolArray, positions
 from gpu_wcoj.zset.index import IndexedZSet
 from gpu_wcoj.zset.zset import ZSet
 
@@ -31,35 +31,10 @@ ColumnName = str | int
 
 
 class Aggregator:
-    """Base of aggregators, which make one or more rows of every group; must be deterministic.
-
-    Attributes
-    ----------
-    counts_once
-        Whether `totals` count each row of positive weight once instead of with its weight.
-    """
-
-    counts_once = False
+    """Base of aggregators, which make one or more rows of every group; must be deterministic."""
 
     def of(self, groups: Groups) -> ZSet:
         """Return the rows made of all groups: key columns, then results. All weights are positive."""
-        raise NotImplementedError
-
-    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
-        """Return what each row adds to the totals of its group, the row count first; None if unused.
-
-        Aggregates that are functions of sums are maintained without reading a group again.
-
-        Aggregates that are functions of sums are kept up to date without looking at a group again.
-        """
-        del rows, place
-        return None
-
-    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """Return the result columns from group totals.
-
-        `like` has the columns of the aggregated rows.
-        """
         raise NotImplementedError
 
     def first(self, rows: ZSet) -> tuple[int, tuple[tuple[int, bool], ...]] | None:
@@ -83,153 +58,181 @@ def per_group(groups: Groups, names: Sequence[str], columns: Sequence[Column]) -
     return groups.place.made([*keys, *names], [*groups.heads(), *columns], ones)
 
 
-# Exact sums of floats as words, independent of the order of the rows; on the host.
-
-
-ROWS, VALUES = -1, -2
-"""Word indices of the number of rows of a group, and of its non-null values."""
-
-Words = dict[int, int]
-"""The words of one group."""
-
-
-def words_of_groups(groups: Groups, column: Column) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the words that rows add to their groups: group, word and amount, consolidated."""
-    to_host = groups.place.backend.to_host
-    group, codes, weights = to_host(groups.group_of_rows), to_host(column.stored), to_host(groups.weights)
-    parts = [(group, np.full(len(group), ROWS), weights)]
-    if column.stored_valid is not None:
-        valid = to_host(column.stored_valid)
-        group, codes, weights = group[valid], codes[valid], weights[valid]
-    parts.append((group, np.full(len(group), VALUES), weights))
-    parts.append(float_words(group, codes, 4 if column.type.family == "float32" else 8, weights))
-    columns = [np.concatenate(each).astype(np.int64) for each in zip(*parts, strict=True)]
-    (group, word), amount = cpu_backend().kernels.consolidate(columns[:2], columns[2])
-    return group, word, amount
-
-
-def words_by_group(n_groups: int, groups: Iterable[int], word: Iterable[int], amount: Iterable[int]) -> list[Words]:
-    """Return the words of each group, with the amounts of each word added."""
-    words_of_groups: list[Words] = [{} for _ in range(n_groups)]
-    for group, index, more in zip(groups, word, amount, strict=True):
-        words_of_groups[group][index] = words_of_groups[group].get(index, 0) + more
-    return words_of_groups
-
-
-def column_of(place: Place, groups: Sequence[Words], is_mean: bool) -> Column:
-    """Return the sums, or means, of these groups as doubles; null for groups without values."""
-    sums = [{word: amount for word, amount in words.items() if word >= 0} for words in groups]
-    counts = [words.get(VALUES, 0) for words in groups]
-    valid = np.array([count > 0 for count in counts], bool)
-    codes = np.where(valid, float_sum_codes(sums, counts if is_mean else None), 0)
-    moved = None if bool(valid.all()) else place.backend.asarray(valid)
-    return Column(DataType("double"), place.backend.asarray(codes), moved)
-
-
 # Aggregators that are functions of totals: row counts, sums, means.
 
 
-_DOUBLE = DataType("double")
+@dataclass(frozen=True, eq=False)
+class TotalsChange:
+    """Rows of groups before and after a change, and the totals after it."""
+
+    before: ZSet
+    after: ZSet
+    totals: Trace
 
 
-class _TotalsAggregator(Aggregator):
-    """Base of aggregators that are functions of totals."""
+class TotalsAggregator(Aggregator):
+    """Base of aggregators that are functions of totals; no group is read again.
 
-    def of(self, groups: Groups) -> ZSet:
-        """See `Aggregator.of`."""
-        groups = self.counted(groups)
-        totals = self.totals(groups.rows, groups.place)
-        assert totals is not None
-        return self.of_totals(groups, [group_sums(groups, each, self.description) for each in totals])
+    Attributes
+    ----------
+    op
+        ``count``, ``sum`` or ``mean``.
+    column
+        The aggregated column; None for ``count``.
+    """
 
-    def of_totals(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
-        return per_group(groups, *self.finished(totals, groups.rows, groups.place))
+    op: Literal["count", "sum", "mean"] = "count"
+    column: ColumnName | None = None
+    name: str
 
-    def counted(self, groups: Groups) -> Groups:
-        """Return the groups with the row weights to count; all weights are positive."""
-        if not self.counts_once:
-            return groups
-        return replace(groups, rows=groups.place.unit(groups.rows))
+    @property
+    def counts_once(self) -> bool:
+        """True if each row of positive weight counts once instead of with its weight."""
+        return self.op == "mean"
 
     @property
     def description(self) -> str:
         """The name of the aggregate in errors."""
-        return type(self).__name__.lower()
+        return "the count" if self.column is None else f"the {self.op} of column '{self.column}'"
+
+    def of(self, groups: Groups) -> ZSet:
+        """See `Aggregator.of`."""
+        if self.counts_once:
+            groups = replace(groups, rows=groups.place.unit(groups.rows))
+        totals, results = self._follow(groups, [], ())
+        return self._answers(groups, totals.words_after, results)
+
+    def value_type(self, rows: ZSet) -> DataType | None:
+        """Return the type of the aggregated column; None for ``count``.
+
+        Raises
+        ------
+        TypeMismatchError
+            If the column is not numeric.
+        """
+        column = self._values(rows)
+        if column is None:
+            return None
+        if column.type.family not in ("integer", "decimal", "float32", "float64"):
+            raise TypeMismatchError.mismatch(
+                self.description, "has the wrong type", f"'{column.type.name}'", "a numeric column"
+            )
+        return column.type
+
+    def _values(self, rows: ZSet) -> Column | None:
+        return None if self.column is None else rows.columns[place_of(rows.names, self.column)]
+
+    def change(self, groups: Groups, before: Trace, counted: Int64Array | None = None) -> TotalsChange:
+        """Follow the change of some groups.
+
+        Parameters
+        ----------
+        groups
+            The changed rows.
+        before
+            The totals: rows of (key columns, index of a word), with the word as weight; see `Totals`.
+        counted
+            The amount that each row adds to the number of values; by default its weight, or 0 for null.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            If a count, or a sum of integers, leaves int64; or a sum of decimals has more than 18 digits.
+        """
+        place, rows, heads = groups.place, groups.rows, groups.heads()
+        names = [*(rows.names[key] for key in groups.keys), "#word"]
+        words = Column.of_integers(place.xp.zeros(len(groups), np.int64))
+        before = before.fitted(place.trusted(names, [*heads, words], words.stored))
+        assert before.layout is not None
+        _, levels = before.layout.probe(heads, place, nulls=True)
+        totals, results = self._follow(groups, levels, before.spine.batches, counted)
+        group, word, amount = totals.additions
+        columns = [*(place.taken_column(head, group) for head in heads), Column.of_integers(word)]
+        return TotalsChange(
+            self._answers(groups, totals.words, totals.before()),
+            self._answers(groups, totals.words_after, results),
+            before.append(place.made(names, columns, amount), is_exact=False),
+        )
+
+    def _follow(
+        self,
+        groups: Groups,
+        levels: Sequence[Int64Array],
+        batches: Sequence[IndexedZSet],
+        counted: Int64Array | None = None,
+    ) -> tuple[Totals, tuple[Int64Array, Int64Array]]:
+        """Return the totals of groups after their change, and their numbers of values and results."""
+        xp, kind, column, weights = (
+            groups.place.xp,
+            self.value_type(groups.rows),
+            self._values(groups.rows),
+            groups.weights,
+        )
+        if column is not None and column.stored_valid is not None:
+            counted = xp.where(column.stored_valid, weights, 0)
+        is_float = kind is not None and kind.family.startswith("float")
+        owner = groups.group_of_rows if is_float else xp.zeros(0, np.int64)
+        values = None if column is None else column.stored
+        change = GroupChange(levels, len(groups), groups.starts, owner, values, weights if counted is None else counted)
+        is_decimal = kind is not None and kind.family == "decimal"
+        plan = GroupingPlan(
+            op=self.op, source=ArrangementKey("<stream>", ()), group=(), value=0, head=tuple(range(len(levels))),
+            result=len(levels), family="integer" if kind is None else kind.family,
+            scale=kind.digits[1] if kind and is_decimal else 0, max_sum=10**18 - 1 if is_decimal else 0,
+        )  # fmt: skip
+        totals = Totals("<stream>", batches, change, plan, groups.place.backend)
+        try:
+            if counted is not None:
+                totals.count(UNCOUNTED, weights - counted)
+            return totals, totals.after()
+        except AggregateOverflowError as error:
+            problem = "is outside int64, -2^63 to 2^63-1."
+            if error.op == "sum" and -(1 << 63) <= error.value < 1 << 63:
+                problem = "has more than 18 digits, the maximum of a decimal."
+            raise UnsupportedTypeError(f"{self.description} over a group {problem}") from None
+
+    def _answers(self, groups: Groups, words: Int64Array, results: tuple[Int64Array, Int64Array]) -> ZSet:
+        """Return a row for each group that has rows: its key columns, then its result."""
+        place, result = groups.place, self._column(self.value_type(groups.rows), groups.place, *results)
+        (chosen,) = positions(place.backend, (words[COUNT] > 0) | (words[UNCOUNTED] > 0))
+        columns = [place.taken_column(column, chosen) for column in (*groups.heads(), result)]
+        names = [*(groups.rows.names[key] for key in groups.keys), self.name]
+        has_nulls = any(column.stored_valid is not None for column in columns[:-1])  # groups have nulls last
+        return (place.made if has_nulls else place.trusted)(names, columns, place.xp.ones(len(chosen), np.int64))
+
+    def _column(self, kind: DataType | None, place: Place, counts: Int64Array, results: Int64Array) -> Column:
+        """Return the results as a column; null for sums and means of groups without values."""
+        if kind is None:
+            return Column(INT64, results)
+        valid = counts > 0
+        if self.op == "mean" or kind.family.startswith("float"):
+            kind = DataType("double")
+        elif kind.family == "decimal":
+            kind = DataType(f"decimal128(18, {kind.digits[1]})")
+        else:
+            kind = INT64
+        return Column(kind, place.xp.where(valid, results, 0), None if bool(valid.all()) else valid)
 
 
-class Count(_TotalsAggregator):
+class Count(TotalsAggregator):
     """The number of rows of a group, by weight."""
 
     def __init__(self, name: str = "count") -> None:
         self.name = name
 
-    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
-        """See `Aggregator.totals`."""
-        del place
-        return [rows.stored_weights]
 
-    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """See `Aggregator.finished`."""
-        del like, place
-        return [self.name], [Column(INT64, totals[0])]
-
-
-class Sum(_TotalsAggregator):
+class Sum(TotalsAggregator):
     """The sum of a numeric column, each value multiplied by its weight; nulls are ignored.
 
     It is exact; for floats, it is the exact sum rounded once, so that equal rows give equal bits. A group with only
     nulls has the sum null.
     """
 
+    op: Literal["count", "sum", "mean"] = "sum"
+
     def __init__(self, column: ColumnName, name: str | None = None) -> None:
         self.column = column
-        self.name = f"sum_{column}" if name is None else name
-
-    @property
-    def description(self) -> str:
-        """The name of the aggregate in errors."""
-        return f"the sum of column '{self.column}'"
-
-    def totals(self, rows: ZSet, place: Place) -> list[Int64Array] | None:
-        """See `Aggregator.totals`."""
-        column = rows.columns[place_of(rows.names, self.column)]
-        if _numeric(column, self.description) in ("float32", "float64"):
-            return None
-        weights = rows.stored_weights
-        counted = weights
-        if column.stored_valid is not None:
-            counted = place.xp.where(column.stored_valid, weights, 0)
-        return [weights, counted, _product(place, column.stored, counted)]
-
-    def of(self, groups: Groups) -> ZSet:
-        """See `Aggregator.of`."""
-        column = groups.rows.columns[place_of(groups.rows.names, self.column)]
-        if _numeric(column, self.description) in ("integer", "decimal"):
-            return super().of(groups)
-        groups = self.counted(groups)
-        words = words_by_group(len(groups), *(each.tolist() for each in self.words(groups)))
-        return per_group(groups, [self.name], [self.of_words(words, groups.place)])
-
-    def words(self, groups: Groups) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Return what the rows add to the float sums of their groups, as words."""
-        return words_of_groups(groups, groups.rows.columns[place_of(groups.rows.names, self.column)])
-
-    def of_words(self, words: Sequence[Words], place: Place) -> Column:
-        """Return the results from the words of some groups."""
-        return column_of(place, words, is_mean=isinstance(self, Mean))
-
-    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """See `Aggregator.finished`."""
-        _, counted, sums = totals
-        kind = like.columns[place_of(like.names, self.column)].type
-        limit = 2**63 - 1
-        if kind.family == "decimal":
-            kind, limit = DataType(f"decimal128(18, {_scale(kind)})"), 10**18 - 1
-        else:
-            kind = INT64
-        if len(sums) and max(map(abs, numbers(place.backend, sums.max(), sums.min()))) > limit:
-            raise UnsupportedTypeError(f"{self.description} has more than 18 digits, the maximum of a decimal.")
-        return [self.name], [Column(kind, sums, _validity(counted > 0))]
+        self.name = f"{self.op}_{column}" if name is None else name
 
 
 class Mean(Sum):
@@ -246,66 +249,7 @@ class Mean(Sum):
     [((2.5,), 1)]
     """
 
-    counts_once = True
-
-    def __init__(self, column: ColumnName, name: str | None = None) -> None:
-        super().__init__(column, f"mean_{column}" if name is None else name)
-
-    def finished(self, totals: Sequence[Int64Array], like: ZSet, place: Place) -> tuple[list[str], list[Column]]:
-        """See `Aggregator.finished`."""
-        _, counted, sums = (place.backend.to_host(each) for each in totals)
-        kind = like.columns[place_of(like.names, self.column)].type
-        scale = 10 ** _scale(kind) if kind.family == "decimal" else 1
-        return [self.name], [_floats(place, sums / np.maximum(counted, 1) / scale, counted > 0)]
-
-
-def group_sums(groups: Groups, values: Int64Array, what: str) -> Int64Array:
-    """Return the exact sum of each group; raise if it leaves int64."""
-    place = groups.place
-    if values.dtype == object:
-        sums = np.add.reduceat(values, place.backend.to_host(groups.starts))
-        if any(not -(1 << 63) <= total < 1 << 63 for total in sums.tolist()):
-            raise UnsupportedTypeError(f"{what} over a group is outside int64, -2^63 to 2^63-1.")
-        moved: Int64Array = place.backend.asarray(sums.astype(np.int64))
-        return moved
-    try:
-        return place.backend.kernels.segment_sums(values, groups.starts)
-    except OverflowError:
-        raise UnsupportedTypeError(f"{what} over a group is outside int64, -2^63 to 2^63-1.") from None
-
-
-def _product(place: Place, values: Int64Array, weights: Int64Array) -> Int64Array:
-    """Return the elementwise product, as Python integers on the host if int64 may overflow."""
-    if not len(values):
-        return weights
-    ends = numbers(place.backend, values.max(), values.min(), weights.max(), weights.min())
-    if max(ends[0], -ends[1]) * max(ends[2], -ends[3]) < 1 << 63:
-        return values * weights
-    to_host = place.backend.to_host
-    product: Int64Array = to_host(values).astype(object) * to_host(weights).astype(object)
-    return product
-
-
-def _numeric(column: Column, what: str) -> str:
-    family = column.type.family
-    if family not in ("integer", "decimal", "float32", "float64"):
-        raise TypeMismatchError.mismatch(what, "has the wrong type", f"'{column.type.name}'", "a numeric column")
-    return family
-
-
-def _scale(kind: DataType) -> int:
-    return int(kind.value_name.rstrip(")").rpartition(",")[2])
-
-
-def _floats(place: Place, values: Any, valid: Any) -> Column:
-    """Return a column of doubles from host values."""
-    codes = np.where(valid, without_zero_signs(float_codes(np.asarray(values, np.float64))), 0)
-    moved = _validity(place.backend.asarray(np.asarray(valid)))
-    return Column(_DOUBLE, place.backend.asarray(codes), moved)
-
-
-def _validity(valid: Any) -> Any:
-    return None if bool(valid.all()) else valid
+    op = "mean"
 
 
 # First rows of groups in a trace, found without reading whole groups.
@@ -510,7 +454,7 @@ class Max(_Extreme):
     descending = True
 
 
-class CountDistinct(Aggregator):
+class CountDistinct(TotalsAggregator):
     """The number of distinct values, or tuples of values, without nulls.
 
     Only rows of positive weight count.

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend
+from gpu_wcoj.backend import Backend, cpu_backend
 from gpu_wcoj.data.column import Column, Dictionary, on_host, without_zero_signs
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.errors import ArityError, ColumnError, SchemaError, TypeMismatchError, WeightOverflowError
+from gpu_wcoj.join.prefixes import multiply_exactly
 from gpu_wcoj.kernels.protocol import Int64Array
 from gpu_wcoj.zset import zset as algebra
 from gpu_wcoj.zset import zset as device
@@ -218,14 +219,34 @@ class Place:
     def exact(self, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
         """Return rows whose weights are products: exact, or `WeightOverflowError`.
 
-        Slow only on overflow.
+        Slow only if a product may overflow.
         """
-        if len(left) == 0:
-            return self.made(names, columns, left)
-        ends = numbers(self.backend, left.max(), left.min(), right.max(), right.min())
-        if max(ends[0], -ends[1]) * max(ends[2], -ends[3]) < 1 << 63:
-            return self.made(names, columns, left * right)
-        return product(self, names, columns, left, right)
+        weights = multiply_exactly(left, right, self.backend, None)
+        if weights.dtype != object:
+            return self.made(names, columns, weights)
+        levels = [on_host(level) for column in columns for level in _levels(column)]
+        sums = np.array([weights.sum()], object)
+        if levels:
+            levels, sums = cpu_backend().kernels.consolidate(levels, weights)
+        parts = iter(map(self.backend.asarray, levels))
+        made = []
+        for column in columns:
+            valid = None if column.stored_valid is None else next(parts) != 0
+            valid = None if valid is None or bool(valid.all()) else valid
+            made.append(Column(column.type, next(parts), valid, column.dictionary))
+        rows = self.trusted(names, made, self.backend.asarray(np.ones(len(sums), np.int64)))
+        for row, weight in enumerate(sums.tolist()):
+            if not -(1 << 63) <= weight < 1 << 63:
+                raise WeightOverflowError("<stream>", rows.rows()[row][0] if columns else (), weight)
+        summed = sums.astype(np.int64)
+        return self.trusted(names, made, self.backend.asarray(summed)) if columns else self.made((), (), summed)
+
+
+def _levels(column: Column) -> list[Int64Array]:
+    """Return the sort keys of a column of a Z-set: nulls first, then codes."""
+    if column.stored_valid is None:
+        return [column.stored]
+    return [column.stored_valid.astype(np.int64), column.stored]
 
 
 def common_type(kinds: Sequence[DataType], what: str) -> DataType:
@@ -263,46 +284,3 @@ def places_of(names: Sequence[str], columns: Sequence[str | int], what: str = "<
         twice = next(position for position in positions_of_columns if positions_of_columns.count(position) > 1)
         raise SchemaError.duplicate("column", names[twice], remedy="Name each column once.")
     return positions_of_columns
-
-
-# Products of weights as Python integers: slow, used only if int64 may overflow.
-
-
-def product(place: Place, names: Sequence[str], columns: Sequence[Column], left: Int64Array, right: Int64Array) -> ZSet:
-    """Return the consolidated rows with the weights ``left * right``.
-
-    Raises
-    ------
-    WeightOverflowError
-        If the exact weight of a row leaves int64.
-    """
-    exact = on_host(left).astype(object) * on_host(right).astype(object)
-    ones = np.ones(len(exact), np.int64)
-    rows = place.made(names, columns, place.backend.asarray(ones))
-    if not columns:
-        return place.made(names, columns, _to_int64(rows, np.array([exact.sum()], object)))
-    keys = [on_host(key) for column in columns for key in _keys(column)]
-    order = np.lexsort(keys[::-1])
-    changed = np.zeros(len(order), bool)
-    changed[0] = True
-    for key in keys:
-        changed[1:] |= key[order][1:] != key[order][:-1]
-    sums = np.add.reduceat(exact[order], np.flatnonzero(changed))
-    return place.select_rows(
-        place.trusted(names, rows.columns, place.backend.asarray(_to_int64(rows, sums))),
-        place.backend.asarray(sums != 0),
-    )
-
-
-def _keys(column: Column) -> list[Int64Array]:
-    """Return the sort keys of a column of a Z-set: nulls first, then codes."""
-    if column.stored_valid is None:
-        return [column.stored]
-    return [column.stored_valid.astype(np.int64), column.stored]
-
-
-def _to_int64(rows: ZSet, sums: Int64Array) -> Int64Array:
-    for row, weight in enumerate(sums.tolist()):
-        if not -(1 << 63) <= weight < 1 << 63:
-            raise WeightOverflowError("<stream>", rows.rows()[row][0] if rows.columns else (), weight)
-    return sums.astype(np.int64)

@@ -237,29 +237,38 @@ class Trace:
         """The columns' names; empty until columns have been seen."""
         return () if self.layout is None else self.layout.names
 
-    def append(self, change: ZSet) -> Trace:
+    def append(self, change: ZSet, is_exact: bool = True) -> Trace:
         """Return the trace with a change added. Amortised O(rows of the change), times a logarithm.
+
+        Parameters
+        ----------
+        is_exact
+            Whether weights are refused outside int64; otherwise they are added modulo 2^64.
 
         Raises
         ------
         WeightOverflowError
             If the exact weight of a row leaves int64.
         """
-        if is_nothing(change):
-            return self
-        layout = Layout.from_rows(change, self.sorting) if self.layout is None else self.layout.joined(change)
-        if layout is self.layout and not len(change):
-            return self
-        if self.layout is not None and layout != self.layout:
-            rows = self.consolidated()
-            return Trace(self.place, self.sorting, layout)._with(rows)._with(change)
-        return replace(self, layout=layout)._with(change)
+        return self if is_nothing(change) else self.fitted(change)._with(change, is_exact)
 
-    def _with(self, change: ZSet) -> Trace:
+    def fitted(self, rows: ZSet) -> Trace:
+        """Return the trace in a layout with the types and nulls of these rows too.
+
+        O(n) if the layout changes, else O(1).
+        """
+        layout = Layout.from_rows(rows, self.sorting) if self.layout is None else self.layout.joined(rows)
+        if layout is self.layout:
+            return self
+        fitted = Trace(self.place, self.sorting, layout)
+        return fitted if self.layout is None else fitted._with(self.consolidated(), is_exact=False)
+
+    def _with(self, change: ZSet, is_exact: bool = True) -> Trace:
         if not len(change):
             return self
         batch = self._batch(change)
-        if sum(held_batch.largest_weight for held_batch in self.spine.batches) + batch.largest_weight >= 1 << 63:
+        largest = [each.largest_weight for each in (*self.spine.batches, batch)] if is_exact else ()
+        if sum(largest) >= 1 << 63:
             self._refuse_overflow(change)
         return replace(self, spine=self.spine.insert(batch))
 

@@ -9,7 +9,8 @@ from operator import methodcaller
 
 import numpy as np
 
-from gpu_wcoj.circuit.head import ChangeCount, PieceSink, as_change, refuse_failure
+from gpu_wcoj.circuit.head import as_change, refuse_failure
+from gpu_wcoj.circuit.operator import ChangeCount, PieceSink, RelationOperator
 from gpu_wcoj.circuit.recursion.plan import DerivationQuery, LoopPlan, RuleJoin, derive
 from gpu_wcoj.circuit.recursion.relation import (
     BestHistory,
@@ -467,7 +468,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class LoopHead:
+class LoopHead(RelationOperator):
     """A head of a loop.
 
     Attributes
@@ -482,11 +483,9 @@ class LoopHead:
 
     name: str
     loop: Loop
-    relation: RelationIndex
+    relation: RelationIndex = field()  # pyright: ignore[reportIncompatibleVariableOverride]
     position: int
-    derivations: RankedIndex | None = None
-    weight_bound: int = 0
-    pending_bound: int = 0
+    derivations: RankedIndex | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def begin(self) -> None:
         """Discard the data of the previous tick."""
@@ -506,7 +505,7 @@ class LoopHead:
         return ChangeCount(inserted, deleted, inserted - deleted), change.phases if collect else None
 
     @property
-    def joins(self) -> Sequence[IncrementalGenericJoin]:
+    def joins(self) -> Sequence[IncrementalGenericJoin]:  # type: ignore[override]  # they are those of the last tick
         """Joins of the loop in the last tick, at its first head; else empty."""
         return [rule_join.join for rule_join in self.loop.joins] if self.position == 0 else ()
 
@@ -516,10 +515,9 @@ class LoopHead:
         outside = dict.fromkeys(key.relation for key in self.loop.outside)
         return (*self.loop.relations, *outside, *(f"{name}#set" for name in outside))
 
-    @property
-    def state(self) -> tuple[RelationIndex, ...]:
-        """Indices that the head keeps between ticks."""
-        return (self.relation,) if self.derivations is None else (self.derivations, self.relation)
+    def stored_total(self) -> int:
+        """Return the number of rows."""
+        return count_rows(self.relation)
 
 
 def loop_heads(loop: Loop) -> Iterator[LoopHead]:

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from gpu_wcoj.data.column import Column
-from gpu_wcoj.data.schema import INT64, DataType
-from gpu_wcoj.errors import UnsupportedTypeError, WeightOverflowError
+from gpu_wcoj.circuit.operator import distinct_change
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.kernels.protocol import Int64Array
-from gpu_wcoj.streams.aggregators import (
-    ROWS,
-    Aggregator,
-    CountDistinct,
-    Sum,
-    Words,
-    first_rows,
-    group_sums,
-    words_by_group,
-)
+from gpu_wcoj.streams.aggregators import Aggregator, CountDistinct, TotalsAggregator, first_rows
 from gpu_wcoj.streams.device_context import NOTHING, Place, places_of
 from gpu_wcoj.streams.operator import Due, Operator, nested_change
-from gpu_wcoj.streams.trace import ColumnName, Groups, Sorting, TimedTrace, Trace, grouped, keys_of, refuse_negative
+from gpu_wcoj.streams.trace import ColumnName, Sorting, TimedTrace, Trace, grouped, keys_of, refuse_negative
 from gpu_wcoj.zset.arrays import positions
 from gpu_wcoj.zset.zset import ZSet
 
@@ -56,15 +43,24 @@ class IncrementalDistinct(Operator):
         """Return the inserted and deleted rows."""
         if not len(change):
             return change
-        place = self.place
-        old = before.weights_of(change)
-        new = old + place.backend.asarray(change.stored_weights)
-        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
-        (rows,) = positions(place.backend, signs != 0)
-        if not change.columns:
-            return place.made((), (), place.backend.to_host(signs))
-        columns = [place.taken_column(column, rows) for column in change.columns]
-        return place.trusted(change.names, columns, signs[rows])
+        after = before.weights_of(change) + self.place.backend.asarray(change.stored_weights)
+        return distinct_change_of(self.place, change, after)
+
+
+def distinct_change_of(place: Place, change: ZSet, after: Int64Array) -> ZSet:
+    """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1.
+
+    Parameters
+    ----------
+    after
+        The weight of each row after the change.
+    """
+    signs = distinct_change(after - place.backend.asarray(change.stored_weights), after)
+    if not change.columns:
+        return place.made((), (), place.backend.to_host(signs))
+    (rows,) = positions(place.backend, signs != 0)
+    turned = place.trusted(change.names, change.columns, signs)
+    return turned if len(rows) == len(change) else place.taken(turned, rows)
 
 
 # Distinct of a trace under nested time.
@@ -104,30 +100,14 @@ class NestedDistinct(Operator):
 # Incremental counts of distinct values, without reading groups again.
 
 
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """State of the counts.
-
-    Attributes
-    ----------
-    values
-        How often each value stands in each group.
-    rows, distinct
-        How many rows, and how many values, each group has.
-    """
-
-    values: Trace
-    rows: Trace
-    distinct: Trace
-
-
 class IncrementalCountDistinct(Operator):
     """The change of the number of distinct values per group: distinct, then count. Not linear.
 
     O(rows of the change), times a logarithm.
     """
 
-    state: _Counts
+    state: tuple[Trace, Trace]
+    """How often each value occurs in each group, and the totals of groups by word."""
 
     def __init__(self, keys: tuple[ColumnName, ...], aggregator: CountDistinct) -> None:
         self.keys, self.aggregator = keys, aggregator
@@ -135,89 +115,36 @@ class IncrementalCountDistinct(Operator):
     def clock_start(self, scope: int) -> None:
         """Reset to no rows at the start of the operator's clock."""
         if scope == 0:
-            empty = Trace(self.place, Sorting(None))
-            self.state = _Counts(empty, empty, empty)
+            self.state = (
+                Trace(self.place, Sorting(None)),
+                Trace(self.place, Sorting(tuple(range(len(self.keys))))),
+            )
 
     def evaluate(self, change: ZSet, after: Trace) -> ZSet:
         """Return the change of the counts."""
         if not len(change):
             return NOTHING
-        place, state = self.place, self.state
+        place, (values, totals) = self.place, self.state
         refuse_negative(place, change, after.weights_of(change), "aggregate")
         keys = places_of(change.names, self.keys)
         counted = places_of(change.names, self.aggregator.columns)
-        both = place.selected(
-            change, [*keys, *counted], [f"#{position}" for position in range(len(keys) + len(counted))]
-        )
-        old = state.values.weights_of(both)
-        new = old + place.backend.asarray(both.stored_weights)
-        signs = (new > 0).astype(np.int64) - (old > 0).astype(np.int64)
+        names = [change.names[key] for key in keys] + [f"#{position}" for position in range(len(counted))]
+        both = place.selected(change, [*keys, *counted], names)
+        if not len(both):
+            return NOTHING
+        old = values.weights_of(both)
+        signs = distinct_change(old, old + place.backend.asarray(both.stored_weights))
         for column in both.columns[len(keys) :]:
             if column.stored_valid is not None:
                 signs = place.xp.where(column.stored_valid, signs, 0)
-        names = [change.names[key] for key in keys]
-        more = place.made(names, both.columns[: len(keys)], signs if keys else place.backend.to_host(signs))
-        self.state = _Counts(
-            state.values.append(both),
-            state.rows.append(place.selected(change, keys)),
-            state.distinct.append(more),
-        )
-        touched = keys_of(place, change, keys)
-        return place.minus(self._counts(touched, self.state), self._counts(touched, state))
-
-    def _counts(self, groups: ZSet, state: _Counts) -> ZSet:
-        """Return the counts of the groups that have rows."""
-        place = self.place
-        (present,) = positions(place.backend, state.rows.weights_of(groups) > 0)
-        distinct: Int64Array = state.distinct.weights_of(groups)[present]
-        columns = [place.taken_column(column, present) for column in groups.columns]
-        ones = place.xp.ones(len(present), np.int64)
-        return place.made([*groups.names, self.aggregator.name], [*columns, Column(INT64, distinct)], ones)
+        made = self.aggregator.change(grouped(place, both, range(len(keys))), totals, signs)
+        self.state = values.append(both), made.totals
+        return place.minus(made.after, made.before)
 
     @property
     def label(self) -> str:
         """A short description of the operator."""
         return f"CountDistinct by {', '.join(map(str, self.keys)) or 'nothing'}"
-
-
-# Incremental sums and means of floats: exact, without reading groups again.
-
-
-def float_change(place: Place, groups: Groups, aggregator: Sum, state: Trace | None) -> tuple[ZSet, Trace]:
-    """Return the change of the float sums of changed groups, and the new state.
-
-    The rows of `groups` are a change. The state has words as rows and amounts as weights.
-    """
-    keys = tuple(range(len(groups.keys)))
-    before = Trace(place, Sorting(keys)) if state is None else state
-    group, word, amount = aggregator.words(groups)
-    asarray = place.backend.asarray
-    columns = [place.taken_column(head, asarray(group)) for head in groups.heads()]
-    names = [*(groups.rows.names[key] for key in groups.keys), "#word"]
-    after = before.append(place.made(names, [*columns, Column.of_integers(asarray(word))], asarray(amount)))
-    return place.minus(_sums(groups, aggregator, after), _sums(groups, aggregator, before)), after
-
-
-def _sums(groups: Groups, aggregator: Sum, trace: Trace) -> ZSet:
-    """Return the sums of the groups that have rows."""
-    place, heads = groups.place, groups.heads()
-    entries = trace.below(heads, nulls=True, count=len(groups))
-    if entries is None:
-        return NOTHING
-    listed = (
-        place.backend.to_host(each).tolist() for each in (entries.owner, entries.columns[-1].stored, entries.weights)
-    )
-    words: list[Words] = words_by_group(len(groups), *listed)
-    present = np.array([index for index, group_words in enumerate(words) if group_words.get(ROWS, 0) > 0], np.int64)
-    if not len(present):
-        return NOTHING
-    rows = place.backend.asarray(present)
-    columns = [
-        *(place.taken_column(head, rows) for head in heads),
-        aggregator.of_words([words[index] for index in present], place),
-    ]
-    names = [*(groups.rows.names[key] for key in groups.keys), aggregator.name]
-    return place.made(names, columns, place.xp.ones(len(present), np.int64))
 
 
 # Aggregation of a Z-set by groups, shared by all aggregates.
@@ -260,8 +187,8 @@ class IncrementalAggregate(Aggregate):
     from the front of the trace. All others, and orders of texts, read every group that changes.
     """
 
-    state: tuple[tuple[DataType, ...], Trace] | None = None
-    """The column types, and per group and total, or word of a float sum, its value as weight; None at first."""
+    state: tuple[DataType | None, Trace] | None = None
+    """The type of the aggregated column, and the totals of groups by word; None at first."""
 
     def clock_start(self, scope: int) -> None:
         """Reset to no rows at the start of the operator's clock."""
@@ -278,20 +205,9 @@ class IncrementalAggregate(Aggregate):
         assert after.layout is not None
         columns = [place.converted(c, kind) for c, kind in zip(change.columns, after.layout.types, strict=True)]
         change = place.trusted(change.names, columns, change.stored_weights)
-        if aggregator.counts_once:
-            change = _sign_changes(place, change, weights)
-            if not len(change):
-                return NOTHING
+        if isinstance(aggregator, TotalsAggregator):
+            return self._follow_totals(aggregator, change, weights, before)
         keys = places_of(change.names, self.keys)
-        totals = aggregator.totals(change, place)
-        if totals is not None:
-            return self._from_totals(change, grouped(place, change, keys), before)
-        if isinstance(aggregator, Sum):
-            kinds = after.layout.types
-            words = None if self.state is None else self.state[1]
-            out, words = float_change(place, grouped(place, change, keys), aggregator, words)
-            self.state = kinds, words
-            return out
         touched = keys_of(place, change, keys)
         first = aggregator.first(change)
         if first is not None:
@@ -305,72 +221,30 @@ class IncrementalAggregate(Aggregate):
         made = [aggregate_rows(place, rows, self.keys, aggregator) for rows in (now, was)]
         return place.minus(made[0], made[1])
 
-    def _from_totals(self, change: ZSet, groups: Groups, before: Trace) -> ZSet:
-        place = self.place
-        kinds = tuple(column.type for column in change.columns)
-        if self.state is None or self.state[0] != kinds:
-            self.state = kinds, Trace(place, Sorting(None)).append(self._counted(before, kinds))
-        trace = self.state[1]
-        sums = self._sums(groups)
-        changes = self._keyed(groups, sums)
-        old = [trace.weights_of(self._keyed(groups, sums, slot)) for slot in range(len(sums))]
-        try:
-            self.state = kinds, trace.append(changes)
-        except WeightOverflowError:  # a total is a weight there
-            raise UnsupportedTypeError(f"{self.label} over a group is outside int64, -2^63 to 2^63-1.") from None
-        new = [was + more for was, more in zip(old, sums, strict=True)]
-        return place.minus(self._finished(groups, new), self._finished(groups, old))
+    def _follow_totals(self, aggregator: TotalsAggregator, change: ZSet, weights: Int64Array, before: Trace) -> ZSet:
+        """Return the change of the rows from the totals of the changed groups."""
+        place, kind = self.place, aggregator.value_type(change)
+        if aggregator.counts_once:
+            change = distinct_change_of(place, change, weights)
+            if not len(change):
+                return NOTHING
+        groups = grouped(place, change, places_of(change.names, self.keys))
+        if self.state is None or self.state[0] != kind:
+            self.state = kind, self._totals_of(aggregator, before, change)
+        made = aggregator.change(groups, self.state[1])
+        self.state = kind, made.totals
+        return place.minus(made.after, made.before)
 
-    def _counted(self, before: Trace, kinds: Sequence[DataType]) -> ZSet:
-        """Return the totals of all previous rows in these types."""
+    def _totals_of(self, aggregator: TotalsAggregator, before: Trace, like: ZSet) -> Trace:
+        """Return the totals of all previous rows in the types of `like`."""
         rows, place = before.consolidated(), self.place
+        empty = Trace(place, Sorting(tuple(range(len(self.keys)))))
         if not len(rows):
-            return NOTHING
-        columns = [place.converted(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]
+            return empty
+        columns = [place.converted(old, new.type) for old, new in zip(rows.columns, like.columns, strict=True)]
         rows = place.trusted(rows.names, columns, rows.stored_weights)
-        rows = place.unit(rows) if self.aggregator.counts_once else rows
-        groups = grouped(place, rows, places_of(rows.names, self.keys))
-        return self._keyed(groups, self._sums(groups))
-
-    def _sums(self, groups: Groups) -> list[Int64Array]:
-        totals = self.aggregator.totals(groups.rows, self.place)
-        assert totals is not None
-        return [group_sums(groups, each, self.label) for each in totals]
-
-    def _keyed(self, groups: Groups, sums: Sequence[Int64Array], only: int | None = None) -> ZSet:
-        """Return a row per group and total with the total as weight.
-
-        Or, of one total, with weight 1.
-        """
-        place, xp = self.place, self.place.xp
-        names = [*(groups.rows.names[key] for key in groups.keys), "#total"]
-        heads = groups.heads()
-        if only is not None:
-            slots = Column.of_integers(xp.full(len(groups), only, np.int64))
-            return place.trusted(names, [*heads, slots], xp.ones(len(groups), np.int64))
-        slots = Column.of_integers(xp.repeat(xp.arange(len(sums)), len(groups)))
-        columns = [place.stacked([head] * len(sums)) for head in heads]
-        return place.made(names, [*columns, slots], xp.concatenate(list(sums)))
-
-    def _finished(self, groups: Groups, totals: Sequence[Int64Array]) -> ZSet:
-        """Return the rows of the groups that have rows."""
-        place = self.place
-        (present,) = positions(place.backend, totals[0] > 0)
-        if not len(present):
-            return NOTHING
-        names, columns = self.aggregator.finished([each[present] for each in totals], groups.rows, place)
-        heads = [place.taken_column(head, present) for head in groups.heads()]
-        keys = [groups.rows.names[key] for key in groups.keys]
-        return place.made([*keys, *names], [*heads, *columns], place.xp.ones(len(present), np.int64))
-
-
-def _sign_changes(place: Place, change: ZSet, after: Int64Array) -> ZSet:
-    """Return the rows whose weight becomes or ceases to be positive, with weights 1 and -1."""
-    before = after - place.backend.asarray(change.stored_weights)
-    signs = (after > 0).astype(np.int64) - (before > 0).astype(np.int64)
-    turned = place.trusted(change.names, change.columns, signs)
-    (rows,) = positions(place.backend, signs != 0)
-    return turned if len(rows) == len(change) else place.taken(turned, rows)
+        rows = place.unit(rows) if aggregator.counts_once else rows
+        return aggregator.change(grouped(place, rows, places_of(rows.names, self.keys)), empty).totals
 
 
 class NestedAggregate(Aggregate):

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from gpu_wcoj.backend import Backend
-from gpu_wcoj.circuit.head import exact_change
+from gpu_wcoj.circuit.head import Head
 from gpu_wcoj.circuit.recursion.plan import ranked_query
 from gpu_wcoj.circuit.source import refuse_overflow
 from gpu_wcoj.data.column import Column
 from gpu_wcoj.data.schema import INT64, DataType
 from gpu_wcoj.engine.options import processors
-from gpu_wcoj.errors import ArityError, UnknownRelationError, UnsupportedError, UsageError, WeightOverflowError
-from gpu_wcoj.join.delta import IncrementalGenericJoin
+from gpu_wcoj.errors import ArityError, UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.plan import DeltaQuery
-from gpu_wcoj.join.prefixes import bound_magnitudes, to_python
 from gpu_wcoj.join.relation import RelationIndex
 from gpu_wcoj.join.settings import Execution
 from gpu_wcoj.kernels.protocol import Int64Array
@@ -29,7 +27,7 @@ from gpu_wcoj.query.check import check
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.ir import NULL, Constant, Rule, Rules, Variable
 from gpu_wcoj.streams.device_context import Place
-from gpu_wcoj.streams.operator import Later, Operator, split_by_iteration
+from gpu_wcoj.streams.operator import Later, Operator
 from gpu_wcoj.streams.trace import is_null
 from gpu_wcoj.trace.arrangement import ArrangementKey, PhaseRows
 from gpu_wcoj.trace.spine import Spine
@@ -249,8 +247,23 @@ class PlannedRule:
     def _names(self) -> tuple[str, ...]:
         return tuple(names_of(self.rules)[self.rules.rules[0].head.relation])
 
-    def result(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> Sequence[tuple[int, ZSet]]:
-        """Return head rows with their weights as Z-sets, by iteration."""
+    def results(self, stored: Sequence[Int64Array], weights: Int64Array, now: int) -> list[tuple[int, ZSet]]:
+        """Return consolidated head rows as Z-sets by iteration.
+
+        If timed, their last column is the iteration.
+        """
+        if not len(weights):
+            return []
+        if not self.timed:
+            return [(now, self._result(stored, weights))]
+        times = self.place.backend.to_host(stored[-1])
+        made = []
+        for iteration in np.unique(times).tolist():
+            rows = self.place.backend.asarray(np.flatnonzero(times == iteration))
+            made.append((iteration, self._result([column[rows] for column in stored[:-1]], weights[rows])))
+        return made
+
+    def _result(self, stored: Sequence[Int64Array], weights: Int64Array) -> ZSet:
         head = self.rules.rules[0].head
         place, shape = self.place, self.shapes[head.relation]
         columns = []
@@ -260,38 +273,36 @@ class PlannedRule:
             if valid is not None and bool(valid.all()):
                 valid = None
             columns.append(Column(kind, stored[position], valid, place.dictionary(kind)))
-        if not self.timed:
-            return [(now, place.made(self._names, columns, weights))]
-        times = stored[shape.width]
-        for rank in stored[shape.width + 1 :]:
-            times = place.xp.maximum(times, rank)
-        return split_by_iteration(
-            place, self._names, columns, (weights, place.xp.ones(len(weights), np.int64)), times, now
-        )
+        make = place.made if any(column.stored_valid is not None for column in columns) else place.trusted
+        return make(self._names, columns, weights)
 
-    def exact(self, rows: Mapping[tuple[int, ...], int], now: int) -> Sequence[tuple[int, ZSet]]:
-        """Return `result` for exact weights, which are checked row by row.
 
-        Raises
-        ------
-        WeightOverflowError
-            If the weight of a row at its iteration leaves int64.
-        """
-        head = self.rules.rules[0].head
-        width = self.shapes[head.relation].width
-        total: dict[tuple[int, ...], int] = {}
-        for row, weight in rows.items():
-            key = (*row[:width], *((max(now, *row[width:]),) if self.timed else ()))
-            total[key] = total.get(key, 0) + weight
-        for row, weight in total.items():
-            if not -(1 << 63) <= weight < 1 << 63:
-                raise WeightOverflowError(head.relation, row[:width], weight)
-        live = {row: weight for row, weight in total.items() if weight}
-        if not live:
-            return []
-        asarray = self.place.backend.asarray
-        stored = [asarray(np.array(column, np.int64)) for column in zip(*live, strict=True)]
-        return self.result(stored, asarray(np.array(list(live.values()), np.int64)), now)
+@dataclass(eq=False)
+class _TimedHead(Head):
+    """The head of a rule whose relations have their iteration as a last column.
+
+    A row of the head has the latest iteration of the rows that it is derived from, as its last column.
+
+    Attributes
+    ----------
+    now
+        The present iteration; no row has an earlier one.
+    """
+
+    now: int = 0
+
+    def _pieces(self) -> Iterator[Piece]:
+        xp, n = self.execution.backend.xp, self.width - 1
+        for piece in super()._pieces():
+            times = xp.maximum(piece.columns[n], self.now)
+            for ranks in piece.columns[n + 1 :]:
+                times = xp.maximum(times, ranks)
+            yield replace(piece, columns=[*piece.columns[:n], times])
+
+    def _exact_change(self, join: IncrementalGenericJoin) -> Iterator[tuple[tuple[int, ...], int]]:
+        n = self.width - 1
+        for row, weight in super()._exact_change(join):
+            yield (*row[:n], max(self.now, *row[n:])), weight
 
 
 def _family(kind: DataType | None) -> str:
@@ -344,7 +355,7 @@ class Multiway(Operator):
     def __init__(self, rule: str | Rule, relations: Sequence[str], incremental: bool) -> None:
         self.rules = checked_rule(rule, relations)
         self.relations, self.incremental = tuple(relations), incremental
-        self._join: tuple[PlannedRule, IncrementalGenericJoin] | None = None
+        self._head: tuple[PlannedRule, Head] | None = None
 
     @property
     def label(self) -> str:
@@ -421,31 +432,16 @@ class Multiway(Operator):
         """Return the change of the join by iteration."""
         if ruled.query is None:
             return []
-        if self._join is None or self._join[0] is not ruled:
-            self._join = ruled, self._incremental_join(ruled)
-        join, xp = self._join[1], self.place.xp
-        join.begin()
-        join.execution.begin()
-        columns: list[Sequence[Int64Array]] = []
-        weights: list[Int64Array] = []
-        magnitude = 0
-        for piece in join.join(0):
-            columns.append(piece.columns)
-            piece_weights = piece.weights
-            weights.append(
-                xp.full(len(piece), piece_weights, np.int64) if isinstance(piece_weights, int) else piece_weights
-            )
-            magnitude += bound_magnitudes(weights[-1], piece.bound, self.place.backend)
-        if not weights:
-            return []
-        if join.weight_bound >= 1 << 63:  # products of weights are modulo 2^64
-            return ruled.exact(exact_change(join, 0), now)
-        if magnitude >= 1 << 63 or any(array.dtype == object for array in weights):
-            return ruled.exact(_sum_weights(columns, weights, self.place.backend), now)
-        joined = [self.place.concatenated(parts) for parts in zip(*columns, strict=True)]
-        return ruled.result(joined, self.place.concatenated(weights), now)
+        if self._head is None or self._head[0] is not ruled:
+            self._head = ruled, self._head_of(ruled)
+        head = self._head[1]
+        if isinstance(head, _TimedHead):
+            head.now = now
+        head.execution.begin()
+        head.begin()
+        return ruled.results(*head.derivation_changes(), now)
 
-    def _incremental_join(self, ruled: PlannedRule) -> IncrementalGenericJoin:
+    def _head_of(self, ruled: PlannedRule) -> Head:
         place = self.place
 
         def ranks(family: str) -> Int64Array:
@@ -453,23 +449,13 @@ class Multiway(Operator):
 
         assert ruled.query is not None
         arrangements = {key: ruled.indices[key.relation].arrangements[key] for key in ruled.query.keys}
-        return IncrementalGenericJoin(
-            ruled.query, arrangements, Execution(place.backend, True, threads=processors(), host_ranks=ranks)
-        )
+        execution = Execution(place.backend, True, threads=processors(), host_ranks=ranks)
+        join = IncrementalGenericJoin(ruled.query, arrangements, execution)
+        name = ruled.rules.rules[0].head.relation
+        kind = _TimedHead if ruled.timed else Head
+        return kind(name, ruled.shapes[name].width + ruled.timed, [join], None, None, execution)
 
     @property
     def settled(self) -> bool:
         """True if no relation changed and nothing is pending."""
         return self.state.settled and not self.state.later
-
-
-def _sum_weights(
-    columns: Sequence[Sequence[Int64Array]], weights: Sequence[Int64Array], backend: Backend
-) -> dict[tuple[int, ...], int]:
-    """Return the sum of weights per row as Python integers."""
-    total: dict[tuple[int, ...], int] = {}
-    for part, piece_weights in zip(columns, weights, strict=True):
-        rows = zip(*(backend.to_host(column).tolist() for column in part), strict=True)
-        for row, weight in zip(rows, to_python(backend, piece_weights).tolist(), strict=True):
-            total[row] = total.get(row, 0) + weight
-    return total
