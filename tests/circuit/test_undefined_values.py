@@ -326,7 +326,7 @@ class Interrupt:
         return self.trace
 
 
-@pytest.mark.drawn("name", "keep", "walks", "fewest_lines", share=2)
+@pytest.mark.drawn("name", "keep", "walks", "fewest_lines", share=3)
 @pytest.mark.parametrize(
     ("name", "keep", "walks", "fewest_lines"),
     [

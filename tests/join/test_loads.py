@@ -25,6 +25,7 @@ def any_load(monkeypatch):
     monkeypatch.setattr(full_join, "MIN_GAIN", 0.0)
 
 
+@pytest.mark.drawn("bag", "name", share=4)
 @pytest.mark.usefixtures("any_load")
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("name", PATTERNS)

@@ -147,6 +147,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn("call", "dialect", each=True)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("call", FUNCTIONS)
 def test_functions_are_there_in_every_dialect(call: str, dialect: str):
