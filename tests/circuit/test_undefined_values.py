@@ -177,6 +177,7 @@ def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_n
     check(text, options, "step", error, *kernels)
 
 
+@pytest.mark.drawn("name", "error", each=True)
 @pytest.mark.parametrize("error", [RuntimeError("the kernel failed"), KeyboardInterrupt()], ids=["error", "interrupt"])
 @pytest.mark.parametrize("name", ["triangle", "triangle, bag", "negation", "projection", "projection, bag"])
 def test_a_walked_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, error, kernels):

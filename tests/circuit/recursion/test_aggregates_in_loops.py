@@ -244,6 +244,7 @@ GUARDED = {
 }
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
     """Such a negated head is complete before the recursion, as the count of an aggregate is."""

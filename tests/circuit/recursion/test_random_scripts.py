@@ -165,7 +165,7 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
         assert bits(program, program.heads) == before
 
 
-@pytest.mark.drawn("bag", "name", share=6)
+@pytest.mark.drawn("bag", "name", share=12)
 @BAGS
 @pytest.mark.parametrize("name", ALL)
 def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):
