@@ -109,6 +109,7 @@ def needed(manifests: list[Any]) -> set[str]:
     return set().union(*(manifest.files for manifest in manifests))
 
 
+@pytest.mark.drawn("number")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
 def test_every_call_of_an_opening_fails(reference: Reference, number: int) -> None:
     memory, _, checkpoint = before_last(3)
