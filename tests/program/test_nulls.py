@@ -163,6 +163,7 @@ def check(text: str, seed: int, *, bag: bool, values: tuple[object, ...] = INTEG
         before = after
 
 
+@pytest.mark.drawn("bag", "block", share=2)
 @BAGS
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_programs_by_chance(block, bag):
@@ -179,6 +180,7 @@ def test_options_change_no_answer(seed):
     check(text, seed, bag=bag, backend="cpu", keep=["h"], **given)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("name", ["numpy", "shim", "cuda"])
 @BAGS
 def test_other_kernels(name, bag):
@@ -190,6 +192,7 @@ def test_other_kernels(name, bag):
         check(text, seed, bag=bag, values=TEXTS, backend=Kind(name).backend(seed), ticks=4)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_a_twin(bag):
     why = lacking("shim")
