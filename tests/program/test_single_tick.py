@@ -93,6 +93,7 @@ def test_patterns(name, bag):
         check(PATTERNS[name], some_changes(chance, arities(PATTERNS[name])), bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_programs_that_chance_writes(bag):
     for seed in range(150 if IS_LONG else 30):
@@ -162,6 +163,7 @@ def test_the_order_of_tables_does_not_matter(condition):
     assert max(counts) <= 1.6 * min(counts) + 10_000
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_texts_and_nulls(bag):
     texts = ["b", "", "größe", None, "B"]
@@ -175,6 +177,7 @@ def test_texts_and_nulls(bag):
             check(text, changes, bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_floats_whose_sums_need_every_bit(bag):
     values = [0.0, -0.0, 1.5, 1e300, -1e300, 5e-324, -1e-310, 0.1, np.inf, -np.inf, np.nan]
@@ -207,6 +210,7 @@ def test_rows_in_blocks(monkeypatch, threads, bag):
         assert check(text, changes, bag, threads=threads)["h"][1].count(",") > 20
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_answers_that_arrive_in_order(monkeypatch, bag):
     """Pieces that follow each other are consolidated as they arrive, as all rows together are."""

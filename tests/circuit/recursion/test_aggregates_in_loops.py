@@ -40,6 +40,7 @@ def rows(program: gw.Program, name: str) -> list[tuple[object, ...]]:
     return [row for row, _ in program.relation(name).rows()]
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_what_the_braces_compare_or_negate(bag, backend):
     points = [(0, 0), (1, 1), (2, 2)]
