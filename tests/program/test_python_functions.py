@@ -188,6 +188,7 @@ def test_functions_with_every_kind_of_kernels(kind):
         assert stepped(text, ticks, second, functions=ALL, backend=kind.backend()) == right
 
 
+@pytest.mark.drawn("text", "built_in", share=2)
 @pytest.mark.parametrize(("text", "built_in"), SQL)
 def test_functions_in_sql_equal_built_in_calculations(text, built_in):
     tables = [name for name in ("r", "s") if re.search(rf"(FROM|JOIN) {name}\b", text)]

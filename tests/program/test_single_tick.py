@@ -118,6 +118,7 @@ def test_aggregates(name, op, bag):
         check(text, some_changes(chance, arities(text)), bag)
 
 
+@pytest.mark.drawn("op", share=3)
 @pytest.mark.parametrize("op", ["count(*)", "sum(t.v)", "min(t.v)", "max(t.v)", "avg(t.v)"])
 def test_rows_that_join_with_nothing_are_not_aggregated(op):
     text = f"SELECT {op} AS n FROM t, e, f WHERE e.y = t.y AND f.z = e.z AND f.x = t.x"
