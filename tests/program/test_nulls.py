@@ -13,7 +13,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from tests.helpers.answers import named
-from tests.helpers.kernel_kinds import Kind, lacking
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import Row, ZSet, minus, plus
 from tests.reference.nulls import evaluate
@@ -181,7 +181,7 @@ def test_options_change_no_answer(seed):
 
 
 @pytest.mark.drawn("bag")
-@pytest.mark.parametrize("name", ["numpy", "shim", "cuda"])
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "numba"])
 @BAGS
 def test_other_kernels(name, bag):
     why = lacking(name)
