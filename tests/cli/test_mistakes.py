@@ -117,7 +117,7 @@ def test_ticks_before_a_bad_row_stay(capfd: pytest.CaptureFixture[str], tmp_path
     assert "total" not in ticks[-1]
 
 
-@pytest.mark.drawn("form", share=2)
+@pytest.mark.drawn("form", share=4)
 @pytest.mark.parametrize("form", ["parquet", "arrow", "arrows", "txt.gz"])
 def test_hostile_files(capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str):
     """Truncated files and files with checksums and a flipped bit end in a message; no file ends in anything worse."""
