@@ -58,7 +58,6 @@ def done(text, rows, strategy, monkeypatch, *, bushy, changed="f", n=400):
     return found, sum(int(one[PROPOSALS]) for steps in work for one in steps.values()), n_branches
 
 
-@pytest.mark.drawn("text", "rows", "strategy", each=True)
 @pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize(("text", "rows"), [(SNOWFLAKE, rows_of()), (STAR, pairs_of())], ids=["snowflake", "star"])
 @pytest.mark.parametrize("strategy", ["auto", "binary"])

@@ -253,7 +253,6 @@ KEYS = {
 }
 
 
-@pytest.mark.drawn("name", share=4)
 @pytest.mark.parametrize("name", KEYS)
 def test_a_missing_value_beside_an_aggregate(name, backend):
     """An error exactly if the whole body, the aggregates too, drops nothing; wherever in the text it stands."""

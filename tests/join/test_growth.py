@@ -141,7 +141,6 @@ class TestGrowingState:
 
 
 class TestDeadRows:
-    @pytest.mark.drawn("n_ticks", "n_far", each=True)
     @pytest.mark.parametrize("n_ticks", [1, 100])
     @pytest.mark.parametrize("n_far", [0, 200_000])
     def test_a_hub_that_was_deleted_is_not_probed_again_and_again(self, n_far, n_ticks):

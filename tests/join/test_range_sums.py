@@ -140,7 +140,6 @@ def added(monkeypatch):
     return found
 
 
-@pytest.mark.drawn("shift")
 @pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("shift", [-(1 << 63), 1 << 62, (1 << 63) - 128])
 def test_codes_far_from_zero(shift, monkeypatch, added):

@@ -85,7 +85,7 @@ def test_small_scripts_with_negative_values(name, backend):
     check_scripts(ALL[name], range(OTHER_SEEDS), values=SIGNED, backend=backend.name)
 
 
-@pytest.mark.drawn("name", share=6)
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", ALL)
 def test_small_scripts_with_nulls(name, backend):
     check_scripts(ALL[name], range(OTHER_SEEDS), values=SMALL | {0: None}, backend=backend.name)
