@@ -89,8 +89,8 @@ else
 	$(BIN)/gpu-wcoj run examples/triangles.dl --changes 'edge=$(EDGES)' $(if $(TICK_ROWS),--tick-rows $(TICK_ROWS)) --limit 5
 endif
 
-# Pyright takes as long as all that runs beside it, the compilation of kernels for the tests included. With more room
-# for young objects, Node collects garbage less often.
+# Pyright takes a processor for two minutes, so that all else runs beside it, the tests too. With more room for young
+# objects, Node collects garbage less often.
 check: setup  ## lint, format, house style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -98,10 +98,10 @@ check: setup  ## lint, format, house style, types, layers
 	  $(BIN)/python -m tests.house && $(BIN)/lint-imports && $(BIN)/mypy && $(BESIDE_PYRIGHT); found=$$?; wait $$pyright && exit $$found
 
 BESIDE_PYRIGHT = true
-test: BESIDE_PYRIGHT = { $(BIN)/gpu-wcoj warm || true; }
 # Test processes, and the many processes that tests start, share bytecode, also where the environment switches that off.
-test: check  ## check, then run the tests (TESTS=path chooses some)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
+test: BESIDE_PYRIGHT = { $(BIN)/gpu-wcoj warm || true; } && PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest \
+  --numprocesses $(TEST_WORKERS) --maxprocesses 4 --dist loadgroup $(TESTS)
+test: check  ## check, and run the tests (TESTS=path chooses some)
 
 fuzz: setup  ## fuzz every parser, guided by what it runs, SECONDS=600 each (PARSERS="sql motif" chooses some); Linux
 	$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'

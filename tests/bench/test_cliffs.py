@@ -15,6 +15,7 @@ KNOWN = {48: {"tenfold"}, 81: {"tick: load", "tick: insertion", "tick: deletion"
 there, which a single answer need not, and small ticks are walked whatever all rows cost."""
 
 
+@pytest.mark.drawn("part", share=3)
 @pytest.mark.parametrize("part", range(6))
 def test_queries_cost_the_same_however_they_are_put(part):
     for seed in SEEDS[part::6]:

@@ -15,7 +15,7 @@ def test_every_fast_path_has_a_case() -> None:
     assert all(CASES[name].off == {"off": {name}} for name in FAST_PATHS)
 
 
-@pytest.mark.drawn("name", share=3)
+@pytest.mark.drawn("name", share=5)
 @pytest.mark.parametrize("name", CASES)
 def test_both_sides_answer_alike(name: str) -> None:
     needed("numba")

@@ -234,6 +234,7 @@ def test_dogs3_refuses_numbers_that_it_has_no_room_for(tmp_path):
 RELATIONS = {"r": 2, "s": 2, "t": 3}
 
 
+@pytest.mark.drawn("seed", share=2)
 @pytest.mark.parametrize("seed", range(12))
 def test_counts_without_listing_are_right(seed):
     """Patterns by chance, weights by chance: the sum of products is that of the join with nothing grouped."""

@@ -52,6 +52,7 @@ def before_last(n: int) -> tuple[MemoryFolder, Any, Checkpoint]:
     return memory, program, checkpoint
 
 
+@pytest.mark.drawn("number", "for_ever", each=True)
 @pytest.mark.parametrize("for_ever", [False, True])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_every_call_of_a_commit_fails(reference: Reference, number: int, for_ever: bool) -> None:
@@ -108,6 +109,7 @@ def needed(manifests: list[Any]) -> set[str]:
     return set().union(*(manifest.files for manifest in manifests))
 
 
+@pytest.mark.drawn("number")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
 def test_every_call_of_an_opening_fails(reference: Reference, number: int) -> None:
     memory, _, checkpoint = before_last(3)

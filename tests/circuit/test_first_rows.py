@@ -92,6 +92,7 @@ def drawn_first(chance):
     )
 
 
+@pytest.mark.drawn("seed", "kind", each=True)
 @pytest.mark.parametrize("kind", ["numba", "numpy", "shim", "cuda"])
 @pytest.mark.parametrize("seed", range(24))
 def test_first_rows_of_random_changes(kind, seed, monkeypatch):

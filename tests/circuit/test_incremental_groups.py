@@ -78,6 +78,7 @@ def _reversed(table):
     return table.append_column("weight", pa.array([-1] * len(table), pa.int64()))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_checkpoints(bag, tmp_path):
     for seed in range(3):
@@ -108,6 +109,7 @@ def test_ticks_on_either_side(bag):
     assert contents(both) == contents(plain)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_one_big_tick_is_the_same_rows_one_per_tick(bag):
     for seed in range(5):

@@ -51,6 +51,7 @@ def test_differences_are_the_changes(name, bag, always):
     assert always or ListingCosts().limit()
 
 
+@pytest.mark.drawn("bag", "seed", each=True)
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("seed", range(6))
 def test_differences_of_random_programs(seed, bag, always):
@@ -91,6 +92,7 @@ def hubs():
     return sparse, np.concatenate([out, into])
 
 
+@pytest.mark.drawn("text")
 @pytest.mark.usefixtures("large_ticks")
 @pytest.mark.parametrize("text", [PATH, PATH.replace("g(a)", "g(a, count())")], ids=["set", "groups"])
 def test_deleting_a_hub_costs_less_than_its_paths(text):

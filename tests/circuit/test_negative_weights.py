@@ -31,6 +31,7 @@ def test_what_is_left_open_adds_up():
     assert program.step({"e": [((1, 3), 1)]})["h"].to_dict() == {(1,): -1}
 
 
+@pytest.mark.drawn("strategy")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("text", TEXTS)
 def test_negation(text: str, strategy: Strategy):

@@ -266,6 +266,7 @@ def test_the_number_is_known_on_either_side_and_under_every_plan(route):
         assert program.count("h") == plain.count("h")
 
 
+@pytest.mark.drawn("name", "threads", "analyze", each=True)
 @pytest.mark.parametrize(("threads", "analyze"), [(1, False), (2, True)])
 @pytest.mark.parametrize("name", ["path", "diamond", "house", "negated"])
 def test_all_that_the_kernels_do_is_reported(name, threads, analyze, monkeypatch):

@@ -163,6 +163,7 @@ def test_other_kernels(name, kind):
     check(PROGRAMS[name], 7, 6 if IS_LONG else 4, Kind(kind).backend(3), threads=1, route="device")
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs", "least labels"])
 def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
     """Small ticks run on the replica and large ticks on the device."""
@@ -171,6 +172,7 @@ def test_ticks_on_either_side_of_a_state_that_is_kept_twice(name):
     check(PROGRAMS[name], 5, 12 if IS_LONG else 6, Kind("shim").backend(1), size=6, threads=1, route=5)
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["linear", "non-linear", "points to"])
 def test_many_changes_a_tick(name, backend):
     check(PROGRAMS[name], 11, 8, backend, size=30, values=12)
@@ -249,6 +251,7 @@ def test_the_last_edge_goes_and_all_come_again(backend):
         assert program.relation("p").rows() == []
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize(
     "name",
     ["linear", "non-linear", "mutual", "from marked", "read by others", "negation", "shortest paths", "two of them"],
@@ -288,6 +291,7 @@ def test_counting_and_loading_say_the_same(backend):
             assert program.count("p") == len(program.relation("p"))
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", ["non-linear", "mutual", "read by others", "all pairs"])
 def test_a_checkpoint_holds_the_ranks(name, backend, tmp_path):
     """Checkpoints after every other tick, incremental, restore a program that continues."""

@@ -177,6 +177,7 @@ def test_a_tick_that_is_interrupted_or_out_of_memory_at_any_kernel_call_leaves_n
     check(text, options, "step", error, *kernels)
 
 
+@pytest.mark.drawn("name", "error", each=True)
 @pytest.mark.parametrize("error", [RuntimeError("the kernel failed"), KeyboardInterrupt()], ids=["error", "interrupt"])
 @pytest.mark.parametrize("name", ["triangle", "triangle, bag", "negation", "projection", "projection, bag"])
 def test_a_walked_tick_that_fails_at_any_kernel_call_leaves_no_trace(name, error, kernels):
@@ -326,7 +327,7 @@ class Interrupt:
         return self.trace
 
 
-@pytest.mark.drawn("name", "keep", "walks", "fewest_lines", share=2)
+@pytest.mark.drawn("name", "keep", "walks", "fewest_lines", share=3)
 @pytest.mark.parametrize(
     ("name", "keep", "walks", "fewest_lines"),
     [

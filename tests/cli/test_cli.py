@@ -31,6 +31,7 @@ def test_inputs_are_the_first_tick(capfd: pytest.CaptureFixture[str], graph: Pat
     assert 10_000_000 < total["peak_rss_bytes"] < 100_000_000_000
 
 
+@pytest.mark.drawn("mode")
 @pytest.mark.parametrize("mode", [[], ["--count"]])
 def test_changes_by_tick_column(capfd: pytest.CaptureFixture[str], tmp_path: Path, mode: list[str]):
     path = write_stream(tmp_path / "s.parquet", STREAM)

@@ -72,6 +72,7 @@ def test_a_reading_process_that_just_ends_is_an_error(small, monkeypatch):
         read_table(parse_input(f"e={small}"), 2, 1 << 30)
 
 
+@pytest.mark.long
 def test_standard_error_is_closed(small):
     assert total(run("run", *COPY, "--input", f"e={small}", "--json", around="{} 2>&-")) == 1000
 
@@ -98,6 +99,7 @@ def test_a_file_whose_name_is_not_utf_8(small, tmp_path):
     assert total(run("run", *COPY, "--input", f"e={path}", "--json")) == 1000
 
 
+@pytest.mark.long
 def test_an_ascii_locale(small, tmp_path):
     path = tmp_path / "größe.parquet"
     path.write_bytes(small.read_bytes())
@@ -114,6 +116,7 @@ def test_a_pipe_is_refused_for_what_is_read_from_files_only(tmp_path, form):
     assert f"is a pipe, and '{form}' is read from files only" in done.stderr
 
 
+@pytest.mark.long
 def test_where_numba_is_told_to_compile_nothing_numpy_does_it(small):
     done = run("run", *COPY, "--input", f"e={small}", "--json", NUMBA_DISABLE_JIT="1", GPU_WCOJ_COMPILE="wait")
     assert done.returncode == 0

@@ -54,6 +54,7 @@ def test_the_suffix_tells(place, capfd, name, text, output):
     assert run(capfd, name, "--input", "edges=edges.csv", "--changes", CHANGES) == [{output: 3}, {output: 1}]
 
 
+@pytest.mark.drawn("language", "text", "output", share=3)
 @pytest.mark.parametrize(
     ("language", "text", "output"), [("sql", SQL, "hop"), ("edn", EDN, "find"), ("motif", MOTIF, "matches")]
 )

@@ -107,6 +107,7 @@ class Recorded(LateBar):
         super().update(what, done, total, answer_rows)
 
 
+@pytest.mark.drawn("form")
 @pytest.mark.parametrize("form", ["parquet", "csv", "blocks"])
 def test_the_bar_counts_rows_that_ticks_have_taken(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str

@@ -88,6 +88,7 @@ def graph(tmp_path: Path) -> Path:
     return tmp_path / "graph.txt"
 
 
+@pytest.mark.drawn("columns")
 @pytest.mark.parametrize("columns", [80, 200])
 def test_rows_fit_the_terminal(tmp_path: Path, columns: int):
     names = [f"column_{i}" for i in range(24)]
@@ -119,9 +120,9 @@ def test_rows_their_number_and_no_colour(graph: Path):
 
 
 def test_the_bar_has_ticks_of_ticks_the_rest_of_the_time_and_first_rows(tmp_path: Path):
-    (tmp_path / "s.txt").write_text("".join(f"{i % 500} {(i * 7) % 499}\n" for i in range(60_000)))
+    (tmp_path / "s.txt").write_text("".join(f"{i % 500} {(i * 7) % 499}\n" for i in range(600_000)))
     run = Terminal("run", "-e", TRIANGLE, "--changes", f"edge={tmp_path / 's.txt'}", "--tick-rows", "20", columns=150)
-    run.read_until(r"tick [\d,]+ of 3,000: (joining|reading)")
+    run.read_until(r"tick [\d,]+ of 30,000: (joining|reading)")
     run.read_until(r"\d+%, [\d,]+ rows, [\d,]+ rows/s")
     run.read_until("left:")
     run.read_until(r"triangle\(\d+, \d+, \d+\)")

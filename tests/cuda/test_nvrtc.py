@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(nvrtc() is None, reason="the wheel nvidia-cuda-n
 ARCHITECTURES = ["sm_75", "sm_80", "sm_90", "sm_100"]
 
 
-@pytest.mark.drawn("architecture", "name", share=8)
+@pytest.mark.drawn("architecture", "name", share=16)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("name", device.SOURCES)
 def test_sources_compile_without_a_word(name, architecture):

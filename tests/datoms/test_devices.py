@@ -17,6 +17,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.drawn("route", share=2)
 @pytest.mark.parametrize("route", ["device", "auto", "cpu"])
 def test_a_device_follows_as_the_cpu_does(route):
     if reason := available():

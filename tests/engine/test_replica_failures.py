@@ -131,7 +131,7 @@ def test_a_lowering_that_fails_while_the_twin_is_ahead(pair, sides):
     assert found == [((None, 1, 2), 1), ((2, 3, 4), 1)]
 
 
-@pytest.mark.drawn("name", "last", each=True)
+@pytest.mark.drawn("name", "last")
 @pytest.mark.parametrize("last", [False, True], ids=["on the device", "on the twin"])
 @pytest.mark.parametrize("name", ["triangle", "projection"])
 def test_an_interrupt_at_any_line_leaves_both_sides_before_or_after_and_never_between(name, last, sides):

@@ -28,7 +28,7 @@ def routes(seed):
     return lambda number: chosen[number % 64]
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "route", "name", each=True)
 @BAGS
 @pytest.mark.parametrize("route", ["device", "cpu", 5])
 @pytest.mark.parametrize("name", SOME)
@@ -52,7 +52,7 @@ def test_alternating_routes_give_the_answers_of_recomputation(name, keeps, bag, 
         check_script(text, script, bag=bag, way=("step", "step_pieces")[seed % 2], **options)
 
 
-@pytest.mark.drawn("bag")
+@pytest.mark.drawn("bag", "name", share=4)
 @BAGS
 @pytest.mark.parametrize("name", SOME)
 def test_nothing_but_ticks_between_alternating_routes(name, bag, pair, sides):
@@ -78,6 +78,7 @@ def test_nothing_but_ticks_between_alternating_routes(name, bag, pair, sides):
     assert behind == {pair.primary.name, "cpu"}
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_a_lowering_in_the_middle(bag, pair, sides):
     """Nulls, text and finer units turn up while either side is ahead."""

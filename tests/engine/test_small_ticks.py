@@ -269,6 +269,7 @@ def test_small_ticks_do_their_part_of_running_merges(works_ahead: bool, monkeypa
     assert (max(read) <= 3 * policy.fuel * policy.ratio) == works_ahead
 
 
+@pytest.mark.drawn("error", "name", each=True)
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 @pytest.mark.parametrize("name", ["_pending_batches", "Spine.insert", "Spine.work_ahead", "TrieMerge.advance"])
 def test_a_tick_that_fails_while_batches_are_merged_leaves_the_state_as_it_was(

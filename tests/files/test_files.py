@@ -124,6 +124,7 @@ def test_truncated_binary_files(tmp_path: Path, name: str):
             read(tmp_path / name, "?columns=0,1")
 
 
+@pytest.mark.drawn("name")
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
 def test_damaged_gzip(tmp_path: Path, name: str):
     write_all_forms(tmp_path)

@@ -21,7 +21,7 @@ def test_nothing_differs_from_the_texts_that_are_stored():
     check(text_differences())
 
 
-@pytest.mark.drawn("part", share=4)
+@pytest.mark.drawn("part", share=12)
 @pytest.mark.parametrize("part", range(N_PARTS))
 def test_random_programs_do_not_differ_from_what_is_stored(part):
     check(random_differences(part, N_PARTS))

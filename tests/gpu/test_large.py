@@ -61,6 +61,7 @@ def test_known_answers_of_the_stream(site, query):
             assert total == query.known[end]
 
 
+@pytest.mark.drawn("name", share=3)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_tick_is_the_cpus_bit_for_bit(site, name):
     query = PATTERNS[name]

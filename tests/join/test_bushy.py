@@ -51,6 +51,7 @@ def test_negation_and_calculation(bag, monkeypatch):
         core_rules.check_script(rules, script, bag=bag, backend="cpu", **options)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_recursion(bag, monkeypatch):
     chance = random.Random("loops")

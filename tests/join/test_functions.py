@@ -112,6 +112,7 @@ OPERATORS = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, 
 OPERATORS |= {"=": lambda a, b: a == b, "!=": lambda a, b: a != b}
 
 
+@pytest.mark.drawn("op", "constant", each=True)
 @pytest.mark.parametrize("op", OPERATORS)
 @pytest.mark.parametrize("constant", ["0.05", "0.055", "-0.055", "5m", "7", "0.0m", "-1000000", "123456.7891m"])
 def test_comparisons_of_decimals_with_constants(op, constant, backend):

@@ -92,7 +92,7 @@ class Duck:
 CASES = [(name, form) for i, name in enumerate(NAMES) for j, form in enumerate(FORMS) if IS_LONG or i % len(FORMS) == j]
 
 
-@pytest.mark.drawn("name", "form", share=3)
+@pytest.mark.drawn("name", "form", share=5)
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_every_tick_equals_recomputation(name, form, backend):
     text = PATTERNS[name]

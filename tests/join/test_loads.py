@@ -25,6 +25,7 @@ def any_load(monkeypatch):
     monkeypatch.setattr(full_join, "MIN_GAIN", 0.0)
 
 
+@pytest.mark.drawn("bag", "name", share=4)
 @pytest.mark.usefixtures("any_load")
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("name", PATTERNS)
@@ -54,6 +55,7 @@ def test_the_order_of_atoms_does_not_matter(rows, monkeypatch):
     assert work > 20 * found[0][1]
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True])
 def test_a_negated_atom_and_a_calculation(rows, bag):
     body = (*ATOMS, "!gone(u)", "v != w + 1")

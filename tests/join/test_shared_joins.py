@@ -36,6 +36,7 @@ def shared(program: gw.Program) -> int:
     return sum(isinstance(join, SharedJoin) for join in joins)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True])
 def test_answers_are_those_of_rules_on_their_own(kind, bag):
     random_ = random.Random(f"{kind}{bag}")

@@ -175,7 +175,7 @@ def test_hubs(kind, backend, name, variant):
         assert question.work[MARKS] > 0
 
 
-@pytest.mark.drawn("name", "variant", each=True)
+@pytest.mark.drawn("name", "variant", "kind", each=True)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", SHORT_HUBS)
 def test_what_is_short_is_sought(kind, backend, name, variant):

@@ -46,6 +46,7 @@ print(changes["triangle"].rows())
 """
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_answer_alike(name, bag):

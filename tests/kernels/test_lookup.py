@@ -38,6 +38,7 @@ def test_looking_up_is_what_the_reference_says(kind, seed):
         check(asking(seed), kind.backend(seed))
 
 
+@pytest.mark.drawn("rest")
 @pytest.mark.skipif(lacking("numba") is not None, reason=str(lacking("numba")))
 @pytest.mark.parametrize("rest", [0, 1])
 def test_a_long_range_is_looked_up_by_its_ranks(rest):

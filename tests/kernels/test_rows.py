@@ -214,6 +214,7 @@ def test_rows_that_one_key_holds(backend, domains):
     assert sums.tolist() == list(expected.values())
 
 
+@pytest.mark.drawn("size", "arity", each=True)
 @pytest.mark.parametrize("size", [5, 1024, 2000])
 @pytest.mark.parametrize("arity", [7, 8, 9, 17])
 def test_many_columns(backend, arity, size):

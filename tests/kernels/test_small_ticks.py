@@ -282,6 +282,7 @@ def test_sums_that_leave_int64_are_taken_modulo_and_bounded_by_the_magnitude(mon
     assert n_large
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_walks_where_every_range_has_ranks(bag, monkeypatch):
     with rank_bitmaps.everywhere():
@@ -313,6 +314,7 @@ def kept(bag: bool, seed: int) -> Trial:
     return Trial(random.Random(seed), query, bag, DOMAINS[seed % len(DOMAINS)], 8)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("seed", range(12))
 def test_memtables_after_a_tick(seed, bag):

@@ -15,6 +15,7 @@ from tests.helpers.random_plans import with_any_branches
 N_QUERIES = 1000 if IS_LONG else 16
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("textual", [False, True], ids=["integers", "text"])
 def test_any_branches(bag, textual, monkeypatch):

@@ -88,6 +88,7 @@ def test_few_rows_are_counted_exactly(backend, seed):
         assert found.below([one], other) == pytest.approx(met(rows, [one], other))
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("kind", ["uniform", "hub", "few", "key", "floats", "rmat"])
 @pytest.mark.parametrize("seed", range(2))
 def test_many_rows_are_estimated_closely(kind, seed):

@@ -35,6 +35,7 @@ def queries(block: int) -> Iterator[Query]:
     return (random_query(seed) for seed in range(block, N_QUERIES, N_BLOCKS))
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_answers_are_those_of_duckdb(block, judge):
     """One of ten of them, all where that may take long. Queries of about the same size share their rows."""
@@ -56,6 +57,7 @@ def test_answers_are_those_of_duckdb(block, judge):
                     check(judge, query, script, TICKS, bag=bag, strategy=strategy, **options)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_all_are_planned(block):
     """Ordinarily every tenth of them."""

@@ -27,6 +27,7 @@ from tests.helpers.replanned_programs import RULE, Tick, every_tick, run_both, s
 MORE = "pair(b, c) :- h(a, b, c, d). reach(a, b) :- pair(a, b). reach(a, c) :- reach(a, b), u(b), pair(b, c)."
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.usefixtures("large_ticks")
 @QUICK_KINDS
 @pytest.mark.parametrize("bag", [False, True])

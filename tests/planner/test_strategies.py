@@ -59,6 +59,7 @@ def test_any_hints(block, bag):
         check_scripts(text, [number], bag=bag, backend="cpu", strategy=strategy, order=hints(text, chance))
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("block", range(2))
 def test_any_plan(block, bag, monkeypatch):
@@ -143,6 +144,7 @@ def test_all_kinds_of_kernels(kind, strategy):
         check_script(text, script, bag=bag, backend=kind.backend(number), strategy=strategy, **options)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_batch_is_its_rows_one_per_tick_in_any_chunks(strategy, bag):

@@ -13,7 +13,7 @@ import pytest
 import gpu_wcoj as gw
 from gpu_wcoj.query.datalog import parse
 from tests.helpers.answers import named
-from tests.helpers.kernel_kinds import Kind, lacking
+from tests.helpers.kernel_kinds import KINDS, Kind, lacking
 from tests.helpers.long_tests import IS_LONG
 from tests.reference.changes import Row, ZSet, minus, plus
 from tests.reference.nulls import evaluate
@@ -163,6 +163,7 @@ def check(text: str, seed: int, *, bag: bool, values: tuple[object, ...] = INTEG
         before = after
 
 
+@pytest.mark.drawn("bag", "block", share=2)
 @BAGS
 @pytest.mark.parametrize("block", range(N_BLOCKS))
 def test_programs_by_chance(block, bag):
@@ -179,7 +180,8 @@ def test_options_change_no_answer(seed):
     check(text, seed, bag=bag, backend="cpu", keep=["h"], **given)
 
 
-@pytest.mark.parametrize("name", ["numpy", "shim", "cuda"])
+@pytest.mark.drawn("bag")
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "numba"])
 @BAGS
 def test_other_kernels(name, bag):
     why = lacking(name)
@@ -190,6 +192,7 @@ def test_other_kernels(name, bag):
         check(text, seed, bag=bag, values=TEXTS, backend=Kind(name).backend(seed), ticks=4)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_a_twin(bag):
     why = lacking("shim")

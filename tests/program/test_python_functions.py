@@ -157,6 +157,7 @@ def twin(text: str, twin_text: str | None) -> str:
     return twin_text if twin_text is not None else text.replace("inc(", "(1 + ")
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize(("text", "built_in"), DATALOG)
 def test_functions_equal_built_in_calculations(text, built_in, bag, backend):
@@ -168,6 +169,7 @@ def test_functions_equal_built_in_calculations(text, built_in, bag, backend):
         assert stepped(text, ticks, functions=ALL, threads=3, chunk_rows=2, **options) == right
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize(("text", "built_in"), TEXTS)
 def test_functions_of_texts_equal_built_in_functions(text, built_in, bag, backend):
@@ -186,6 +188,7 @@ def test_functions_with_every_kind_of_kernels(kind):
         assert stepped(text, ticks, second, functions=ALL, backend=kind.backend()) == right
 
 
+@pytest.mark.drawn("text", "built_in", share=2)
 @pytest.mark.parametrize(("text", "built_in"), SQL)
 def test_functions_in_sql_equal_built_in_calculations(text, built_in):
     tables = [name for name in ("r", "s") if re.search(rf"(FROM|JOIN) {name}\b", text)]

@@ -93,6 +93,7 @@ def test_patterns(name, bag):
         check(PATTERNS[name], some_changes(chance, arities(PATTERNS[name])), bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_programs_that_chance_writes(bag):
     for seed in range(150 if IS_LONG else 30):
@@ -117,6 +118,7 @@ def test_aggregates(name, op, bag):
         check(text, some_changes(chance, arities(text)), bag)
 
 
+@pytest.mark.drawn("op", share=3)
 @pytest.mark.parametrize("op", ["count(*)", "sum(t.v)", "min(t.v)", "max(t.v)", "avg(t.v)"])
 def test_rows_that_join_with_nothing_are_not_aggregated(op):
     text = f"SELECT {op} AS n FROM t, e, f WHERE e.y = t.y AND f.z = e.z AND f.x = t.x"
@@ -162,6 +164,7 @@ def test_the_order_of_tables_does_not_matter(condition):
     assert max(counts) <= 1.6 * min(counts) + 10_000
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_texts_and_nulls(bag):
     texts = ["b", "", "größe", None, "B"]
@@ -175,6 +178,7 @@ def test_texts_and_nulls(bag):
             check(text, changes, bag)
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_floats_whose_sums_need_every_bit(bag):
     values = [0.0, -0.0, 1.5, 1e300, -1e300, 5e-324, -1e-310, 0.1, np.inf, -np.inf, np.nan]
@@ -207,6 +211,7 @@ def test_rows_in_blocks(monkeypatch, threads, bag):
         assert check(text, changes, bag, threads=threads)["h"][1].count(",") > 20
 
 
+@pytest.mark.drawn("bag")
 @BAGS
 def test_answers_that_arrive_in_order(monkeypatch, bag):
     """Pieces that follow each other are consolidated as they arrive, as all rows together are."""

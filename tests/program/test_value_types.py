@@ -183,6 +183,7 @@ def weighted(name: str, rows: Sequence[Any], weight: int) -> pa.Table:
     return arrow(name, rows).append_column("weight", pa.array([weight] * len(rows), pa.int64()))
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", KINDS)
 def test_every_tick_is_what_plain_python_says(name, seed):

@@ -351,6 +351,7 @@ def test_constants_are_worked_out(expression, value):
     assert type(facts.rows[0][0]) is type(value)
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name not in ("texts", "constants")])
 def test_the_core_form_means_what_the_text_means(name, bag):

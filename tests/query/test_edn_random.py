@@ -71,6 +71,7 @@ def agrees(text: str, seed: int) -> bool:
     return True
 
 
+@pytest.mark.drawn("part", share=2)
 @pytest.mark.parametrize("part", range(4))
 def test_answers_follow_the_evaluator(part: int) -> None:
     n_found = 0

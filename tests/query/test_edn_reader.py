@@ -93,6 +93,7 @@ def of_theirs(value: Any) -> Any:
     return "list" if isinstance(value, tuple) else "vector", tuple(map(of_theirs, value))
 
 
+@pytest.mark.drawn("part", share=2)
 @pytest.mark.parametrize("part", range(5))
 def test_random_data_is_read_as_edn_format_reads_it(part: int) -> None:
     for seed in range(part * 100, part * 100 + (100 if IS_LONG else 40)):

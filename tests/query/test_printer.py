@@ -37,6 +37,7 @@ def test_loops_are_equal(name):
     assert parse(as_datalog(rules)) == rules
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_programs_in_core_form_answer_alike(bag):
     """Their helpers have names that no text can spell, and groupings and extremes are no rules."""

@@ -53,6 +53,7 @@ def rounded(rows):
     return sorted(shown, key=repr)
 
 
+@pytest.mark.drawn("block", share=2)
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_views_in_sql_that_chance_wrote(block):
     n_read = n_helpers = 0
@@ -133,6 +134,7 @@ def test_queries_in_edn(text):
     assert_equal_answers(query.rules, ticks, bag=False)
 
 
+@pytest.mark.drawn("text", "where", "semantics", each=True)
 @pytest.mark.parametrize("semantics", SEMANTICS)
 @pytest.mark.parametrize(("text", "where"), MOTIFS)
 def test_motifs(text, where, semantics):

@@ -35,6 +35,7 @@ def rows_of(chance: random.Random, width: int, n: int) -> list[tuple[int | None,
     return [tuple(None if chance.random() < 0.08 else chance.randrange(4) for _ in range(width)) for _ in range(n)]
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True])
 @pytest.mark.parametrize("text", RULES)
 def test_answers_are_the_same_at_every_tick(text, bag):

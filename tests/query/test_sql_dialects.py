@@ -147,6 +147,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.drawn("call", "dialect", each=True)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("call", FUNCTIONS)
 def test_functions_are_there_in_every_dialect(call: str, dialect: str):
@@ -171,6 +172,7 @@ def test_length_is_of_texts():
         gw.view("SELECT YEAR(s) AS n FROM r", r={"s": ["2020-01-01"]}, dialect="spark")
 
 
+@pytest.mark.drawn("dialect", share=4)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_not_a_number_is_the_largest_and_equal_to_itself(dialect: str):
     table = {"x": [math.nan, math.inf, 1.0, None]}

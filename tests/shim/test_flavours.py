@@ -25,11 +25,11 @@ def kernels_of(source: str) -> list[str]:
     return re.findall(pattern, device.source_text(source))
 
 
-@pytest.mark.drawn("flavour")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("flavour", EXAMPLES)
 def test_the_kernels_of_the_project(flavour):
-    """One flavour in ordinary runs; half a minute of processor time for the first two together, as much for PTX."""
+    """Half a minute of processor time for the first two together, as much for PTX."""
     if flavour == "ptx" and (reason := library.available()):
         pytest.skip(reason)
     try:

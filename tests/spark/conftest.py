@@ -72,6 +72,7 @@ LONG_TESTS = frozenset({
 """Long tests of other files: of each way into Spark, a short one always runs."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads groups in its own hook, before this where a run names this folder
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs Spark, keep it in one process of pytest-xdist, and let sockets of its gateway close late."""
     for name in LONG:

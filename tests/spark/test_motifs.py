@@ -161,7 +161,7 @@ def test_ids_restrict_vertices(spark: SparkSession) -> None:
         assert gws.count(spark, "(a)-[]->(b)", {"edges": lines}, ids={"a": ids}) == {"motif": 1}
 
 
-@pytest.mark.parametrize("layout", ["one", "hypercube"])
+@pytest.mark.parametrize("layout", ["one", pytest.param("hypercube", marks=pytest.mark.long)])
 def test_wrong_graphs(spark: SparkSession, layout: Any) -> None:
     how: dict[str, Any] = {"layout": layout, "cells": None if layout == "one" else 2}
     nodes = spark.createDataFrame([(1, "x")], "id int, name string")

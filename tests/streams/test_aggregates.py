@@ -67,7 +67,7 @@ def ticks(seed, scale):
         yield list(change.items()), dict(state)
 
 
-@pytest.mark.drawn("scale", "kind", each=True)
+@pytest.mark.drawn("scale", "name", "kind", each=True)
 @pytest.mark.parametrize("scale", [1, 0.25], ids=["integers", "floats"])
 @pytest.mark.parametrize("name", AGGREGATORS)
 @pytest.mark.parametrize("kind", KINDS)

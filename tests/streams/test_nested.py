@@ -65,7 +65,7 @@ def nested(place: Backend, incremental: Build, grids: Sequence[Grid]) -> list[li
     return outputs
 
 
-@pytest.mark.drawn("kind")
+@pytest.mark.drawn("name", "kind", share=6)
 @pytest.mark.parametrize("name", NON_LINEAR)
 def test_incremental_forms_under_nested_time(kind, name):
     query = NON_LINEAR[name]

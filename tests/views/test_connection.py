@@ -75,6 +75,7 @@ class Bags:
         return Counter(self.connection.execute(text).fetchall())
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", range(3))
 def test_views_in_sql_that_come_and_go(seed, tmp_path):
     chance = random.Random(seed)

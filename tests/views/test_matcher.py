@@ -19,6 +19,7 @@ from tests.views.test_find import SEMANTICS
 N_SCRIPTS = 300 if IS_LONG else 24
 
 
+@pytest.mark.drawn("seed", share=2)
 @pytest.mark.parametrize("seed", range(N_SCRIPTS))
 def test_kept_matches_are_those_found_afresh(seed: int):
     chance = random.Random(seed)

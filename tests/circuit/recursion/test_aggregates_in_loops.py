@@ -40,6 +40,7 @@ def rows(program: gw.Program, name: str) -> list[tuple[object, ...]]:
     return [row for row, _ in program.relation(name).rows()]
 
 
+@pytest.mark.drawn("bag")
 @pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
 def test_what_the_braces_compare_or_negate(bag, backend):
     points = [(0, 0), (1, 1), (2, 2)]
@@ -244,6 +245,7 @@ GUARDED = {
 }
 
 
+@pytest.mark.drawn("name", share=2)
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_negated_head_that_asks_of_rows_of_the_recursion(name, backend):
     """Such a negated head is complete before the recursion, as the count of an aggregate is."""

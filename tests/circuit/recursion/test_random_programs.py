@@ -90,6 +90,7 @@ def test_whatever_a_program_is_asked_between(block, backend, tmp_path):
                 agree(program, judges, f"seed {seed}, tick {tick_index}, {text}")
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("numba", "cuda")])
 def test_other_kernels(kind):
     reason = lacking(kind)

@@ -91,7 +91,7 @@ def test_small_scripts_with_nulls(name, backend):
     check_scripts(ALL[name], range(OTHER_SEEDS), values=SMALL | {0: None}, backend=backend.name)
 
 
-@pytest.mark.drawn("name", share=3)
+@pytest.mark.drawn("name", share=6)
 @pytest.mark.parametrize("name", ALL)
 def test_rows_that_go_and_come(name, backend):
     for seed in range(OTHER_SEEDS):
@@ -141,7 +141,7 @@ def test_a_batch_is_its_rows_in_any_order(name, backend):
         assert all(result == results[0] for result in results) or not rows
 
 
-@pytest.mark.drawn("name", share=3)
+@pytest.mark.drawn("name", share=6)
 @pytest.mark.parametrize("name", ALL)
 def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
     text = ALL[name]
@@ -165,7 +165,7 @@ def test_what_goes_and_comes_back_leaves_the_same_bits(name, backend):
         assert bits(program, program.heads) == before
 
 
-@pytest.mark.drawn("bag", "name", share=6)
+@pytest.mark.drawn("bag", "name", share=12)
 @BAGS
 @pytest.mark.parametrize("name", ALL)
 def test_taking_everything_back_leaves_nothing_but_facts(name, bag, backend):

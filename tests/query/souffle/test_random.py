@@ -22,6 +22,7 @@ def _draw_rows(rng: random.Random) -> dict[str, list[Row]]:
     }
 
 
+@pytest.mark.drawn("seed", share=2)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_program_equals_its_recomputation_after_every_tick(seed: int):
     rng = random.Random(f"souffle {seed}")
@@ -53,6 +54,7 @@ def test_a_program_equals_its_recomputation_after_every_tick(seed: int):
             assert found == dict.fromkeys(expected, 1), f"tick {tick}, {head}"
 
 
+@pytest.mark.drawn("seed", share=3)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_program_is_printed_and_read_again(seed: int):
     drawn = draw_program(random.Random(f"souffle {seed}"))
