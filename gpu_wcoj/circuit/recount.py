@@ -433,8 +433,11 @@ RISKED_FRACTION, MAX_FRACTION = 0.5, 1.25
 
 The first where the change is expected to cost less; the second where it is expected to cost up to as much."""
 
-MIN_GAIN = 1.5
+MIN_GAIN = 1.2
 """Factor by which listing all rows has to be cheaper than a change."""
+
+MIN_SAMPLED_FRACTION = 1 / 16
+"""Rows that start a path, as a fraction of the rows of the atoms, from which on samples tell the cost of a change."""
 
 FORGOTTEN = 7 / 8
 """Part of the expected cost of a change that is left after each tick that lists all rows, so that it is tried again."""
