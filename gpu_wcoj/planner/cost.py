@@ -701,10 +701,10 @@ class Estimator:
             if n_done == len(steps) or steps[n_done].is_lookup:
                 continue
             needed = hanging & bound
-            n_groups = min(self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
-            counted = min(counted, n_groups)
+            in_row = self._distinct(needed & ~seeded)
+            counted = min(counted, in_row, self._distinct(needed) / CHANGES)
             if n_done >= n_listed:
-                listed = min(listed, n_groups)
+                listed = min(listed, in_row)
         listing += bracketed.extra if bracketed is not None else 0.0
         return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
 
