@@ -16,9 +16,7 @@ from gpu_wcoj.circuit.recount import (
     GIVEN_UP_FACTOR,
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
-    MIN_CHANGED,
     MIN_LIMIT,
-    MIN_SAMPLED_FRACTION,
     ListingCosts,
     Recounted,
     Recounting,
@@ -642,9 +640,9 @@ class Head:
             self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
             return result
         n_seeds = self.n_seeds
-        all_rows = self.costs.expected(size)
-        if all_rows is not None and n_seeds >= max(MIN_CHANGED, MIN_SAMPLED_FRACTION * size):
-            self.costs.set_change(self._sampled_cost_of_change(GIVEN_UP_FACTOR * max(MIN_LIMIT, all_rows)), n_seeds)
+        if self.costs.is_sampled(n_seeds, size):
+            max_cost = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.costs.expected(size) or 0.0)
+            self.costs.set_change(self._sampled_cost_of_change(max_cost), n_seeds)
         limit = self.costs.limit(n_seeds, size)
         while limit:
             before = self._cost

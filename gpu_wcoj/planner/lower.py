@@ -332,9 +332,7 @@ def _derivation_estimates(
     return estimates
 
 
-def _estimate(
-    path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | None = None
-) -> tuple[Expected, ...]:
+def _estimate(path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | None = None) -> tuple[Expected, ...]:
     estimate = foreseen(path, catalog, kept)
     return () if estimate is None else estimate.levels
 
