@@ -116,3 +116,17 @@ def test_cheap_changes_are_followed():
         assert "afresh" not in program.explain()
     costs = heads_of(program)["h"].costs
     assert 0 < costs.per_seed * 600 < costs.all_rows
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_a_dear_change_is_not_begun():
+    """Samples tell the cost of a large change, so that no delta path is listed in part before all rows are."""
+    rows = np.random.default_rng(4).permutation(np.stack([np.arange(20_000), np.arange(20_000) * 7 % 20_000], 1))
+    text = "h(a, d) :- e(a, b), e(b, c), e(c, d), e(d, f), e(f, g), e(g, i)."
+    program = gw.Program(text, backend="cpu", threads=1)
+    program.step({"e": rows})
+    program.step({"e": gw.ZSet.from_rows([(row, -1) for row in map(tuple, rows[:10_000].tolist())])})
+    assert "listed afresh" in program.explain()
+    anew = gw.Program(text, backend="cpu", threads=1)
+    anew.step({"e": rows[10_000:]})
+    assert counted(program) < 1.2 * counted(anew)
