@@ -650,6 +650,7 @@ def _sampled_cost(
     scale = len(batch) / max(len(sample), 1)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
     least, most = SAMPLED_PIECE_ROWS
+    budgeted.is_sample = True
     budgeted.chunk_rows = int(min(most, max(least, max_cost / scale / WRITTEN_PREFIX)))
     prefixes = bind_seeds(path, seed_rows(path, [sample], budgeted, path.seed.variables[0]), budgeted)
     depth = 0 if counts else path.depth_of(single.query.head_variables)
