@@ -476,7 +476,7 @@ class ListingCosts:
     is_followed: bool = True
 
     def is_sampled(self, n_seeds: int, size: int) -> bool:
-        """Return whether samples tell the cost of a change: it is large, and the last one was listed to its end.
+        """Return whether samples tell the cost of a change: a large one, if the last was listed.
 
         After a change that was not, a later one is tried without samples: replanning learns from what it costs.
         """

@@ -216,7 +216,7 @@ class BudgetedJoin(MeasuredJoin):
             yield parent, piece
 
     def _refuse_wide(self, prefixes: Prefixes, step: Step) -> None:
-        """Raise `AllowanceError` if the prefixes of a sample propose more values than the limit allows."""
+        """Raise `AllowanceError` if a sample's prefixes propose more values than the limit allows."""
         limit = self.allowance.limit
         if not self.is_sample or limit is None or step.is_lookup or len(prefixes) > MAX_FORESEEN:
             return

@@ -359,7 +359,7 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
 
 
 def _are_wide(prefixes: Prefixes, step: Step, join: GenericJoin) -> bool:
-    """Return whether prefixes propose many values each, by a sample; a device would have to be waited for."""
+    """Return whether prefixes propose many values each, by a sample; False on a device."""
     if step.is_lookup or join.backend.device is not None:
         return False
     return bool(estimate_values(join, prefixes, step) > WIDE_PREFIX * len(prefixes))

@@ -477,7 +477,7 @@ class Estimator:
         True if every other relation has statistics; otherwise no method may be called.
     worked
         Cached cost terms.
-    kept
+    head_variables
         The variables that the head keeps; None if it is all of them.
 
     Examples
@@ -501,7 +501,7 @@ class Estimator:
     is_known: bool
     worked: SharedCosts
     sought: frozenset[str]
-    kept: frozenset[str] | None = None
+    head_variables: frozenset[str] | None = None
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -542,14 +542,18 @@ class Estimator:
             shared_costs = None
         sought = frozenset(itertools.chain.from_iterable(map(solvable, body.calculations)))
         shared_costs = shared_costs or SharedCosts(bits)
-        kept = None if body.keeps_all else frozenset(body.head)
-        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs, sought, kept)
+        head_variables = None
+        if not body.keeps_all:
+            head_variables = frozenset(term for term in body.head if isinstance(term, str))
+        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs, sought, head_variables)
 
     @classmethod
-    def of_path(cls, path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | None = None) -> Estimator:
+    def of_path(
+        cls, path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None
+    ) -> Estimator:
         """Create the estimator of a planned path.
 
-        `kept` are the variables that the head keeps, None for all.
+        `head_variables` are the variables that the head keeps, None for all.
         """
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
@@ -566,9 +570,10 @@ class Estimator:
         bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.other_atoms})
         absent = [check_variables(negated) for negated in path.absent]
         shared_costs = SharedCosts(bits)
-        kept = None if kept is None or {*path.order}.issubset(kept) else frozenset(kept)
+        if head_variables is not None:
+            head_variables = None if {*path.order}.issubset(head_variables) else frozenset(head_variables)
         return cls._of(
-            _atom(path.seed), bits, conditions, path.calculations, absent, catalog, shared_costs, sought, kept
+            _atom(path.seed), bits, conditions, path.calculations, absent, catalog, shared_costs, sought, head_variables
         )
 
     @classmethod
@@ -582,7 +587,7 @@ class Estimator:
         catalog: CatalogReader,
         shared_costs: SharedCosts,
         sought: frozenset[str] = frozenset(),
-        kept: frozenset[str] | None = None,
+        head_variables: frozenset[str] | None = None,
     ) -> Estimator:
         joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
         is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
@@ -602,7 +607,7 @@ class Estimator:
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
-        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs, sought, kept)
+        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs, sought, head_variables)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -659,7 +664,9 @@ class Estimator:
         bound = seeded
         bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
         n_listed = self._n_listed(steps)
-        is_distinct = self.kept is None or all(step.variable in self.kept for step in steps[:n_listed])
+        is_distinct = self.head_variables is None or all(
+            step.variable in self.head_variables for step in steps[:n_listed]
+        )
         bracketed = None
         if branches:
             bracketed = Bracketing(
@@ -711,7 +718,7 @@ class Estimator:
     def _n_listed(self, steps: Sequence[Step]) -> int:
         """Return the number of steps up to the last one that binds a variable which the head keeps."""
         n_listed = len(steps)
-        while self.kept is not None and n_listed and steps[n_listed - 1].variable not in self.kept:
+        while self.head_variables is not None and n_listed and steps[n_listed - 1].variable not in self.head_variables:
             n_listed -= 1
         return n_listed
 
@@ -879,10 +886,10 @@ class Estimator:
         return n_bindings
 
 
-def foreseen(path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | None = None) -> Foreseen | None:
+def foreseen(path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None) -> Foreseen | None:
     """Return the estimates of a planned path; None if a relation of it has no statistics.
 
-    `kept` are the variables that the head keeps, None for all.
+    `head_variables` are the variables that the head keeps, None for all.
 
     Examples
     --------
@@ -896,7 +903,7 @@ def foreseen(path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | No
     >>> [(one.variable, one.proposed, one.rows) for one in found.levels]
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """
-    estimator = Estimator.of_path(path, catalog, kept)
+    estimator = Estimator.of_path(path, catalog, head_variables)
     return estimator.over(path.steps, path.branches) if estimator.is_known else None
 
 

@@ -107,7 +107,7 @@ class Plan:
             loop_rule.inverse.paths[0] for loop_rule in rules if (loop_rule.head, loop_rule.index) == (head, rule)
         )
 
-    def kept(self, place: Place) -> frozenset[str] | None:
+    def find_head_variables(self, place: Place) -> frozenset[str] | None:
         """Return the variables of a path that its head keeps; None for all."""
         head, rule, path_index = place
         return None if path_index == INVERSE else self.queries[head][rule].head_variables
@@ -332,8 +332,10 @@ def _derivation_estimates(
     return estimates
 
 
-def _estimate(path: DeltaPath, catalog: CatalogReader, kept: Collection[str] | None = None) -> tuple[Expected, ...]:
-    estimate = foreseen(path, catalog, kept)
+def _estimate(
+    path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None
+) -> tuple[Expected, ...]:
+    estimate = foreseen(path, catalog, head_variables)
     return () if estimate is None else estimate.levels
 
 
