@@ -10,7 +10,7 @@ from gpu_wcoj.errors import CalculationError, TypeMismatchError, UnsupportedErro
 from gpu_wcoj.query.datalog import parse
 from gpu_wcoj.query.desugar import desugar
 from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.printer import as_datalog
+from gpu_wcoj.query.printer import as_datalog, serialize
 from tests.reference.core import from_core
 from tests.reference.fixpoint import fixpoint
 from tests.reference.program_text import written
