@@ -154,11 +154,13 @@ from cpu_fallback.walk_records import (
     P_END_CHILD,
     P_END_LIST,
     P_END_USE,
+    P_END_VARIANT,
     P_FIRST_ATOM,
     P_FIRST_CHECK,
     P_FIRST_CHILD,
     P_FIRST_LIST,
     P_FIRST_USE,
+    P_FIRST_VARIANT,
     P_NEGATED,
     P_ROOT,
     P_SEED,
@@ -204,6 +206,8 @@ from cpu_fallback.walk_records import (
     USES,
     USES_A_LIST,
     VARIABLES,
+    VARIANTS_FROM,
+    WAY,
     WEIGHTED,
     WORK,
     WORK_DONE,
@@ -500,15 +504,30 @@ def propose_values(context, begin, end, is_last, buffers):
                     n += 1
             return n, np.int64(1)
     while True:
-        value = MAX_INT64
-        n_left = 0
+        first, value, after = np.int64(-1), MAX_INT64, MAX_INT64
         for s in range(begin, end):
             segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
             if segment[S_LOW] < segment[S_HIGH]:
-                value = min(value, segment_value(segment, segment[S_LOW]))
-                n_left += 1
-        if n_left == 0:
-            break
+                head = segment_value(segment, segment[S_LOW])
+                if first < 0 or head < value:
+                    after = value if first >= 0 else after
+                    first, value = np.int64(s), head
+                else:
+                    after = min(after, head)
+        if first < 0:
+            return n, plain
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * first)
+        if value < after and segment[S_STAMPS] == 0 and segment[S_WEIGHTS] == 0 and (segment[S_SLOT] >= 0 or is_last):
+            low, high = segment[S_LOW], segment[S_HIGH]
+            while low < high:
+                value = segment_value(segment, low)
+                if value >= after:
+                    break
+                values[n], weights[n] = value, 1
+                n += 1
+                low += 1
+            segment[S_LOW] = low
+            continue
         weight = np.int64(0)
         for s in range(begin, end):
             segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
@@ -529,7 +548,6 @@ def propose_values(context, begin, end, is_last, buffers):
             weights[n] = weight
             plain &= np.int64(weight == 1)
             n += 1
-    return n, plain
 
 
 @cached_njit
@@ -976,6 +994,40 @@ def open_seed(context, path, seed):
 
 
 @cached_njit
+def first_width(context, path, factors):
+    """Return how many values the first step of a path proposes for the bound row."""
+    entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
+    node = pointer64(context[NODES] + 8 * NODE_FIELDS * pointer64(context[CHILDREN])[entry[P_FIRST_CHILD]])
+    if node[N_LOOKUP]:
+        return np.int64(1)
+    lower, upper, _ = node_bounds(context, node[N_FIRST_CONDITION], node[N_END_CONDITION])
+    if lower > upper:
+        return np.int64(0)
+    n_factors = gather_factors(context, node[N_FIRST_USE], node[N_END_USE], -1, False, factors)
+    width = MAX_INT64
+    for f in range(n_factors):
+        if lower > MIN_INT64 or upper < MAX_INT64:
+            factors[4 * f + 3] = clip(context, factors[4 * f], factors[4 * f + 1], lower, upper)
+        width = min(width, factors[4 * f + 3])
+    return width
+
+
+@cached_njit
+def choose_way(context, path, seed, factors):
+    """Bind a changed row to the variant that proposes the fewest values first; return it."""
+    entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
+    best, way = first_width(context, path, factors), path
+    if best < VARIANTS_FROM:
+        return way
+    for variant in range(entry[P_FIRST_VARIANT], entry[P_END_VARIANT]):
+        open_seed(context, variant, seed)
+        width = first_width(context, variant, factors)
+        if width < best:
+            best, way = width, variant
+    return way
+
+
+@cached_njit
 def sum_node(context, node, factors, work):
     """Return the sum over a last step's values and its magnitude; False if a buffer is small."""
     entry = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
@@ -1374,13 +1426,14 @@ def walk(address):
     factors = np.empty(4 * 64, np.int64)
     factor = pointer64(np.int64(factors.ctypes.data))
     children = pointer64(context[CHILDREN])
-    path, end_path, seed = context[PATH], context[PATH_END], context[SEED]
+    path, end_path, seed, way = context[PATH], context[PATH_END], context[SEED], context[WAY]
     node, action = context[NODE], context[ACTION]
     result, result_magnitude = np.int64(0), 0.0
     # per step: sums[3 * node] is the sum so far, + 1 the product of this value, + 2 the next child
     while path < end_path:
-        entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * path)
-        root = entry[P_ROOT]
+        if action == START:
+            way = path
+        entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * way)
         source = pointer64(context[ARRANGEMENTS] + 8 * ARRANGEMENT * entry[P_SEED])
         if action == START:
             if seed >= source[A_TICK_SIZE]:
@@ -1391,12 +1444,17 @@ def walk(address):
             if weight == 0:
                 seed += 1
                 continue
+            if entry[P_FIRST_VARIANT] < entry[P_END_VARIANT]:
+                way = choose_way(context, path, seed, factor)
+                entry = pointer64(context[PATHS] + 8 * PATH_FIELDS * way)
+            root = entry[P_ROOT]
             sums[3 * root + 1] = weight
             sums[3 * root + 2] = entry[P_FIRST_CHILD]
             magnitudes[2 * root + 1] = abs(np.float64(weight))
             node = root
             action = RETURNED
             result, result_magnitude = np.int64(1), 1.0
+        root = entry[P_ROOT]
         # the walk below one changed row
         while True:
             if action == ENTER:
@@ -1413,20 +1471,23 @@ def walk(address):
                     magnitudes[2 * node] = 0.0
                     action = NEXT
                     continue
-                context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                context[PATH], context[WAY], context[SEED] = path, way, seed
+                context[NODE], context[ACTION] = node, action
                 sum_work(context)
                 return GROW
             current = pointer64(context[NODES] + 8 * NODE_FIELDS * node)
             mode = current[N_MODE]
             if action == NEXT:
                 if context[BUDGET] < 0:
-                    context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                    context[PATH], context[WAY], context[SEED] = path, way, seed
+                    context[NODE], context[ACTION] = node, action
                     sum_work(context)
                     return PAUSED
                 if current[N_SUMMED] > 0:
                     own = pointer64(context[BUFFERS] + 8 * BUFFER * current[N_BUFFER])
                     if own[B_SUMMED] == 0 and not prepare_sum(context, node, factor):
-                        context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                        context[PATH], context[WAY], context[SEED] = path, way, seed
+                        context[NODE], context[ACTION] = node, action
                         sum_work(context)
                         return GROW
                     if own[B_SUMMED] > 0 and own[B_POSITION] < own[B_SIZE]:
@@ -1438,7 +1499,8 @@ def walk(address):
                     emitted = emit_values(context, node, sums[3 * parent + 1], entry[P_SORTED], work)
                     total_magnitude[0] += emitted * magnitudes[2 * parent + 1]
                     if has_values(context, current):
-                        context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                        context[PATH], context[WAY], context[SEED] = path, way, seed
+                        context[NODE], context[ACTION] = node, action
                         sum_work(context)
                         return FULL
                     if parent == root:
@@ -1491,7 +1553,8 @@ def walk(address):
                 if weight != 0:
                     if entry[P_EMITS]:
                         if context[OUT_SIZE] == context[OUT_CAPACITY]:
-                            context[PATH], context[SEED], context[NODE], context[ACTION] = path, seed, node, action
+                            context[PATH], context[WAY], context[SEED] = path, way, seed
+                            context[NODE], context[ACTION] = node, action
                             sum_work(context)
                             return FULL
                         emit_row(context, weight, entry[P_SORTED])

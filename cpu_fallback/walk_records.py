@@ -13,10 +13,11 @@ import numpy as np
     CHECKS, TERMS, LISTS, BUFFERS, SEGMENTS, EXCLUDED, WORK, SUMS, MAGNITUDES, HEAD, N_HEAD, OUT, OUT_CAPACITY,
     OUT_SIZE, TOTALS, WEIGHTED, PATH, PATH_END, SEED, NODE, ACTION, RESULT, STAMP, BUDGET, NEEDED, RELATIONS, ORDER,
     SPARE, IDENTITY, COLUMNS, FILTERS, FILTER_SPANS, DELETED, INSERTED, N_ARRANGEMENTS, N_NODES, TOTAL_WORK,
-    WORK_DONE, OUT_START, N_RELATIONS, CONTEXT,
-) = range(53)  # fmt: skip
+    WORK_DONE, OUT_START, N_RELATIONS, WAY, CONTEXT,
+) = range(54)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
-capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on; RESULT and
+capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on, PATH_END
+paths excepted, which is their number without variants; WAY, the path or its variant that is walked; RESULT and
 NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
 returns; DELETED and INSERTED, the stamps of the next changed rows; WORK_DONE, the values proposed and searched when
 the last call returned; OUT_START, the rows of the result that other walks have listed before this one."""
@@ -33,12 +34,13 @@ ATOM_ARRANGEMENT, ATOM_AFTER, ATOM_CURSORS, ATOM = range(4)
 
 (
     P_SEED, P_WIDTH, P_FIRST_ATOM, P_END_ATOM, P_FIRST_USE, P_END_USE, P_FIRST_CHECK, P_END_CHECK, P_FIRST_CHILD,
-    P_END_CHILD, P_NEGATED, P_ROOT, P_EMITS, P_FIRST_LIST, P_END_LIST, P_ATOM, P_SORTED, PATH_FIELDS,
-) = range(18)  # fmt: skip
+    P_END_CHILD, P_NEGATED, P_ROOT, P_EMITS, P_FIRST_LIST, P_END_LIST, P_ATOM, P_SORTED, P_FIRST_VARIANT,
+    P_END_VARIANT, PATH_FIELDS,
+) = range(20)  # fmt: skip
 """A path: the arrangement and width of its changed rows; its atoms; the uses and checks that a changed row binds; the
 first steps; whether a negated atom starts it; its root among the steps; whether it lists rows; the lists that become
 out of date with a changed row; the atom that names the changed row's variables; the variables whose values are sorted
-for the head, if the body does not tell them apart."""
+for the head, if the body does not tell them apart; the paths that bind its variables in other orders."""
 
 (
     N_VARIABLE, N_LOOKUP, N_FIRST_USE, N_END_USE, N_FIRST_CONDITION, N_END_CONDITION, N_FIRST_CHECK, N_END_CHECK,
@@ -125,6 +127,8 @@ AS_SET, AS_BAG, AS_IS = range(3)
 
 MARKED_A_RANK = 8
 """Values tested by bits that cost as much as one value searched by ranks."""
+VARIANTS_FROM = 8
+"""Values of a path's first step from which the first steps of its variants are looked at."""
 USES_A_LIST = 16
 """Values of an atom per use from which they are copied into a list, whose values are then marked by bits."""
 FIRST_INSERT = 1 << 40

@@ -338,7 +338,15 @@ class DatalogSyntaxError(QuerySyntaxError):
 
 
 class EdnSyntaxError(QuerySyntaxError):
-    """A query or data in EDN cannot be read."""
+    """A query or data in EDN cannot be read.
+
+    Attributes
+    ----------
+    relation
+        The relation that the query names and that is not there, if that is the reason; else empty.
+    """
+
+    relation = ""
 
 
 class MotifSyntaxError(QuerySyntaxError):

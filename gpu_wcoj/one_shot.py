@@ -104,7 +104,7 @@ def query(
         Exact weights instead of sets; by default for SQL only.
     scan
         Whether tables in variables of the calling function, or of its module, are relations that the query reads by
-        their names and that are not passed, as in DuckDB; in Datalog and SQL.
+        their names and that are not passed, as in DuckDB.
     outputs
         The relation to return if the program has several outputs; or a list of relations, for a dict of their tables.
     functions, backend, threads, iterations, limit, timeout, memory

@@ -9,6 +9,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from inspect import signature
 from types import FrameType
 from typing import Any
@@ -20,6 +21,7 @@ from gpu_wcoj.data.schema import INTERVAL, DataType, declared_type
 from gpu_wcoj.engine.ingest import are_numbered, read_change
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_schema
 from gpu_wcoj.errors import (
+    EdnSyntaxError,
     SchemaError,
     UnknownRelationError,
     UnreadRelationWarning,
@@ -239,10 +241,12 @@ def prepare_query(
             for option, flag in (("bag", bag if source.bag is None else source.bag), ("scan", scan)):
                 validate_flag(option, flag)
             return prepared
-        except UnknownRelationError as error:
+        except (UnknownRelationError, EdnSyntaxError) as error:
             name = error.relation
             table = None if frame is None or name in rows else _table_of_caller(name, frame)
             if table is None:
+                if frame is not None and (near := _table_near(name, frame)):
+                    error.args = (f"{error}\n  Or did you mean the variable '{near}', which holds a table?",)
                 raise
             rows[name] = _readable(name, table) if needs_columns else table
 
@@ -250,6 +254,24 @@ def prepare_query(
 def _is_true(option: object) -> bool:
     """Return whether an option is True; before it is validated, it may also be a relation."""
     return isinstance(option, (bool, np.bool_)) and bool(option)
+
+
+def tables_of_caller(names: Sequence[str]) -> dict[str, Any]:
+    """Return the tables in variables of these names, of the caller or of its module."""
+    frame = callers_frame()
+    found = {} if frame is None else {name: _table_of_caller(name, frame) for name in names}
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _table_near(name: str, frame: FrameType) -> str:
+    """Return the variable with a table whose name is nearest to a name; empty if none is near."""
+    tables = [
+        variable
+        for variable, value in {**frame.f_globals, **frame.f_locals}.items()
+        if variable != name and (isinstance(value, ZSet) or is_frame(value))
+    ]
+    near = get_close_matches(name, tables, n=1, cutoff=_SIMILARITY)
+    return near[0] if near else ""
 
 
 def _table_of_caller(name: str, frame: FrameType) -> Any:
@@ -380,6 +402,16 @@ def _declared(rules: Rules, schema: Mapping[str, Any]) -> set[str]:
 def _readable(name: str, data: Any) -> Any:
     """Return the rows of a relation in a form that can be read repeatedly."""
     return data if isinstance(data, ZSet) else columns_by_name(data, f"relation '{name}'")
+
+
+def column_types(
+    relations: Mapping[str, Any], schema: Mapping[str, Sequence[str] | Mapping[str, str]] | None
+) -> dict[str, dict[str, str | None]]:
+    """Return the names of the columns of relations with their types, None if unknown.
+
+    A schema overrides the types of the data.
+    """
+    return _tables({name: _readable(name, data) for name, data in relations.items()}, schema or {}, True)
 
 
 def _tables(

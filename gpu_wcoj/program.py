@@ -238,10 +238,10 @@ def as_zset(
         weights = xp.concatenate([phase.weight_column(xp) for phase in filled])
     else:
         (rows,) = filled
-        copies = copies and not rows.is_owned
-        stored = [column.copy() if copies or is_lent(column) else column for column in rows.columns]
-        weights = rows.weight_column(xp)
-        weights = weights.copy() if weights is rows.weights and (copies or is_lent(weights)) else weights
+        stored, weights = [*rows.columns], rows.weight_column(xp)
+        if not rows.is_owned:
+            stored = [column.copy() if copies or is_lent(column) else column for column in stored]
+            weights = weights.copy() if weights is rows.weights and (copies or is_lent(weights)) else weights
     columns = []
     for column, kind in enumerate(kinds):
         flag = shape.flag(column) if n_stored > arity else None

@@ -39,8 +39,6 @@ def read_only(array: Any) -> Any:
 
     Arrays that are handed out share memory with the state, and only ticks may change the state.
 
-    What is handed out shares memory with the state, which changes by ticks alone.
-
     Examples
     --------
     >>> codes = np.arange(5)

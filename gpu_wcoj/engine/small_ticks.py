@@ -603,6 +603,16 @@ class SmallTicks:
         self._tick[record.T_TARGET] = self._addresses[1 - side]
         return recent
 
+    def prepare(self) -> None:
+        """Run a tick without rows, which allocates memory, makes ranks and loads machine code.
+
+        Raises
+        ------
+        UnsuitableTickError
+            If an arrangement has too many batches.
+        """
+        self.evaluate(self.begin(None), {}, None)
+
     def evaluate(
         self, recent: Recent, changes: Mapping[str, SmallRows], collect: frozenset[str] | None
     ) -> tuple[dict[str, ChangeCount], dict[str, list[PhaseRows]], dict[str, int], TickWork, Totals | None]:

@@ -32,6 +32,7 @@ from gpu_wcoj.planner.cost import foreseen
 from gpu_wcoj.planner.lower import Place, Plan
 from gpu_wcoj.planner.replan import CLEARLY, SORTING, Feedback, mix_plans
 from gpu_wcoj.planner.types import Types
+from gpu_wcoj.trace.spine import LOADED_FROM
 from gpu_wcoj.zset.arrays import memory_error, within_memory
 
 TRIE_ROW_BYTES = 16
@@ -238,7 +239,9 @@ class StateStore:
         UnsuitableTickError
             If none of its ticks is walked.
         """
-        sides = self.present.sides
+        return self._small_ticks_of(self.present.sides)
+
+    def _small_ticks_of(self, sides: Replicas | None) -> SmallTicks:
         if sides is None:
             raise UnsuitableTickError("there were no rows before it")
         if sides.twin is not None:
@@ -399,7 +402,19 @@ class StateStore:
             self.forecast.observe(rows, after.report.work)
         self.feedback.observe(side.circuit, side.lowered.plan, after.report.work, after.report.tick)
         side.circuit.install(circuit_state)
+        if sum(rows.values()) >= LOADED_FROM:
+            self._prepare_small_ticks(after.sides)
         self.replace_state(after)
+
+    def _prepare_small_ticks(self, sides: Replicas | None) -> None:
+        """Load what small ticks run with, so that the first one after a large tick is fast.
+
+        If it fails, the first small tick tries again.
+        """
+        try:
+            self._small_ticks_of(sides).prepare()
+        except (UnsuitableTickError, MemoryError):
+            self.small = None
 
     def replan(self) -> None:
         """Plan again before a tick if ticks differ from the estimates. Answers stay the same.

@@ -139,6 +139,8 @@ class WalkRecords:
     head: list[tuple[int, int]] = field(default_factory=list)
     steps: dict[int, tuple[int, str]] = field(default_factory=dict)
     """Per node that reports its work, the index of its path and the name of its step."""
+    n_paths: int = 0
+    """Paths that are not variants of others."""
     n_buffers: int = 0
     n_cursors: int = 0
     max_uses: int = 1
@@ -149,13 +151,24 @@ class WalkRecords:
         names: Mapping[str, int]
         if clique is not None:
             names = self._add_clique(clique)
+            self.n_paths = len(self.paths)
         else:
             for path_index, path in enumerate(self.query.paths):
                 _PathRecords(self, path, path_index).add()
+            self.n_paths = len(self.paths)
+            for path_index, path in enumerate(self.query.paths):
+                self._add_variants(path_index, path)
             names = self.variables
         self.mark_ends()
         if self.lists_rows:
             self.head = [(names[term], 0) if isinstance(term, str) else (-1, term) for term in self.query.head]
+
+    def _add_variants(self, path_index: int, path: DeltaPath) -> None:
+        """Add the variants of a path, which differ in the first variable."""
+        first = len(self.paths)
+        for variant in path.variants:
+            _PathRecords(self, variant, path_index).add()
+        self.paths[path_index][record.P_FIRST_VARIANT : record.P_END_VARIANT + 1] = first, len(self.paths)
 
     @property
     def head_variables(self) -> frozenset[str]:
@@ -261,7 +274,7 @@ class WalkRecords:
         self.add_root(
             [
                 self.arrangements[clique.forward], 2, seed + 1, end_atom, first_use, end_use, 0, 0, *children, 0, root,
-                int(listed), *root_lists, seed, n if listed else 0,
+                int(listed), *root_lists, seed, n if listed else 0, 0, 0,
             ],
             record.ENUMERATE if listed else record.EMIT,
         )  # fmt: skip
@@ -370,7 +383,7 @@ class _PathRecords:
             [
                 records.arrangements[path.seed.key], len(path.seed.variables), seed_atom + 1, end_atom, *uses, *checks,
                 *records.add_children(self.below[root]), int(path.is_negated), root, int(records.lists_rows),
-                *spans.get(root, (0, 0)), seed_atom, 0,
+                *spans.get(root, (0, 0)), seed_atom, 0, 0, 0,
             ],
             record.EMIT if node == root else record.ENUMERATE,
         )  # fmt: skip
@@ -584,7 +597,7 @@ class Walk:
         self.totals = np.zeros(3, np.int64)
         self.magnitude = self.totals[2:].view(np.float64)
         self.version = -1
-        self.share_of_paths = len(records.paths) / len(records.query.paths)
+        self.share_of_paths = records.n_paths / len(records.query.paths)
         self._arrays: dict[int, Any] = {}
         self._list_buffers = frozenset(entry[record.L_BUFFER] for entry in records.lists)
         self._buffers = np.zeros((max(1, records.n_buffers), record.BUFFER), np.int64)
@@ -624,7 +637,7 @@ class Walk:
         self.context[record.OUT_CAPACITY] = OUT_ROWS
         self.context[record.WEIGHTED] = int(weighted)
         self.context[record.N_NODES] = len(records.nodes)
-        self.context[record.PATH_END] = len(records.paths)
+        self.context[record.PATH_END] = records.n_paths
 
     def _place(self, place: int, array: Any) -> None:
         self._arrays[place] = array

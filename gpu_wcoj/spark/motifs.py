@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, DecimalType, LongType, StringType, StructType
 
 from gpu_wcoj.arrow.indexed_table import null_message, refuse_nulls
 from gpu_wcoj.arrow.types import type_of
-from gpu_wcoj.arrow_rows import one_piece
 from gpu_wcoj.data.rows import weight_name
 from gpu_wcoj.data.schema import MAX_DIGITS
 from gpu_wcoj.errors import SchemaError, UnsupportedTypeError, listed
-from gpu_wcoj.query.ir import Rules
-from gpu_wcoj.query.motif.compile import MOTIF, ROW, CompiledMotif, Element, Graph, compile_motif
+from gpu_wcoj.query.motif.compile import ROW, Element, Graph
 from gpu_wcoj.query.motif.parse import Motif, parse
 from gpu_wcoj.spark.schema import arrow_type
+from gpu_wcoj.views.flat_motif import TABLES, FlatMotif, columns_of
 from gpu_wcoj.views.matcher import MotifOptions, graph_of
-from gpu_wcoj.views.matches import MatchColumn, Table, match_columns, several_rows_error
+from gpu_wcoj.views.matches import MatchColumn, PackedColumn, Table, match_columns, several_rows_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,72 +36,28 @@ took 4 to 5 s, and two columns that travelled took 10 to 13 s; for few matches a
 
 
 @dataclass(frozen=True)
-class PackedColumn:
-    """A column of matches, made of flat columns of an answer.
-
-    Attributes
-    ----------
-    label
-        Its name.
-    fields
-        Names, positions and types of the flat columns: one, or those of a struct.
-    is_struct
-        Whether it is a struct.
-    key
-        The position of a column that is null where a match lacks the struct; None if no match does.
-    texts
-        Texts that replace values of a flat column.
-    """
-
-    label: str
-    fields: tuple[tuple[str, int, DataType], ...]
-    is_struct: bool = False
-    key: int | None = None
-    texts: Mapping[str, str] = field(default_factory=dict)
-
-    def expression(self, flat: Sequence[Column]) -> Column:
-        """Return the column as an expression of the flat columns."""
-        values = [flat[place].cast(kind).alias(name) for name, place, kind in self.fields]
-        if self.is_struct:
-            struct = sf.struct(*values)
-            return (struct if self.key is None else sf.when(flat[self.key].isNotNull(), struct)).alias(self.label)
-        (value,) = values
-        for told, text in self.texts.items():
-            value = sf.when(value == told, sf.lit(text)).otherwise(value)
-        return value.alias(self.label)
-
-    def array(self, flat: pa.Table) -> pa.Array:
-        """Return the column of the rows of an Arrow table."""
-        arrays = [one_piece(flat.column(place)).cast(arrow_type(kind)) for _, place, kind in self.fields]
-        if self.is_struct:
-            fields = [pa.field(name, array.type) for (name, *_), array in zip(self.fields, arrays, strict=True)]
-            mask = None if self.key is None else pc.is_null(one_piece(flat.column(self.key)))
-            return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
-        (array,) = arrays
-        for told, text in self.texts.items():
-            array = pc.if_else(pc.equal(array, told), text, array)
-        return array
-
-
-@dataclass(frozen=True)
 class Packing:
-    """The columns of matches, as made of the flat columns of an answer."""
+    """The columns of matches, as made of flat columns of an answer, and their types."""
 
     columns: tuple[PackedColumn, ...]
+    kinds: tuple[tuple[DataType, ...], ...]
 
     def pack(self, flat: pa.Table) -> pa.Table:
         """Return the matches of flat rows; a last column of weights stays.
 
         Examples
         --------
-        >>> told = PackedColumn("way", (("way", 1, StringType()),), texts={"out": "(a)-[]->(b)"})
-        >>> vertex = PackedColumn("a", (("id", 0, LongType()),), is_struct=True)
+        >>> told = PackedColumn("way", (("way", 1),), texts={"out": "(a)-[]->(b)"})
+        >>> vertex = PackedColumn("a", (("id", 0),), is_struct=True)
         >>> rows = pa.table({"a.id": [1, 2], "way": ["out", None], "weight": [1, -1]})
-        >>> Packing((vertex, told)).pack(rows).to_pylist()[0]
+        >>> Packing((vertex, told), ((LongType(),), (StringType(),))).pack(rows).to_pylist()[0]
         {'a': {'id': 1}, 'way': '(a)-[]->(b)', 'weight': 1}
         """
         names = [column.label for column in self.columns]
-        arrays = [column.array(flat) for column in self.columns]
+        arrays = [
+            column.array(flat, list(map(arrow_type, kinds)))
+            for column, kinds in zip(self.columns, self.kinds, strict=True)
+        ]
         return pa.table([*arrays, flat.column(flat.num_columns - 1)], names=[*names, weight_name(names)])
 
     def head(self, flat: pa.Schema) -> pa.Schema:
@@ -111,34 +65,37 @@ class Packing:
         packed = self.pack(flat.append(pa.field("weight", pa.int64())).empty_table()).schema
         return packed.remove(len(packed) - 1)
 
+    def expressions(self, flat: Sequence[Column]) -> dict[str, Column]:
+        """Return the columns as expressions of the flat columns, by label."""
+        made = {}
+        for column, kinds in zip(self.columns, self.kinds, strict=True):
+            parts = zip(column.fields, kinds, strict=True)
+            values = [flat[place].cast(kind).alias(name) for (name, place), kind in parts]
+            value = values[0]
+            if column.is_struct:
+                value = sf.struct(*values)
+                value = value if column.key is None else sf.when(flat[column.key].isNotNull(), value)
+            for told, text in column.texts.items():
+                value = sf.when(value == told, sf.lit(text)).otherwise(value)
+            made[column.label] = value.alias(column.label)
+        return made
+
 
 @dataclass(frozen=True, eq=False)
-class MotifQuery:
+class MotifQuery(FlatMotif):
     """A motif over DataFrames.
 
     Attributes
     ----------
-    columns
-        The requested columns of the matches.
     schemas
         The columns of ``edges`` and, if there is such a table, of ``vertices``.
-    rules
-        The rules, for bag semantics, with one output ``motif`` of flat columns.
-    places
-        The flat columns that hold parts of elements. Parts that are the same in all matches share one.
     looked_up
         The elements whose requested columns are joined to the matches by id, or for edges by row number, with the
         reason.
     """
 
-    motif: Motif
-    graph: Graph
-    columns: tuple[MatchColumn, ...]
     schemas: Mapping[str, StructType]
     looked_up: Mapping[str, str]
-    compiled: CompiledMotif
-    rules: Rules
-    places: Mapping[Element, int]
 
     @classmethod
     def from_schemas(
@@ -170,40 +127,22 @@ class MotifQuery:
                 )  # fmt: skip
         parsed = motif if isinstance(motif, Motif) else parse(motif)
         kinds = {name: {column.name: _family(column.dataType) for column in schema} for name, schema in schemas.items()}
-        graph = graph_of(kinds.get("vertices"), kinds["edges"], options)
-        columns = match_columns(parsed, options.columns, graph)
-        looked_up = {} if sizes is None else dict(_looked_up(columns, graph, schemas, sizes))
-        elements = tuple(
-            dict.fromkeys(element for column in columns for element in _elements(column, graph, looked_up))
-        )
-        compiled = compile_motif(
-            parsed, where=options.where, semantics=options.semantics, elements=elements,
-            ids=tuple(options.ids or ()), graph=graph,
-        )  # fmt: skip
-        heads = [rule.head.terms for rule in compiled.united(elements).rules if rule.head.relation == MOTIF]
-        terms = zip(*heads, strict=True)
-        first: dict[object, Element] = {}
-        shared = [first.setdefault(column, element) for element, column in zip(elements, terms, strict=True)]
-        flat = list(dict.fromkeys(shared))
-        places = {element: flat.index(same) for element, same in zip(elements, shared, strict=True)}
-        return cls(parsed, graph, columns, schemas, looked_up, compiled, compiled.united(flat), places)
+        looked_up: Mapping[str, str] = {}
+        if sizes is not None:
+            graph = graph_of(kinds.get("vertices"), kinds["edges"], options)
+            looked_up = dict(_looked_up(match_columns(parsed, options.columns, graph), graph, schemas, sizes))
+        return cls.compile(parsed, kinds, options, looked_up, schemas=schemas, looked_up=looked_up)
 
     @property
     def inputs(self) -> dict[str, tuple[str, ...]]:
         """The columns that the rules read of each table."""
-        read = {"vertices": self.compiled.vertices, "edges": self.compiled.edges}
-        return {name: columns for name, columns in read.items() if columns and name in self.schemas}
+        return {name: columns for name, columns in super().inputs.items() if name in self.schemas}
 
     @property
     def keys(self) -> Keys:
         """The key columns of the tables that the rules read."""
         keys = {"vertices": (self.graph.id,), "edges": (self.graph.src, self.graph.dst)}
         return Keys({name: keys[name] for name in self.inputs})
-
-    @property
-    def numbers_edges(self) -> bool:
-        """True if the edges need row numbers."""
-        return ROW in self.compiled.edges
 
     def readings(self, columns: object, edge_id: str | None) -> dict[str, dict[str, str]]:
         """Return, per table, the columns that the rules read, and their present names in its source.
@@ -239,29 +178,16 @@ class MotifQuery:
     @cached_property
     def packing(self) -> Packing:
         """The columns of the matches that are in the answer of the rules."""
-        return Packing(tuple(self._packed(column) for column in self.columns if column.name not in self.looked_up))
+        columns = [column for column in self.columns if column.name not in self.looked_up]
+        return Packing(tuple(map(self.pack, columns)), tuple(map(self._types, columns)))
 
-    def _packed(self, column: MatchColumn) -> PackedColumn:
-        place = self.places
+    def _types(self, column: MatchColumn) -> tuple[DataType, ...]:
         if column.kind == "told":
-            kind = LongType() if column.name.startswith("_hop") else StringType()
-            patterns = [part.patterns.get(column.name, {}) for part in self.compiled.parts]
-            texts = {told: text for pattern in patterns for told, text in pattern.items()}
-            told = (column.name, place[Element(column.name, "told")], kind)
-            return PackedColumn(column.label, (told,), texts=texts)
-        types = self._types(column.kind)
-        names = list(types) if column.field is None else [column.field]
-        fields = tuple((name, place[_element(column, name, self.graph)], types[name]) for name in names)
-        if column.field is not None:
-            return PackedColumn(column.label, fields)
-        key = self.graph.id if column.kind == "vertex" else self.graph.src
-        missing = place[_element(column, key, self.graph)] if len(self.compiled.parts) > 1 else None
-        return PackedColumn(column.label, fields, is_struct=True, key=missing)
-
-    def _types(self, kind: str) -> dict[str, DataType]:
-        if kind == "vertex" and "vertices" not in self.schemas:
-            return {self.graph.id: self.schemas["edges"][self.graph.src].dataType}
-        return {column.name: column.dataType for column in self.schemas[_TABLES[kind]]}
+            return (LongType() if column.name.startswith("_hop") else StringType(),)
+        if column.kind == "vertex" and "vertices" not in self.schemas:
+            return (self.schemas["edges"][self.graph.src].dataType,)
+        types = self.schemas[TABLES[column.kind]]
+        return tuple(types[name].dataType for name in columns_of(column, self.graph))
 
     def __str__(self) -> str:
         """Return a description of the columns that are joined and looked up, for people."""
@@ -297,7 +223,7 @@ class MotifQuery:
             same = _column(flat[self.places[Element(element, what)]]) == _column(f"#{element}")  # type: ignore[arg-type]
             rows = rows.join(there, same, "inner" if len(self.compiled.parts) == 1 else "left")
         columns = [_column(name) for name in flat]
-        packed = {column.label: column.expression(columns) for column in self.packing.columns}
+        packed = self.packing.expressions(columns)
         values = [
             packed[column.label] if column.label in packed else _column(f"={column.label}").alias(column.label)
             for column in self.columns
@@ -358,9 +284,6 @@ class Keys:
             raise
 
 
-_TABLES: Final[Mapping[str, str]] = {"vertex": "vertices", "edge": "edges"}
-
-
 def _family(kind: DataType) -> str:
     """Return the family of the engine's type; empty if it has none."""
     try:
@@ -369,51 +292,29 @@ def _family(kind: DataType) -> str:
         return ""
 
 
-def _element(column: MatchColumn, name: str, graph: Graph) -> Element:
-    """Return the flat column for one column of the table of a requested element."""
-    if column.kind == "vertex" and name == graph.id:
-        return Element(column.name, "id")
-    if column.kind == "edge" and name in (graph.src, graph.dst):
-        return Element(column.name, "src" if name == graph.src else "dst")
-    return Element(column.name, "column", name)
-
-
-def _elements(column: MatchColumn, graph: Graph, looked_up: Collection[str]) -> Iterator[Element]:
-    """Yield the flat columns of a requested column."""
-    if column.kind == "told":
-        yield Element(column.name, "told")
-    elif column.name in looked_up:
-        yield Element(column.name, "id" if column.kind == "vertex" else "row")
-    elif column.field is not None:
-        yield _element(column, column.field, graph)
-    else:
-        for name in (graph.vertices if column.kind == "vertex" else graph.edges) or ():
-            yield _element(column, name, graph)
-
-
 def _looked_up(
     columns: Sequence[MatchColumn], graph: Graph, schemas: Mapping[str, StructType], sizes: Mapping[str, float]
 ) -> Iterator[tuple[str, str]]:
     """Yield the elements whose columns are to be looked up, each with the reason."""
     requested: dict[str, dict[str, None]] = {}
     for column in columns:
-        if column.kind != "told" and _TABLES[column.kind] in schemas:
-            names = schemas[_TABLES[column.kind]].names if column.field is None else [column.field]
+        if column.kind != "told" and TABLES[column.kind] in schemas:
+            names = schemas[TABLES[column.kind]].names if column.field is None else [column.field]
             keys = (graph.id,) if column.kind == "vertex" else (graph.src, graph.dst)
             wanted = requested.setdefault(f"{column.kind} {column.name}", {})
             wanted |= dict.fromkeys(name for name in names if name not in keys)
     for address, shown in requested.items():
         kind, _, element = address.partition(" ")
         for name in shown:
-            kind_of_column = schemas[_TABLES[kind]][name].dataType
+            kind_of_column = schemas[TABLES[kind]][name].dataType
             is_wide = isinstance(kind_of_column, DecimalType) and kind_of_column.precision > MAX_DIGITS
             if is_wide or not _family(kind_of_column):
                 yield element, f"column '{name}' has the type '{kind_of_column.simpleString()}'"
                 break
         else:
-            size = sizes[_TABLES[kind]]
+            size = sizes[TABLES[kind]]
             if shown and size > CARRIED_BYTES:
-                yield element, f"Spark takes the {_TABLES[kind]} for {size / (1 << 20):,.1f} MB, more than 1 MB"
+                yield element, f"Spark takes the {TABLES[kind]} for {size / (1 << 20):,.1f} MB, more than 1 MB"
 
 
 def _column(name: str) -> Column:

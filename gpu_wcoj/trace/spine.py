@@ -40,15 +40,16 @@ IDLE_RATIO, IDLE_ROWS = 2, 1 << 14
 """Ratio of batch sizes of an idle spine, and the least rows of its largest batch for that."""
 DEAD_FLOOR = 256
 """Cancelled rows under one key below which they never force a merge."""
-FUEL = 4
-"""Rows that a running merge reads per inserted row, divided by the ratio. With 4, a merge is complete when a quarter as
-many rows have been inserted as make the next one due; until then readers search one more batch."""
+FUEL = 2
+"""Rows that a running merge reads per inserted row, divided by the ratio. With 2, a merge is complete when half as many
+rows have been inserted as make the next one due; until then readers search one more batch. 4 takes as long over 1,500
+ticks, and its largest tick takes a quarter longer."""
 INSTALMENT = 1 << 14
 """Rows that a running merge reads per insertion in any case; a merge of no more rows is done at once."""
 AHEAD = 1 << 12
 """Rows that a running merge reads ahead of an insertion at least; a call for fewer costs more than its rows."""
 LOADED_FROM = 1 << 18
-"""Rows of a first batch from which on the machine code of merges is loaded with it, once a process."""
+"""Rows of a first batch, or of a tick, from which on the machine code for small ticks and merges is loaded with it."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Spine:
             Whether nothing was looked up in it recently.
         tick_rows
             Rows of the present tick if the batch comes from a memtable: earlier ticks have brought the others, and have
-            worked ahead. No larger merge is done at once than such a tick pays for.
+            worked ahead. Only small merges are done at once then; the next ticks do the others, each a part.
         """
         if len(batch) == 0:
             return self
@@ -223,9 +224,9 @@ class _Insertion:
         self.tiers: list[Tier] = [*spine.tiers, batch]
         self.merged_rows = spine.merged_rows
         self.n_rows = len(batch)
-        self.tick_rows = self.n_rows if tick_rows is None else min(tick_rows, self.n_rows)
         self.is_idle = is_idle and len(spine.batches) > 0 and len(spine.batches[0]) >= IDLE_ROWS
         self.instalment = inf if batch.backend.kernels.begin_merge is None else spine.policy.instalment
+        self.works_ahead = tick_rows is not None and tick_rows < self.n_rows
         self.max_tiers = max(spine.policy.most_batches, len(spine.tiers))
         self.examined: list[IndexedZSet] = [batch]
         """Batches that are new, in whose keys cancelled rows may have piled up."""
@@ -307,7 +308,8 @@ class _Insertion:
     def _merge(self, index: int, left: IndexedZSet, right: IndexedZSet, rate: float) -> None:
         """Merge a tier into the one before it, at once or in instalments."""
         n_rows = len(left) + len(right)
-        if n_rows <= max(self.instalment, rate * self.tick_rows):
+        ahead = self.works_ahead and self.instalment < inf
+        if n_rows <= (self.policy.ahead if ahead else max(self.instalment, rate * self.n_rows)):
             self.merged_rows += n_rows
             self._replace(index - 1, index + 1, left.merge(right))
         elif index == 1 or not self._is_due(index - 1):  # otherwise the tier before is merged away first

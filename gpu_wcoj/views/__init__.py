@@ -1,7 +1,7 @@
-"""Matches of motifs in tables, once or kept up to date.
+"""Views, and matches of motifs in tables, once or kept up to date.
 
-`tables.py` holds the vertices and edges, `wanted.py` parses the requested columns, `matcher.py` runs the rules,
-`matches.py` reads them.
+`view.py` holds views and connections, `matcher.py` runs the rules of a motif over tables with row numbers,
+`flat_motif.py` compiles a motif to rules over plain tables, `matches.py` reads the answers.
 """
 
 from gpu_wcoj.views.matcher import Matcher, find

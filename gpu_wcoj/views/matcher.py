@@ -9,9 +9,10 @@ from typing import Any, Final, Self, TypeVar
 from gpu_wcoj.arrow.indexed_table import distinct_values, kinds_of
 from gpu_wcoj.arrow.table import is_of_spark
 from gpu_wcoj.engine.ingest import Incoming, read_change
-from gpu_wcoj.engine.options import STORED_OPTIONS, ProgramOptions
+from gpu_wcoj.engine.options import STORED_OPTIONS, ProgramOptions, validate_flag
 from gpu_wcoj.errors import SchemaError, UsageError, entry_point, listed, nearest
 from gpu_wcoj.locks import NotCopied, StateLock
+from gpu_wcoj.prepared_query import tables_of_caller
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.ir import Rules
 from gpu_wcoj.query.motif.compile import ROW, CompiledMotif, Graph, Semantics, compile_motif
@@ -353,8 +354,14 @@ def graph_of(vertices: Mapping[str, str] | None, edges: Mapping[str, str], optio
     return Graph(tuple(vertex_kinds), tuple(edges), vertices is not None, id, src, dst, kinds)
 
 
-def tables_of(graph: Any, vertices: Any, edges: Any) -> tuple[Any, Any]:
-    """Return the tables of a graph object or of a pair, or the tables passed separately."""
+def tables_of(graph: Any, vertices: Any, edges: Any, scan: bool = False) -> tuple[Any, Any]:
+    """Return the tables of a graph object or of a pair, or the tables passed separately.
+
+    With `scan` and without any of them, they are tables in the variables ``vertices`` and ``edges`` of the caller.
+    """
+    if scan and graph is None and vertices is None and edges is None:
+        found = tables_of_caller(("vertices", "edges"))
+        vertices, edges = found.get("vertices"), found.get("edges")
     if graph is None:
         if edges is None:
             raise UsageError.missing(
@@ -433,6 +440,7 @@ def find(
     id: str = "id",  # noqa: A002  # the column is called so
     src: str = "src",
     dst: str = "dst",
+    scan: bool = True,
     **options: Any,
 ) -> Result:
     """Find the matches of a motif in a graph.
@@ -462,6 +470,9 @@ def find(
         Vertices restricted to lists of ids: ``{"a": [1, 2]}``.
     id, src, dst
         Names of the key columns.
+    scan
+        Whether tables in the variables ``vertices`` and ``edges`` of the calling function, or of its module, are the
+        graph if none is passed.
     options
         Options of `gpu_wcoj.program.Program`, such as ``backend`` and ``threads``.
 
@@ -494,8 +505,10 @@ def find(
     >>> rings.rows()
     [('x', 950, 990), ('z', 910, 950)]
     """
+    validate_flag("scan", scan)
+    vertices, edges = tables_of(graph, vertices, edges, scan)
     matcher = Matcher(
-        motif, graph, vertices=vertices, edges=edges, where=where, semantics=semantics, columns=columns, ids=ids,
+        motif, vertices=vertices, edges=edges, where=where, semantics=semantics, columns=columns, ids=ids,
         id=id, src=src, dst=dst, is_kept=False, **options,
     )  # fmt: skip
     return matcher.first()

@@ -32,7 +32,7 @@ from gpu_wcoj.errors import ColumnError, SchemaError, UsageError, entry_point
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.motif.compile import ROW, Element, Graph, Part
 from gpu_wcoj.query.motif.parse import Motif
-from gpu_wcoj.result import Result, display
+from gpu_wcoj.result import EngineRows, Result, display
 from gpu_wcoj.zset.zset import TextColumn, ZSet, arrow_stream, drawn, drawn_html
 
 if TYPE_CHECKING:
@@ -399,6 +399,65 @@ def pair(src: pa.Array, dst: pa.Array, names: Sequence[str], like: pa.Schema) ->
 def stacked(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables, which have the same columns."""
     return pa.concat_tables(tables).combine_chunks() if len(tables) > 1 else tables[0]
+
+
+# Matches in flat columns of an answer.
+
+
+@dataclass(frozen=True)
+class PackedColumn:
+    """A column of matches, made of flat columns of an answer.
+
+    Attributes
+    ----------
+    label
+        Its name.
+    fields
+        Names and positions of the flat columns: one, or those of a struct.
+    is_struct
+        Whether it is a struct.
+    key
+        The position of a column that is null where a match lacks the struct; None if no match does.
+    texts
+        Texts that replace values of a flat column.
+    """
+
+    label: str
+    fields: tuple[tuple[str, int], ...]
+    is_struct: bool = False
+    key: int | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def array(self, flat: pa.Table, kinds: Sequence[pa.DataType] | None = None) -> pa.Array:
+        """Return the column of the rows of a table, its fields with these types."""
+        import pyarrow.compute as pc
+
+        arrays = [one_piece(flat.column(place)) for _, place in self.fields]
+        if kinds is not None:
+            arrays = [array.cast(kind) for array, kind in zip(arrays, kinds, strict=True)]
+        if self.is_struct:
+            rows = structs(table_of([name for name, _ in self.fields], arrays))
+            if self.key is None:
+                return rows
+            return pc.if_else(pc.is_valid(one_piece(flat.column(self.key))), rows, pa.scalar(None, rows.type))
+        (array,) = arrays
+        for told, text in self.texts.items():
+            array = pc.if_else(pc.equal(array, told), text, array)
+        return array
+
+
+class PackedMatches(ArrowRows):
+    """Matches of a motif in flat columns, which are packed into structs when they are read."""
+
+    def __init__(self, columns: Sequence[PackedColumn], flat: ZSet) -> None:
+        super().__init__(tuple(column.label for column in columns), flat.weights)
+        self._columns, self._flat = columns, flat
+
+    @cached_property
+    def table(self) -> Any:
+        """The columns, without weights."""
+        flat = EngineRows(self._flat).to_arrow()
+        return table_of(self.names, [column.array(flat) for column in self._columns])
 
 
 # The vertices and the edges of a graph, and their changes.

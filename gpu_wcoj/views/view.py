@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 from gpu_wcoj.arrow.indexed_table import distinct_values, nulls
 from gpu_wcoj.arrow.table import columns_by_name
 from gpu_wcoj.backend import BackendName
+from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions, validate_flag, validate_functions
 from gpu_wcoj.engine.replicas import proposed_by
 from gpu_wcoj.errors import CheckpointError, UnknownRelationError, UsageError, entry_point, listed
 from gpu_wcoj.locks import NotCopied, StateLock
 from gpu_wcoj.one_shot import listed_outputs, merge_relations, single_output
 from gpu_wcoj.planner.ir import Strategy
-from gpu_wcoj.prepared_query import LeftOut, QuerySource, prepare_query
+from gpu_wcoj.prepared_query import LeftOut, QuerySource, column_types, prepare_query
 from gpu_wcoj.program import Program
 from gpu_wcoj.query.check import check
 from gpu_wcoj.query.ir import Atom, Declaration, Directive, Rule, Rules, Variable
@@ -26,8 +27,9 @@ from gpu_wcoj.query.languages import Language, check_language, language_of
 from gpu_wcoj.query.stratify import unread
 from gpu_wcoj.result import Result
 from gpu_wcoj.user_functions import Function
+from gpu_wcoj.views.flat_motif import FlatMotif
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, Matcher, MotifOptions, refuse_options, tables_of
-from gpu_wcoj.views.matches import MatchChange
+from gpu_wcoj.views.matches import MatchChange, PackedColumn, PackedMatches
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def view(
         may start without rows, like relations that a program in Datalog declares.
     scan
         Whether tables in variables of the calling function, or of its module, are relations that the query reads by
-        their names and that are not passed. Motifs and EDN read passed tables only.
+        their names and that are not passed. A motif finds ``vertices`` and ``edges`` so if neither is passed.
     outputs
         The relation that is the answer if the program has several outputs; or a list of relations, for a `MultiView`,
         whose methods return a dict by output.
@@ -180,7 +182,8 @@ def view(
     if prepared is None:
         if isinstance(relations, Mapping):
             relations, more = None, merge_relations(relations, more)
-        return MotifView(_matcher(str(text), relations, more, options))
+        validate_flag("scan", scan)
+        return MotifView(_matcher(str(text), relations, more, options, scan))
     program, rows = prepared.start(options)
     if not isinstance(outputs, (list, tuple)):
         single_output(program.outputs)
@@ -189,13 +192,13 @@ def view(
     return connection.register(program.outputs, isinstance(outputs, (list, tuple)), resolved_language == "sql")
 
 
-def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions) -> Matcher:
+def _matcher(text: str, graph: Any, more: Mapping[str, Any], options: ProgramOptions, scan: bool) -> Matcher:
     """Return the matcher of a motif; `more` has its tables and its options."""
     allowed = ("vertices", "edges", *MOTIF_OPTIONS)
     for name in more:
         if name not in allowed:
             raise UsageError.unknown_name("table or option of a motif", name, allowed)
-    tables = tables_of(graph, more.get("vertices"), more.get("edges"))
+    tables = tables_of(graph, more.get("vertices"), more.get("edges"), scan)
     motif_options = MotifOptions(**{name: more[name] for name in MOTIF_OPTIONS if name in more})
     return Matcher.from_options(text, tables, motif_options, options)
 
@@ -519,11 +522,15 @@ class Connection(NotCopied):
         Parameters
         ----------
         text
-            A query in Datalog, SQL or EDN, or rules.
+            A query in Datalog, SQL or EDN, a motif, or rules. The edges and vertices of a motif are the relations
+            ``edges`` and ``vertices`` of the connection; others are named by ``edges="transfers"``. Without a relation
+            ``vertices``, the ends of the edges are the vertices.
         relations
-            Initial rows of relations that the connection does not have yet; they may also be keywords.
+            Initial rows of relations that the connection does not have yet; they may also be keywords. For a motif
+            also its options ``where``, ``semantics``, ``columns``, ``id``, ``src`` and ``dst``; see `gpu_wcoj.find`.
         name
-            The name of the answer, instead of the one in the text. SQL without ``CREATE VIEW`` calls it ``answer``.
+            The name of the answer, instead of the one in the text. SQL without ``CREATE VIEW`` calls it ``answer``, a
+            motif ``matches``.
         language, dialect, arguments, outputs
             As for `gpu_wcoj.view`.
         functions
@@ -543,21 +550,65 @@ class Connection(NotCopied):
         """
         merged = merge_relations(relations, more)
         source = QuerySource(text, language, dialect, arguments, None, validate_functions("functions", functions))
+        spoken = language if language is not None or not isinstance(text, str) else language_of(text)
+        if isinstance(text, str) and spoken == "motif":
+            given = {"arguments": arguments, "functions": functions, "outputs": outputs}
+            refuse_options(option for option, value in given.items() if value)
 
         def add() -> View | MultiView:
-            program, names, is_sql = self._program_with(source, merged, name, listed_outputs(outputs))
+            query, tables, columns = source, merged, None
+            if isinstance(text, str) and spoken == "motif":
+                query, tables, columns = self._motif(text, merged, name or "matches")
+            called = None if columns is not None else name
+            program, names = self._program_with(query, tables, called, listed_outputs(outputs))
             if not isinstance(outputs, (list, tuple)):
                 single_output(names)
             self._program, self._tables = program, {}
             self._bag = program.bag
-            return self.register(names, isinstance(outputs, (list, tuple)), is_sql)
+            return self.register(names, isinstance(outputs, (list, tuple)), spoken == "sql", columns)
 
         return self.turns.run("adding a view", add)
 
+    def _motif(
+        self, text: str, more: Mapping[str, Any], name: str
+    ) -> tuple[QuerySource, dict[str, Any], tuple[PackedColumn, ...]]:
+        """Return a motif as rules, the new relations, and the columns of its matches."""
+        refuse_options(option for option in ("ids",) if option in more)
+        allowed = ("vertices", "edges", *(option for option in MOTIF_OPTIONS if option != "ids"))
+        for option in more:
+            if option not in allowed:
+                raise UsageError.unknown_name("table or option of a motif", option, allowed)
+        options = MotifOptions(**{option: more[option] for option in MOTIF_OPTIONS if option in more})
+        given = {table: more[table] for table in ("vertices", "edges") if more.get(table) is not None}
+        new_tables = {table: data for table, data in given.items() if not isinstance(data, str)}
+        known = {**self._tables, **self._visible(), **new_tables}
+        called = {table: data if isinstance(data, str) else table for table, data in given.items()}
+        if "edges" not in called or "vertices" in known:
+            called = {"vertices": "vertices", "edges": "edges", **called}
+        called = {table: relation for table, relation in called.items() if table in given or relation in known}
+        for table, relation in {"edges": "edges", **called}.items():
+            if relation not in known:
+                raise UnknownRelationError(relation, known, remedy=f"Name the {table}: {table}='...'.")
+        types = column_types({relation: known[relation] for relation in called.values()}, self._options.schema)
+        kinds = {
+            table: {column: "" if kind is None else DataType(kind).family for column, kind in types[relation].items()}
+            for table, relation in called.items()
+        }
+        flat = FlatMotif.compile(text, kinds, options)
+        rules = flat.over({table: (relation, list(kinds[table])) for table, relation in called.items()}, name)
+        return QuerySource(rules, bag=True), new_tables, flat.packed
+
+    def _visible(self) -> dict[str, ZSet]:
+        """Return the relations and views of the program without their rows."""
+        present = self._program
+        if present is None:
+            return {}
+        return {name: present.empty(name) for name in (*present.inputs, *present.heads) if "#" not in name}
+
     def _program_with(
         self, source: QuerySource, new_tables: Mapping[str, Any], name: str | None, outputs: Sequence[str] | None
-    ) -> tuple[Program, tuple[str, ...], bool]:
-        """Return the program with one more view, the view's outputs, and True if it is in SQL."""
+    ) -> tuple[Program, tuple[str, ...]]:
+        """Return the program with one more view, and the view's outputs."""
         if self._is_closed:
             raise UsageError.wrong_state("adding a view", "the connection is closed", "Call gpu_wcoj.connect again.")
         present = self._program
@@ -566,10 +617,9 @@ class Connection(NotCopied):
             if table in relations:
                 raise UsageError.duplicate("the relation", table, remedy="Pass its changes to apply().")
         tables = {**self._tables, **new_tables}
-        visible = {} if present is None else {table: present.empty(table) for table in present.inputs}
-        if present is not None:
-            heads = [head for head in present.heads if "#" not in head and (head != ANSWER or name is None)]
-            visible |= {head: present.empty(head) for head in heads}
+        visible = self._visible()
+        if name is not None:
+            visible.pop(ANSWER, None)
         prepared = prepare_query(
             source, {**tables, **visible}, Connection.view, schema=self._options.schema, scan=False, is_shared=True
         )
@@ -611,18 +661,21 @@ class Connection(NotCopied):
         changes = initial.initial_changes(program)
         if changes:
             program.load(changes)
-        return program, rules.outputs, self._is_sql(source)
+        return program, rules.outputs
 
-    @staticmethod
-    def _is_sql(source: QuerySource) -> bool:
-        if not isinstance(source.text, str):
-            return False
-        return (language_of(source.text) if source.language is None else source.language) == "sql"
-
-    def register(self, outputs: Sequence[str], is_multiple: bool, ignores_case: bool) -> View | MultiView:
-        """Register a view of outputs that the program has."""
-        kind = MultiView if is_multiple else View
-        made = kind(self, tuple(outputs), ignores_case=ignores_case)
+    def register(
+        self,
+        outputs: Sequence[str],
+        is_multiple: bool,
+        ignores_case: bool,
+        columns: Sequence[PackedColumn] | None = None,
+    ) -> View | MultiView:
+        """Register a view of outputs; for a motif, with the columns of its matches."""
+        made: View | MultiView
+        if columns is not None:
+            made = SharedMotifView(self, tuple(outputs), columns)
+        else:
+            made = (MultiView if is_multiple else View)(self, tuple(outputs), ignores_case=ignores_case)
         self._views[made.name] = made
         return made
 
@@ -752,7 +805,8 @@ class Connection(NotCopied):
         def store() -> None:
             views = [
                 {"outputs": list(view.outputs), "is_multiple": isinstance(view, MultiView),
-                 "ignores_case": view.ignores_case}
+                 "ignores_case": view.ignores_case,
+                 "columns": [asdict(one) for one in view.columns] if isinstance(view, SharedMotifView) else None}
                 for view in self._views.values()
             ]  # fmt: skip
             left_out = {name: [list(one.columns), sorted(one.positions)] for name, one in self._left_out.items()}
@@ -800,7 +854,10 @@ class Connection(NotCopied):
         }
         connection = cls.from_program(program, left_out)
         for stored in program.stored_beside[_VIEWS]:
-            connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"])
+            columns = stored["columns"]
+            if columns is not None:
+                columns = [PackedColumn(**{**one, "fields": tuple(map(tuple, one["fields"]))}) for one in columns]
+            connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"], columns)
         return connection
 
     def close(self) -> None:
@@ -1025,7 +1082,7 @@ class View(_ProgramView):
         >>> pairs.apply(edge=[(2, 3)]).rows()
         [((1, 3), 1)]
         """
-        return self.connection.run_tick(merge_relations(changes, more), self.ignores_case)[self.name]
+        return self.change_among(self.connection.run_tick(merge_relations(changes, more), self.ignores_case))
 
     def snapshot(self, name: str | None = None) -> Result:
         """Return the answer, or the relation `name`, as a table.
@@ -1046,9 +1103,42 @@ class View(_ProgramView):
         name = self.name if name is None else self.connection.relation_name(name, self.ignores_case)
         return self.program.count(name)
 
-    def change_among(self, answers: Mapping[str, ZSet]) -> ZSet:
+    def change_among(self, answers: Mapping[str, ZSet]) -> ZSet | MatchChange:
         """Return the change of this view."""
         return answers[self.name]
+
+
+@entry_point
+class SharedMotifView(View):
+    """The matches of a motif over relations of a connection; made by `Connection.view`.
+
+    Other views read the matches as a relation of flat columns, such as ``"a.id"``. Keys are not checked: a vertex with
+    two rows is in twice as many matches.
+
+    Examples
+    --------
+    >>> connection = connect(edges={"src": [1, 2], "dst": [2, 1], "amount": [5, 9]}, bag=True)
+    >>> pairs = connection.view("(a)-[e]->(b); (b)-[]->(a)", where="e.amount > 6", columns=["a", "e.amount"])
+    >>> pairs.snapshot().rows()
+    [({'id': 2}, 9)]
+    >>> large = connection.view("SELECT count(*) FROM matches", name="n_large")
+    >>> pairs.apply(edges={"src": [1], "dst": [2], "amount": [7]}).rows()
+    [(({'id': 1}, 7), 1), (({'id': 2}, 9), 1)]
+    """
+
+    def __init__(self, connection: Connection, outputs: tuple[str, ...], columns: Sequence[PackedColumn]) -> None:
+        super().__init__(connection, outputs)
+        self.columns = columns
+
+    def snapshot(self, name: str | None = None) -> Result:
+        """Return the matches, or the relation `name`, as a table."""
+        if name is not None:
+            return super().snapshot(name)
+        return Result(PackedMatches(self.columns, self.program.relation(self.name)))
+
+    def change_among(self, answers: Mapping[str, ZSet]) -> MatchChange:
+        """Return the change of the matches."""
+        return MatchChange(PackedMatches(self.columns, answers[self.name]))
 
 
 @entry_point
@@ -1142,7 +1232,7 @@ class MotifView(View):
     def connection(self) -> Connection:
         """Not supported: a motif has tables of its own."""
         raise UsageError.unsupported(
-            "a second view on the state of a motif", remedy="Make it a query in SQL or Datalog, of gpu_wcoj.connect."
+            "a second view on the state of a motif", remedy="Make the motif a view of gpu_wcoj.connect(bag=True)."
         )
 
     def checkpoint(self, path: str | PathLike[str]) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
+from cpu_fallback.tries import PROPOSALS
 from gpu_wcoj.checkpoint import Checkpoint
 from gpu_wcoj.engine import small_ticks
 from gpu_wcoj.engine.small_ticks import WalkWork
@@ -639,3 +640,28 @@ def test_rows_of_arrow_are_read_wherever_they_lie(bag: bool) -> None:
     nulls = pa.record_batch([pa.array([1, None]), pa.array([2, 3])], names=names)
     assert program.step({"edge": nulls})["t"].rows() == expected.step({"edge": [(1, 2), (None, 3)]})["t"].rows()
     assert _rows(program) == _rows(expected)
+
+
+@pytest.mark.parametrize("how", ["step", "step_counts"])
+@pytest.mark.parametrize("bag", [False, True], ids=["set", "bag"])
+def test_a_walk_begins_at_the_end_with_fewer_values(bag: bool, how: str) -> None:
+    """A row whose one end is a hub is walked from its other end, whichever column that is in."""
+    hub, n = 1_000_000, 3_000
+    edges = [(hub, leaf) for leaf in range(n)] + [(leaf, leaf + 1) for leaf in range(n) if leaf % 3]
+    text = "t(a, b, c, d) :- edge(a, b), edge(b, c), edge(c, d), edge(d, a)."
+    walking = gw.Program(text, backend="cpu", bag=bag)
+    with tune(max_tick_rows=-1):
+        plain = gw.Program(text, backend="cpu", bag=bag)
+    for program in (walking, plain):
+        program.load({"edge": edges})
+    n_rows = 0
+    for row, weight in [((3, hub), 1), ((hub, n), 1), ((9, hub), 1), ((8, 9), -1), ((3, hub), -1), ((7, hub), 1)]:
+        answer, expected = (getattr(program, how)({"edge": [(row, weight)]})["t"] for program in (walking, plain))
+        if how == "step":
+            answer, expected = answer.rows(), expected.rows()
+        assert answer == expected
+        assert not walking.last_tick.path_by_path
+        work = sum(step[PROPOSALS] for path in walking.last_tick.work["t"][0].values() for step in path.values())
+        assert work < n / 10
+        n_rows += walking.count("t")
+    assert n_rows

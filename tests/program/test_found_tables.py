@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import gpu_wcoj as gw
-from gpu_wcoj.errors import UnknownRelationError, UnreadRelationWarning, UsageError
+from gpu_wcoj.errors import EdnSyntaxError, GpuWcojError, UnknownRelationError, UnreadRelationWarning, UsageError
 
 orders = pl.DataFrame({"who": ["x"], "n": [1]})
 numbers = [(1,), (2,)]
@@ -93,3 +93,49 @@ def test_tables_that_are_not_read_are_ignored(text):
             gw.view(f".decl r(a: int64) {text}", rows=[(1,)])
     with pytest.raises(UnknownRelationError, match="unknown relation 'other'"):
         gw.view(text, r=rows).apply(other=[(1,)])
+
+
+def test_queries_in_edn_find_them():
+    edges = pd.DataFrame({"src": [1, 2], "dst": [2, 3]})
+    hops = "[:find ?a ?c :where (edges ?a ?b) (edges ?b ?c)]"
+    assert gw.query(hops).rows() == gw.view(hops).snapshot().rows() == [(1, 3)]
+    assert gw.query("[:find ?a ?c :in $edges :where [$edges ?a ?c]]").rows() == [(1, 2), (2, 3)]
+    with pytest.raises(EdnSyntaxError, match="unknown rule 'edges': expected one of none"):
+        gw.query(hops, scan=False)
+    with pytest.raises(EdnSyntaxError, match="unknown rule 'nodes': expected one of 'edges'. Did you mean"):
+        gw.query("[:find ?a :where (edges ?a ?b) (nodes ?b)]")
+    assert len(edges)
+
+
+def test_motifs_find_vertices_and_edges(caplog):
+    caplog.set_level("INFO", "gpu_wcoj")
+    motif = "(a)-[]->(b); (b)-[]->(c)"
+    edges = pl.DataFrame({"src": [1, 2, 3], "dst": [2, 3, 4]})
+    ends = ["a.id", "c.id"]
+    assert gw.find(motif, columns=ends).rows() == [(1, 3), (2, 4)]
+
+    def with_vertices():
+        vertices, edges = pd.DataFrame({"id": [1, 2, 3]}), pd.DataFrame({"src": [1, 2, 3], "dst": [2, 3, 4]})
+        found = gw.find(motif, columns=ends).rows(), gw.view(motif, columns=ends).snapshot().rows()
+        return *found, gw.find(motif, edges=edges, columns=ends).rows(), len(vertices)
+
+    assert with_vertices() == ([(1, 3)], [(1, 3)], [(1, 3), (2, 4)], 3)
+    said = [record.getMessage() for record in caplog.records]
+    assert any(text.startswith("relation 'vertices' is a local variable of the caller: a pandas.") for text in said)
+    for entry in (gw.find, gw.view):
+        with pytest.raises(UsageError, match="edges"):
+            entry(motif, columns=ends, scan=False)
+        with pytest.raises(UsageError, match="scan=1 is not allowed: expected True or False"):
+            entry(motif, columns=ends, scan=1)
+    assert len(edges)
+
+
+def test_a_table_of_a_near_name_is_named():
+    order = orders.with_columns(n=2)
+    for text in ("SELECT n FROM orderz", "h(n) :- orderz(_, n).", "[:find ?n :where (orderz _ ?n)]"):
+        with pytest.raises(GpuWcojError, match="\n  Or did you mean the variable 'orders?', which holds a table"):
+            gw.query(text)
+        with pytest.raises(GpuWcojError) as caught:
+            gw.query(text, scan=False)
+        assert "variable" not in str(caught.value).replace("has no variable", "")
+    assert len(order)

@@ -17,9 +17,11 @@ class Text:
     text: str
     source: str
 
-    def error(self, what: str, span: Span) -> EdnSyntaxError:
-        """Return a syntax error that points at `span`."""
-        return EdnSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
+    def error(self, what: str, span: Span, missing: str = "") -> EdnSyntaxError:
+        """Return a syntax error that points at `span`; `missing` is a relation that is not there."""
+        error = EdnSyntaxError(what, self.text, span.line, span.column, span.width, self.source)
+        error.relation = missing
+        return error
 
     def unsupported(self, what: str, span: Span) -> UnsupportedError:
         """Return an error about an unsupported feature that points at `span`."""

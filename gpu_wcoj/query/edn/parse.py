@@ -800,7 +800,8 @@ class _QueryParser:
         if len(names) != len(waiting):
             takes = f"{len(names)} arguments ({', '.join(names)})" if names else "no arguments"
             first = forms[0].span if forms else self.form.span
-            raise self.text.error(f"':in' takes {takes}: got {len(waiting)}", first)
+            missing = next((name[1:] for name in names if name.startswith("$")), "")
+            raise self.text.error(f"':in' takes {takes}: got {len(waiting)}", first, missing=missing)
         for form in forms:
             if form.kind == "symbol":
                 if form.value in seen:

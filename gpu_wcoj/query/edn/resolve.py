@@ -540,14 +540,15 @@ class _SourceResolver:
         candidates = sorted({*self.rules, *relations} - {""})
         listing = ", ".join(f"'{name}'" for name in candidates) or "none"
         what = f"unknown rule '{clause.name}': expected one of {listing}.{nearest(clause.name, candidates)}"
-        raise text.error(what, clause.span)
+        raise text.error(what, clause.span, missing=clause.name)
 
     def pattern(self, text: Text, clause: Pattern, name: str) -> Iterator[Clause]:
         source = source_of(self.sources, name)
         if source is None:
             names = sorted(self.sources)
             listing = ", ".join(f"'{name_}'" for name_ in names) or "none"
-            raise text.error(f"unknown source '{name}': expected one of {listing}.{nearest(name, names)}", clause.span)
+            what = f"unknown source '{name}': expected one of {listing}.{nearest(name, names)}"
+            raise text.error(what, clause.span, missing=name.removeprefix("$"))
         terms = list(clause.terms)
         if isinstance(source, Relation):
             arity = len(source.columns)
