@@ -21,6 +21,7 @@ from gpu_wcoj.circuit.operator import (
     distinct_change,
 )
 from gpu_wcoj.circuit.recount import (
+    GIVEN_UP_FACTOR,
     MAX_OVERRUN,
     MAX_SAMPLED_RATIO,
     MIN_LIMIT,
@@ -36,7 +37,14 @@ from gpu_wcoj.errors import AuxiliaryError, CalculationError, WeightOverflowErro
 from gpu_wcoj.functions import Calculation, Formula, FormulaRun, evaluate_calculation
 from gpu_wcoj.join.delta import IncrementalGenericJoin, Piece
 from gpu_wcoj.join.eliminate import AllowanceError
-from gpu_wcoj.join.full_join import FULL_COUNT, Moment, count_change, list_change, sampled_cost_of_load
+from gpu_wcoj.join.full_join import (
+    FULL_COUNT,
+    Moment,
+    count_change,
+    list_change,
+    sampled_cost_of_change,
+    sampled_cost_of_load,
+)
 from gpu_wcoj.join.plan import Absent, AtomUse, Check, Condition, DeltaPath, DeltaQuery, check_variables
 from gpu_wcoj.join.prefixes import bound_magnitudes, condition_mask, sum_of_weights, to_python, weights_of_rows
 from gpu_wcoj.join.relation import RelationIndex
@@ -574,6 +582,9 @@ class Head(RelationOperator):
             self.costs.set_all_rows(self._cost + MERGED_ROW * (size + self._n_kept_rows), size)
             return result
         n_seeds = self.n_seeds
+        if self.costs.is_sampled(n_seeds, size):
+            max_cost = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.costs.expected(size) or 0.0)
+            self.costs.set_change(self._sampled_cost_of_change(max_cost), n_seeds)
         limit = self.costs.limit(n_seeds, size)
         while limit:
             before = self._cost
@@ -583,8 +594,8 @@ class Head(RelationOperator):
                 is_known = self.costs.expected(size) is not None
                 if not is_known:
                     self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * limit), size)
-                all_rows = self.costs.expected(size) or 0.0
-                limit = all_rows if not is_known and all_rows > 2 * limit else 0.0
+                cost = self.costs.expected(size) or 0.0
+                limit = cost if not is_known and cost > 2 * limit else 0.0
                 if not limit:
                     self.costs.set_given_up(n_seeds, size)
             else:
@@ -634,6 +645,12 @@ class Head(RelationOperator):
         finally:
             for join in self.joins:
                 join.max_cost = None
+
+    def _sampled_cost_of_change(self, max_cost: float) -> float:
+        """Return the cost of listing the change along all delta paths, or `max_cost` if it is more."""
+        phases = range(len(self.execution.phases))
+        costs = (sampled_cost_of_change(join, phase, max_cost) for join in self.joins for phase in phases)
+        return min(max_cost, sum(costs))
 
     def _sampled_cost(self, size: int, max_cost: float) -> float:
         """Return the cost of listing all rows, before the tick too if they are not kept.

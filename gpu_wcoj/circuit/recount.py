@@ -436,6 +436,9 @@ The first where the change is expected to cost less; the second where it is expe
 MIN_GAIN = 1.5
 """Factor by which listing all rows has to be cheaper than a change."""
 
+MIN_SAMPLED_FRACTION = 1 / 16
+"""Rows that start a path, as a fraction of the rows of the atoms, from which on samples tell the cost of a change."""
+
 FORGOTTEN = 7 / 8
 """Part of the expected cost of a change that is left after each tick that lists all rows, so that it is tried again."""
 
@@ -463,11 +466,22 @@ class ListingCosts:
         Rows of the atoms at that time.
     per_seed
         Cost of a change per row that starts a path.
+    is_followed
+        Whether the last change was listed to its end.
     """
 
     all_rows: float | None = None
     size: int = 0
     per_seed: float = 0.0
+    is_followed: bool = True
+
+    def is_sampled(self, n_seeds: int, size: int) -> bool:
+        """Return whether samples tell the cost of a change: a large one, if the last was listed.
+
+        After a change that was not, a later one is tried without samples: replanning learns from what it costs.
+        """
+        is_large = n_seeds >= max(MIN_CHANGED, MIN_SAMPLED_FRACTION * size)
+        return is_large and self.is_followed and self.expected(size) is not None
 
     def expected(self, size: int) -> float | None:
         """Return the cost of listing all rows of a state of `size` rows, None if it is unknown."""
@@ -484,6 +498,7 @@ class ListingCosts:
         change = n_seeds * self.per_seed
         if change > max(MIN_LIMIT, all_rows):
             self.per_seed *= FORGOTTEN
+            self.is_followed = False
             return 0.0
         return max(MIN_LIMIT, all_rows * (RISKED_FRACTION if change <= RISKED_FRACTION * all_rows else MAX_FRACTION))
 
@@ -493,11 +508,12 @@ class ListingCosts:
 
     def set_given_up(self, n_seeds: int, size: int) -> None:
         """Note that listing a change would have cost more than listing all rows."""
-        self.per_seed = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.expected(size) or 0.0) / max(1, n_seeds)
+        self.set_change(GIVEN_UP_FACTOR * max(MIN_LIMIT, self.expected(size) or 0.0), n_seeds)
+        self.is_followed = False
 
     def set_change(self, cost: float, n_seeds: int) -> None:
-        """Note what listing a change has cost."""
-        self.per_seed = cost / max(1, n_seeds)
+        """Note what listing a change has cost, or would cost."""
+        self.per_seed, self.is_followed = cost / max(1, n_seeds), True
 
 
 def _count_rows(batches: Sequence[IndexedZSet]) -> int:

@@ -609,7 +609,7 @@ def _cheaper(planned: Plan, present: Plan, catalog: Catalog, places: Iterable[Pl
     """Return the clearly cheaper paths of another plan, with the ratio of their costs."""
     cheaper: dict[Place, float] = {}
     for place in places:
-        old, new = (foreseen(plan.path(place), catalog) for plan in (present, planned))
+        old, new = (foreseen(plan.path(place), catalog, plan.find_head_variables(place)) for plan in (present, planned))
         if old is not None and new is not None and new.cost * CLEARLY < old.cost:
             cheaper[place] = new.cost / old.cost
     return cheaper

@@ -186,28 +186,52 @@ def cost_of_listing(counters: Sequence[Int64Array], backend: Backend) -> int:
 # A generic join that counts its cost and stops at a limit.
 
 
+MAX_FORESEEN = 256
+"""Prefixes up to which the values that they propose are counted before they are read."""
+
+
 @dataclass(eq=False)
 class BudgetedJoin(MeasuredJoin):
     """A `GenericJoin` that charges written rows and counted prefixes to an allowance.
 
     Raises `AllowanceError` once the allowance is used up. It is measured if it has a meter.
+
+    Attributes
+    ----------
+    is_sample
+        Whether few prefixes stand for many. A kernel looks at all values of a hub at once, so values are counted before
+        they are read: a sample would otherwise cost far more than its limit.
     """
 
     allowance: Allowance = field(default_factory=Allowance)
+    is_sample: bool = False
 
     def extend(self, prefixes: Prefixes, step: Step) -> Iterator[tuple[Int64Array, Prefixes]]:
         """See `GenericJoin.extend`."""
+        self._refuse_wide(prefixes, step)
         extended = GenericJoin.extend(self, prefixes, step) if self.meter is None else super().extend(prefixes, step)
         for parent, piece in extended:
             self.allowance.rows += len(piece)
             self.allowance.check(self)
             yield parent, piece
 
+    def _refuse_wide(self, prefixes: Prefixes, step: Step) -> None:
+        """Raise `AllowanceError` if a sample's prefixes propose more values than the limit allows."""
+        limit = self.allowance.limit
+        if not self.is_sample or limit is None or step.is_lookup or len(prefixes) > MAX_FORESEEN:
+            return
+        lower, upper, _ = find_bounds(step, prefixes.values, len(prefixes), self.backend)
+        widths = [self.widths(prefixes, atom, (lower, upper)) for atom in step.atoms]
+        if self.allowance.cost(self) + CANDIDATE * int(np.minimum.reduce(widths).sum()) > limit:
+            raise AllowanceError
+
     def _count_part(self, prefixes: Prefixes, steps: Sequence[Step]) -> tuple[Int64Array, int | None]:
         self.allowance.parts += len(prefixes)
         return super()._count_part(prefixes, steps)
 
     def _count_last(self, prefixes: Prefixes, step: Step) -> tuple[Int64Array, int | None] | None:
+        if len(step.atoms) > 1:
+            self._refuse_wide(prefixes, step)
         counted = GenericJoin._count_last if self.meter is None else MeasuredJoin._count_last
         counts = counted(self, prefixes, step)
         if counts is not None:

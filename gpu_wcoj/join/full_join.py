@@ -556,7 +556,9 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     best = costs[cheapest]
     if costs.get(usual, np.inf) < 2 * min_gain * best:
         cheapest = usual
-    larger = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
+    larger = costs.get(cheapest, np.inf)
+    if _n_draws(join.n_seeds(cheapest, phase), SAMPLE_SIZES[-1]) > SAMPLE_SIZES[0]:
+        larger = _sampled_cost(join, cheapest, phase, SAMPLE_SIZES[-1], counts, MAX_SURPRISE * max(best, FIRST_BUDGET))
     if larger > DECISIVE_SURPRISE * max(costs[cheapest], FIRST_BUDGET):  # the smaller sample has missed a hub
         remaining = [index for index in numbers if index != cheapest]
         limit = larger if larger < np.inf else MAX_SURPRISE * max(best, FIRST_BUDGET)
@@ -571,6 +573,14 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     cheapest = min(costs, key=costs.__getitem__)
     return cheapest if costs[cheapest] * min_gain < costs.get(usual, np.inf) else None
 
+
+def _n_draws(n_seeds: int, draws: int) -> int:
+    """Return the number of seeds in a sample of about `draws`; few of few seeds."""
+    return max(1, min(draws, n_seeds // MIN_SAMPLE_SCALE))
+
+
+MIN_SAMPLE_SCALE = 16
+"""Seeds of a load, at least, for each seed in a sample: a sample costs little beside the load."""
 
 DECISIVE_SURPRISE, MAX_SURPRISE = 2.0, 64.0
 """Factors by which a larger sample of a path costs more than a small one: where the other paths are sampled again, and
@@ -606,6 +616,21 @@ def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float)
     return min(_race(join, numbers, phase, SAMPLE_SIZES[0], False, limit).values(), default=np.inf)
 
 
+def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
+    """Return the cost of listing the change of one phase, by samples, in nanoseconds.
+
+    Infinite if that of a path is more than `limit`. Paths of few seeds and of negated atoms are left out: a sample
+    would cost as much as the path.
+    """
+    min_seeds = MIN_SAMPLE_SCALE * SAMPLE_SIZES[0]
+    sampled = [
+        index
+        for index, path in enumerate(join.query.paths)
+        if not path.is_negated and join.n_seeds(index, phase) >= min_seeds and join.is_live(index, phase)
+    ]
+    return sum(_sampled_cost(join, index, phase, SAMPLE_SIZES[0], False, limit) for index in sampled)
+
+
 def _sampled_cost(
     join: IncrementalGenericJoin, index: int, phase: int, draws: int, counts: bool, max_cost: float
 ) -> float:
@@ -620,11 +645,12 @@ def _sampled_cost(
         return 0.0
     batch = way.seeds[0].pending[phase]
     rows = _rows_below(path, path.seed, batch, batch.depth - 1)
-    some = slice(None, None, max(1, len(rows[0]) // draws))
+    some = slice(None, None, max(1, len(rows[0]) // _n_draws(len(batch), draws)))
     sample = IndexedZSet.from_columns([np.ascontiguousarray(column[some]) for column in rows], None, generic.backend)
     scale = len(batch) / max(len(sample), 1)
     budgeted = with_metered_budget(generic, join.execution, max_cost / scale)
     least, most = SAMPLED_PIECE_ROWS
+    budgeted.is_sample = True
     budgeted.chunk_rows = int(min(most, max(least, max_cost / scale / WRITTEN_PREFIX)))
     prefixes = bind_seeds(path, seed_rows(path, [sample], budgeted, path.seed.variables[0]), budgeted)
     depth = 0 if counts else path.depth_of(single.query.head_variables)

@@ -279,6 +279,9 @@ SORT_FROM = 4096
 MIN_REDUCTION = 2
 """Least ratio of prefixes to distinct combinations of positions at which they are sorted."""
 
+SORT_WIDE_FROM, WIDE_PREFIX = 2048, 64
+"""Prefixes from which on they are sorted in any case, if each proposes as many values: many may be of one hub."""
+
 
 def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
     """Return the variables that steps read, and those that their atoms have bound before."""
@@ -326,7 +329,7 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
 
     The second result is None if every prefix is a group. If the variable bound last is eliminated, groups are runs of
     prefixes. Otherwise prefixes are sorted, if the steps are expensive and there are many more prefixes than
-    distinct combinations of positions.
+    distinct combinations of positions, or if they propose many values.
     """
     n, backend = len(prefixes), join.backend
     newest, any_one = has_eliminated_variables(prefixes, steps, join) if n > 1 else (False, False)
@@ -340,16 +343,26 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
         starts = backend.kernels.run_starts(look)
         if len(starts) < n:
             prefixes, group = prefixes.gather(starts, backend.xp), run_indices(starts, n, backend)
-    if len(prefixes) < SORT_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
+    if len(prefixes) < SORT_WIDE_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
         return prefixes, group
     look, places = group_key(prefixes, steps, join)
-    if places is None or len(prefixes) < MIN_REDUCTION * places:
+    if places is None:
+        return prefixes, group
+    is_few = len(prefixes) < max(SORT_FROM, MIN_REDUCTION * places)
+    if is_few and not _are_wide(prefixes, steps[0], join):
         return prefixes, group
     order = backend.kernels.lexsort(look)
     starts = backend.kernels.run_starts([column[order] for column in look])
     indices = backend.xp.empty(len(prefixes), np.int64)
     indices[order] = run_indices(starts, len(prefixes), backend)
     return prefixes.gather(order[starts], backend.xp), indices if group is None else indices[group]
+
+
+def _are_wide(prefixes: Prefixes, step: Step, join: GenericJoin) -> bool:
+    """Return whether prefixes propose many values each, by a sample; False on a device."""
+    if step.is_lookup or join.backend.device is not None:
+        return False
+    return bool(estimate_values(join, prefixes, step) > WIDE_PREFIX * len(prefixes))
 
 
 def run_indices(starts: IndexArray, n: int, backend: Backend) -> IndexArray:

@@ -477,6 +477,8 @@ class Estimator:
         True if every other relation has statistics; otherwise no method may be called.
     worked
         Cached cost terms.
+    head_variables
+        The variables that the head keeps; None if it is all of them.
 
     Examples
     --------
@@ -499,6 +501,7 @@ class Estimator:
     is_known: bool
     worked: SharedCosts
     sought: frozenset[str]
+    head_variables: frozenset[str] | None = None
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -539,11 +542,19 @@ class Estimator:
             shared_costs = None
         sought = frozenset(itertools.chain.from_iterable(map(solvable, body.calculations)))
         shared_costs = shared_costs or SharedCosts(bits)
-        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs, sought)
+        head_variables = None
+        if not body.keeps_all:
+            head_variables = frozenset(term for term in body.head if isinstance(term, str))
+        return cls._of(row_atom, bits, conditions, calculations, absent, catalog, shared_costs, sought, head_variables)
 
     @classmethod
-    def of_path(cls, path: DeltaPath, catalog: CatalogReader) -> Estimator:
-        """Create the estimator of a planned path."""
+    def of_path(
+        cls, path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None
+    ) -> Estimator:
+        """Create the estimator of a planned path.
+
+        `head_variables` are the variables that the head keeps, None for all.
+        """
         checks: list[Check] = [*path.seed_conditions, *path.seed_checks]
         for step in path.steps:
             checks += [*step.conditions, *step.checks]
@@ -559,7 +570,11 @@ class Estimator:
         bits = Bits(path.seed.variables, {use.atom: _atom(use) for use in path.other_atoms})
         absent = [check_variables(negated) for negated in path.absent]
         shared_costs = SharedCosts(bits)
-        return cls._of(_atom(path.seed), bits, conditions, path.calculations, absent, catalog, shared_costs, sought)
+        if head_variables is not None:
+            head_variables = None if {*path.order}.issubset(head_variables) else frozenset(head_variables)
+        return cls._of(
+            _atom(path.seed), bits, conditions, path.calculations, absent, catalog, shared_costs, sought, head_variables
+        )
 
     @classmethod
     def _of(
@@ -572,6 +587,7 @@ class Estimator:
         catalog: CatalogReader,
         shared_costs: SharedCosts,
         sought: frozenset[str] = frozenset(),
+        head_variables: frozenset[str] | None = None,
     ) -> Estimator:
         joined_atoms = [atom for atom_index, atom in bits.atoms.items() if atom_index != bits.changed]
         is_known = None not in map(catalog.rows, [atom.relation for atom in joined_atoms])
@@ -591,7 +607,7 @@ class Estimator:
         ]
         checks: tuple[Check, ...] = (*conditions, *calculations)
         spoken = frozenset[str]().union(*map(check_variables, checks), *absent)
-        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs, sought)
+        return cls(bits, values, row_values, compared, spoken, catalog, is_known, shared_costs, sought, head_variables)
 
     def level(self, bound: int, name: str, via: int | None = None) -> tuple[float, float, float]:
         """Return values proposed and prefixes left per prefix, and the cost, of one more variable."""
@@ -635,9 +651,10 @@ class Estimator:
         """Return the estimates of a sequence of steps, for listing rows and for counting them.
 
         When rows are counted, prefixes that later steps cannot distinguish are grouped, and values that no later step
-        reads are not enumerated (variable elimination). The values of a last step with one atom are result rows, which
-        every path lists, and cost nothing. `branches` are used when rows are listed. A path that costs more than
-        `limit` is abandoned: the result is `TOO_DEAR`.
+        reads are not enumerated (variable elimination); when rows are listed, this is so after the last variable that
+        the head keeps. The values of a last step with one atom are result rows, which every path lists, and cost
+        nothing, unless they repeat. `branches` are used when rows are listed. A path that costs more than `limit` is
+        abandoned: the result is `TOO_DEAR`.
         """
         listed = counted = self._start
         listing, counting = PROPOSAL, PROPOSAL * counted
@@ -646,6 +663,10 @@ class Estimator:
         seeded, spoken, due, bit, holding = self.bits.seeded, self._spoken, self._due, self.bits.bit, self.bits.holding
         bound = seeded
         bound_in = {atom_index: bound & mask for atom_index, mask in self.bits.masks.items()}
+        n_listed = self._n_listed(steps)
+        is_distinct = self.head_variables is None or all(
+            step.variable in self.head_variables for step in steps[:n_listed]
+        )
         bracketed = None
         if branches:
             bracketed = Bracketing(
@@ -671,25 +692,35 @@ class Estimator:
             bound |= variable_bit
             for index in atoms:
                 bound_in[index] |= variable_bit
-            listing += listed * cost
             is_alone = len(atoms) == 1 and not is_lookup
-            if is_alone and n_done == len(steps):
+            is_unread = is_alone and not variable_bit & (hanging | spoken)
+            counted_cost, counted_left = (SINGLE, 1.0) if is_unread else (cost, left)
+            counting += counted * counted_cost
+            counted *= counted_left
+            is_counted = n_done > n_listed
+            levels.append((name, listed * (1.0 if is_counted and is_unread else proposed), listed * left))
+            listing += listed * (counted_cost if is_counted else cost)
+            if is_alone and is_distinct and n_done == n_listed:
                 listing -= copying(listed, listed * proposed)
-            if is_alone and not variable_bit & (hanging | spoken):
-                counting += counted * SINGLE
-            else:
-                counting += counted * cost
-                counted *= left
-            levels.append((name, listed * proposed, listed * left))
-            listed *= left
+            listed *= counted_left if is_counted else left
             if bracketed is not None:
                 listed = bracketed.after(n_done, listed)
             if n_done == len(steps) or steps[n_done].is_lookup:
                 continue
             needed = hanging & bound
-            counted = min(counted, self._distinct(needed & ~seeded), self._distinct(needed) / CHANGES)
+            in_row = self._distinct(needed & ~seeded)
+            counted = min(counted, in_row, self._distinct(needed) / CHANGES)
+            if n_done >= n_listed:
+                listed = min(listed, in_row)
         listing += bracketed.extra if bracketed is not None else 0.0
         return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
+
+    def _n_listed(self, steps: Sequence[Step]) -> int:
+        """Return the number of steps up to the last one that binds a variable which the head keeps."""
+        n_listed = len(steps)
+        while self.head_variables is not None and n_listed and steps[n_listed - 1].variable not in self.head_variables:
+            n_listed -= 1
+        return n_listed
 
     def _among(self, names: int, rows: float) -> float:
         """Return the expected distinct bindings among prefixes of one of several changed rows."""
@@ -855,8 +886,10 @@ class Estimator:
         return n_bindings
 
 
-def foreseen(path: DeltaPath, catalog: CatalogReader) -> Foreseen | None:
+def foreseen(path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None) -> Foreseen | None:
     """Return the estimates of a planned path; None if a relation of it has no statistics.
+
+    `head_variables` are the variables that the head keeps, None for all.
 
     Examples
     --------
@@ -870,7 +903,7 @@ def foreseen(path: DeltaPath, catalog: CatalogReader) -> Foreseen | None:
     >>> [(one.variable, one.proposed, one.rows) for one in found.levels]
     [('', 1.0, 1.0), ('c', 100.0, 100.0)]
     """
-    estimator = Estimator.of_path(path, catalog)
+    estimator = Estimator.of_path(path, catalog, head_variables)
     return estimator.over(path.steps, path.branches) if estimator.is_known else None
 
 

@@ -382,7 +382,7 @@ def order_variables(draft: Draft) -> Draft:
     Hinted variables are bound first, in the order of the hint.
 
     Automorphic atoms (see `gpu_wcoj.planner.symmetry`) cost the same: the orders of one of them are compared, and the
-    others use the images of its order, unless the head keeps other variables of them.
+    others use the images of its order, if the images of the variables that the head keeps are these variables.
 
     At most atoms squared times variables orders are compared.
 
@@ -416,6 +416,7 @@ def order_variables(draft: Draft) -> Draft:
         body, renaming = rule_draft.normalised, symmetry_of(rule_draft.normalised)
         hint = standing_for(draft.setting.hints.get(rule_draft.head, ()), rule_draft.rule)
         kept_names = set(body.head)
+        head_variables = {term for term in body.head if isinstance(term, str)}
         choosers: dict[int, Chooser] = {}
         shared_costs = SharedCosts(Bits.of_body(body))
         orders: dict[int, tuple[Order, ...]] = {}
@@ -424,6 +425,8 @@ def order_variables(draft: Draft) -> Draft:
         for seed in sorted(min_costs, key=lambda seed: (min_costs[seed], seed)):
             known = draft.setting.known if min_costs[seed] < cheapest else EMPTY_CATALOG
             image = None if renaming is None or hint else renaming.onto(seed)
+            if image is not None and not body.keeps_all and head_variables != {image.names[i] for i in head_variables}:
+                image = None  # what the head keeps decides which steps are counted
             like = None if image is None else ImageEstimates(choosers[image.first], image)
             chooser = choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
             has_variants = not draft.setting.single_tick and "path variants" not in draft.setting.off

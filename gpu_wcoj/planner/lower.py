@@ -108,6 +108,11 @@ class Plan:
             loop_rule.inverse.paths[0] for loop_rule in rules if (loop_rule.head, loop_rule.index) == (head, rule)
         )
 
+    def find_head_variables(self, place: Place) -> frozenset[str] | None:
+        """Return the variables of a path that its head keeps; None for all."""
+        head, rule, path_index = place
+        return None if path_index == INVERSE else self.queries[head][rule].head_variables
+
     def places(self) -> list[Place]:
         """Return the addresses of all paths."""
         places = [
@@ -121,7 +126,9 @@ class Plan:
     def expecting(self, catalog: CatalogReader) -> Plan:
         """Return this plan with estimates by other statistics."""
         estimates = {
-            name: tuple(tuple(_estimate(path, catalog) for path in query.paths) for query in head_queries)
+            name: tuple(
+                tuple(_estimate(path, catalog, query.head_variables) for path in query.paths) for query in head_queries
+            )
             for name, head_queries in self.queries.items()
         }
         return replace(self, estimates=estimates, asked=_derivation_estimates(self.loops, catalog))
@@ -326,8 +333,10 @@ def _derivation_estimates(
     return estimates
 
 
-def _estimate(path: DeltaPath, catalog: CatalogReader) -> tuple[Expected, ...]:
-    estimate = foreseen(path, catalog)
+def _estimate(
+    path: DeltaPath, catalog: CatalogReader, head_variables: Collection[str] | None = None
+) -> tuple[Expected, ...]:
+    estimate = foreseen(path, catalog, head_variables)
     return () if estimate is None else estimate.levels
 
 

@@ -18,8 +18,10 @@ from gpu_wcoj.errors import (
 from gpu_wcoj.query.ir import (
     NULL,
     Aggregate,
+    Atom,
     Call,
     Constant,
+    Declaration,
     Rule,
     Rules,
     Span,
@@ -194,22 +196,22 @@ def _check_declarations(rules: Rules, point: _Point) -> None:
 
 
 def _check_arities(rules: Rules, point: _Point) -> None:
-    uses = [
-        (declaration.relation, len(declaration.columns), str(declaration), declaration.span)
-        for declaration in rules.declarations
+    uses: list[tuple[str, int, Declaration | Atom]] = [
+        (declaration.relation, len(declaration.columns), declaration) for declaration in rules.declarations
     ]
     for rule in rules.rules:
-        uses += [(atom.relation, len(atom.terms), str(atom), atom.span) for atom in (rule.head, *rule.read)]
-    first: dict[str, tuple[int, str, Span]] = {}
-    for relation, arity, text, span in uses:
-        first_arity, where, there = first.setdefault(relation, (arity, text, span))
+        uses += [(atom.relation, len(atom.terms), atom) for atom in (rule.head, *rule.read)]
+    first: dict[str, tuple[int, Declaration | Atom]] = {}
+    for relation, arity, use in uses:
+        first_arity, first_use = first.setdefault(relation, (arity, use))
         if first_arity != arity:
+            there = first_use.span
             place = f" (line {there.line}, column {there.column})" if there.line else ""
             left, right = (
-                f"{_columns(first_arity)} in '{_short(where)}'{place}",
-                f"{_columns(arity)} in '{_short(text)}'",
+                f"{_columns(first_arity)} in '{_short(first_use)}'{place}",
+                f"{_columns(arity)} in '{_short(use)}'",
             )
-            raise ArityError(point(f"relation '{relation}' has {left}, but {right}", span))
+            raise ArityError(point(f"relation '{relation}' has {left}, but {right}", use.span))
 
 
 def _columns(n: int) -> str:
@@ -232,48 +234,51 @@ def _check_safe(rule: Rule) -> None:
     outside = set(standing(rule))
     bound = bound_variables(rule, outside)
     for aggregate in inner_aggregates(rule):
-        _check_aggregate_safe(aggregate, outside, bound, _short(rule))
-    _refuse_unbound(rule.head.variables, bound, "the head", _short(rule))
-    _check_body_safe(rule, bound, _short(rule))
+        _check_aggregate_safe(aggregate, outside, bound, rule)
+    _refuse_unbound(rule.head.variables, bound, "the head", None, rule)
+    _check_body_safe(rule, bound, rule)
 
 
-def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], rule_text: str) -> None:
+def _check_body_safe(body: Rule | Aggregate, bound: Collection[Variable], rule: Rule) -> None:
     for atom in body.atoms:
         for term in atom.terms:
             if isinstance(term, Call):
-                _refuse_unbound(variables_of([term]), bound, f"the argument '{_short(term)}'", rule_text)
+                _refuse_unbound(variables_of([term]), bound, "the argument '{}'", term, rule)
     for comparison in body.comparisons:
-        _refuse_unbound(comparison.variables, bound, f"the comparison '{_short(comparison)}'", rule_text)
+        _refuse_unbound(comparison.variables, bound, "the comparison '{}'", comparison, rule)
     for atom in body.negated:
         named = [variable for variable in atom.variables if not variable.is_wildcard or variable not in atom.terms]
-        _refuse_unbound(named, bound, f"the negated '!{_short(atom)}'", rule_text)
+        _refuse_unbound(named, bound, "the negated '!{}'", atom, rule)
 
 
 def _check_aggregate_safe(
     aggregate: Aggregate,
     outside: Collection[Variable],
     bound: Collection[Variable],
-    rule_text: str,
+    rule: Rule,
 ) -> None:
     """Check an aggregate of a body whose bound variables are `bound`."""
-    what = f"the aggregate '{_short(aggregate)}'"
     keys = keys_of(aggregate, outside)
-    _refuse_unbound(keys, bound, what, rule_text)
+    _refuse_unbound(keys, bound, "the aggregate '{}'", aggregate, rule)
     inner_outside = {*outside, *standing(aggregate)}
     inner_bound = bound_variables(aggregate, inner_outside, keys)
-    _check_body_safe(aggregate, inner_bound, rule_text)
+    _check_body_safe(aggregate, inner_bound, rule)
     if aggregate.value is not None:
-        _refuse_unbound(variables_of([aggregate.value]), inner_bound, what, rule_text)
+        _refuse_unbound(variables_of([aggregate.value]), inner_bound, "the aggregate '{}'", aggregate, rule)
     for inner in inner_aggregates(aggregate):
-        _check_aggregate_safe(inner, inner_outside, inner_bound, rule_text)
+        _check_aggregate_safe(inner, inner_outside, inner_bound, rule)
 
 
-def _refuse_unbound(variables: Iterable[Variable], bound: Collection[Variable], where: str, rule: str) -> None:
+def _refuse_unbound(
+    variables: Iterable[Variable], bound: Collection[Variable], place: str, part: object, rule: Rule
+) -> None:
+    """Raise for a variable that is not bound; the place is a template for the text of the part."""
     for variable in variables:
         if variable not in bound:
-            name = str(variable)
+            name, where = str(variable), place.format(_short(part))
             counterpart = name.removesuffix("?") if name.endswith("?") else f"{name}?"
-            raise UnsafeRuleError(name, where, rule, counterpart if Variable(counterpart) in bound else None)
+            missing = counterpart if Variable(counterpart) in bound else None
+            raise UnsafeRuleError(name, where, _short(rule), missing)
 
 
 def _check_constants(rule: Rule | Aggregate, point: _Point) -> None:

@@ -446,13 +446,11 @@ class _Core:
                 facts.append(Facts(f"{name}#facts", rows))
         if any(atom.relation == UNIT for rule in self.rules for atom in rule.atoms):
             facts.append(Facts(UNIT, ((0,),)))
-        from gpu_wcoj.query.printer import serialize  # imported only by programs that use it
-
         return replace(
             self.source,
             rules=tuple(self.rules),
             declarations=(*self.source.declarations, *self.declarations(named, facts)),
-            text=serialize(self.source),
+            written=self.source,
             groupings=tuple(self.groupings),
             extremes=tuple(self.extremes.values()),
             directives=(),

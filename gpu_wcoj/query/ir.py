@@ -796,6 +796,8 @@ class Rules:
         The heads that DuckDB computes group by group.
     sorting
         The order of an answer; None if there is none.
+    written
+        Of a program in core form, the program as it is written.
 
     Examples
     --------
@@ -818,6 +820,7 @@ class Rules:
     first_rows: tuple[FirstRows, ...] = ()
     computed_groups: tuple[ComputedGroups, ...] = ()
     sorting: Sorting | None = None
+    written: Rules | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         inputs = [directive for directive in self.directives if directive.kind == "input"]

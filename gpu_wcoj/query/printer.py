@@ -234,7 +234,7 @@ _CLASSES: Final[dict[str, type[Any]]] = {
         FirstRows, Grouping, Rule, Rules, SortKey, Variable,
     )
 }  # fmt: skip
-_LEFT_OUT = ("span", "text", "sorting", "records", "is_nullary")
+_LEFT_OUT = ("span", "text", "written", "sorting", "records", "is_nullary")
 _FUNCTION = "function"
 """Field of a call that holds a function: of a Python function the name is stored, of an SQL expression all."""
 _SQL = SqlFunction.__name__
@@ -247,6 +247,8 @@ _OWN_KIND = "own_kind"
 def serialize(rules: Rules) -> str:
     """Return a text of `rules` for `deserialize`: their source text if they have one.
 
+    Of rules in core form, the text is that of the rules as they are written.
+
     Examples
     --------
     >>> x = Variable("x")
@@ -254,6 +256,8 @@ def serialize(rules: Rules) -> str:
     >>> print(deserialize(text))
     h(x) :- once#1(x).
     """
+    if rules.written is not None:
+        return serialize(rules.written)
     if rules.text:
         return rules.text
     text = str(rules)

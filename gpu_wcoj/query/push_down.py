@@ -481,7 +481,7 @@ class _Pushing:
         groups = [_Group((), fixed)] if fixed else []
         if not self.is_bag and len(occurrence.rule.atoms) <= MAX_READER_ATOMS:
             groups += self._joined_groups(occurrence, fixed)
-        return sorted(groups, key=lambda group: (-group.n_constants, -len(group.atoms), len(group.columns)))
+        return sorted(groups, key=lambda group: (-group.n_constants, -len(group.atoms), -len(group.columns)))
 
     def _joined_groups(self, occurrence: _Occurrence, fixed: frozenset[int]) -> Iterator[_Group]:
         rule = occurrence.rule

@@ -118,3 +118,18 @@ def test_cheap_changes_are_followed():
         assert "afresh" not in program.explain()
     costs = heads_of(program)["h"].costs
     assert 0 < costs.per_seed * 600 < costs.all_rows
+
+
+@pytest.mark.usefixtures("large_ticks")
+def test_a_dear_change_is_not_begun():
+    """Samples tell the cost of a large change, so that no delta path is listed in part before all rows are."""
+    values = np.random.default_rng(4)
+    rows = np.stack([values.permutation(20_000), values.permutation(20_000)], 1)
+    program, anew = (
+        gw.Program("h(v, z) :- e(v, w), e(v, x), e(w, y), e(x, z).", backend="cpu", threads=1) for _ in range(2)
+    )
+    program.step({"e": rows})
+    program.step({"e": gw.ZSet.from_rows([(row, -1) for row in map(tuple, rows[:6_000].tolist())])})
+    anew.step({"e": rows[6_000:]})
+    assert "listed afresh" in program.explain()
+    assert counted(program) < 1.2 * counted(anew)

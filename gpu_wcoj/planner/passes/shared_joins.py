@@ -421,7 +421,7 @@ def _choose_branches(
     ways = [way for way in dict.fromkeys(ways_of(first)) if len(way[1]) > 1 or _hides(path, *way)]
     if not ways:
         return path, flat, 0
-    estimator = Estimator.of_path(path, catalog)
+    estimator = Estimator.of_path(path, catalog, kept_names)
     later_steps = path.steps[len(first) :]
     costs = [estimator.over((*steps, *later_steps), branches) for steps, branches in ways]
     cheapest = min(costs, key=lambda way: way.listing)

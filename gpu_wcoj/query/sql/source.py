@@ -333,8 +333,7 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
                 setattr(parser, table, known)
             nodes = [node for node in parser.parse(tokens, text) if node is not None]
         for node in nodes:
-            _check_depth(node, place)
-            _mark_aggregates(node, functions)
+            _mark_aggregates(_check_depth(node, place), functions)
     except ParseError as error:
         raise _explained(error, tokens, place) from None
     except RecursionError:
@@ -348,12 +347,12 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
     return nodes
 
 
-def _mark_aggregates(root: Node, functions: Iterable[str]) -> None:
-    """Replace calls of DuckDB's aggregates that sqlglot does not know."""
+def _mark_aggregates(calls: Iterable[Node], functions: Iterable[str]) -> None:
+    """Replace those of the calls that are of DuckDB's aggregates which sqlglot does not know."""
     from sqlglot import expressions as exp
 
     names = set(functions)
-    for node in list(root.find_all(exp.Anonymous)):
+    for node in calls:
         if node.name.lower() not in names and sql_expressions.is_aggregate(node.name):
             made = exp.AnonymousAggFunc(this=node.this, expressions=node.expressions)
             made.meta.update(node.meta)
@@ -397,28 +396,37 @@ def _check_tokens(tokens: Sequence[Any], place: Place) -> None:
         before = kind
 
 
-def _check_depth(root: Node, place: Place) -> None:
-    """Refuse trees that are too deep; chains of one AND, OR or UNION count once."""
+def _check_depth(root: Node, place: Place) -> list[Node]:
+    """Refuse trees that are too deep; chains of one AND, OR or UNION count once.
+
+    Return the calls of functions that sqlglot does not know.
+    """
     from sqlglot import expressions as exp
 
+    named = (exp.Alias, exp.Column, exp.CTE, exp.Table, exp.TableAlias)
+    chains = (exp.Connector, exp.SetOperation)
+    unknown: list[Node] = []
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
+        kind = type(node)
+        if kind is exp.Identifier:  # a leaf
+            continue
         if depth > NESTING:
             raise place.wrong(f"this nests more than {NESTING} deep", node)
-        _check_names(node, place)
-        is_chain = isinstance(node, (exp.Connector, exp.SetOperation))
-        waiting += [
-            (child, depth + (not is_chain or type(child) is not type(node))) for child in node.iter_expressions()
-        ]
+        if isinstance(node, named):
+            _check_names(node, place)
+        elif kind is exp.Anonymous:
+            unknown.append(node)
+        is_chain = isinstance(node, chains)
+        waiting += [(child, depth + (not is_chain or type(child) is not kind)) for child in node.iter_expressions()]
+    return unknown
 
 
 def _check_names(node: Node, place: Place) -> None:
     """Refuse variables and parameters, which sqlglot accepts in place of names."""
     from sqlglot import expressions as exp
 
-    if not isinstance(node, (exp.Alias, exp.Column, exp.CTE, exp.Table, exp.TableAlias)):
-        return
     names = (exp.Identifier, exp.Star) if isinstance(node, exp.Column) else (exp.Identifier,)
     parts = ("alias",) if isinstance(node, (exp.Alias, exp.CTE)) else ("this", "table", "db", "catalog", "columns")
     for part in parts:
