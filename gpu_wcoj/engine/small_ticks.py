@@ -934,7 +934,7 @@ class SmallTicks:
         """Do the part of a tick of `n_rows` in the running merges; the state stays as it is."""
         for spine in self._spines:
             if spine.running:
-                spine.work_ahead(recent.n_rows, n_rows)
+                spine.work_ahead(recent.n_rows, n_rows, self._max_memtable_rows)
 
     def as_pending(self, recent: Recent, n_rows: int) -> None:
         """Make the rows of all memtables the pending change of the circuit's relations.

@@ -177,15 +177,25 @@ class Spine:
         insertion.begin_merges()
         return insertion.spine()
 
-    def work_ahead(self, n_rows: int, tick_rows: int) -> None:
-        """Do work on running merges that the insertion of `n_rows` rows will pay for.
+    def work_ahead(self, n_rows: int, tick_rows: int, capacity: int) -> None:
+        """Do work on running merges that the next insertion will pay for.
 
-        Nothing if that is little. A tick of `tick_rows` of them does its part, or a little more to catch up. The spine
-        stays as it is.
+        Nothing if that is little. All ticks until then do equal parts. The spine stays as it is.
+
+        Parameters
+        ----------
+        n_rows
+            Rows that wait for the insertion.
+        tick_rows
+            Rows of the present tick.
+        capacity
+            Rows from which on they are inserted.
         """
+        n_ticks = max(1.0, (capacity - n_rows) / max(1, tick_rows))
         for running in self.running:
             n_read, n_left = running.work_done, len(running) - running.work_done
-            part = max(self.policy.ahead, 1.25 * running.rate * tick_rows)
+            due = min(len(running), running.n_read + running.rate * max(n_rows, capacity))
+            part = max(self.policy.ahead, (due - n_read) / n_ticks)
             end = min(n_read + part, running.n_read + running.rate * n_rows, len(running))
             if end - n_read >= min(self.policy.ahead, n_left) > 0:
                 running.merge.advance(int(end))
