@@ -649,6 +649,63 @@ def count_marked(buffers, segment, minimum, maximum, low, high):
 
 
 @cached_njit
+def clip_within(slots, slot, low, high, lower, upper):
+    """Return `clip_range` of a range whose ends mostly lie within the bounds."""
+    address, width = slots[slot * N_FIELDS + VALUES], slots[slot * N_FIELDS + WIDTH]
+    if low < high and load(address, width, low) < lower:
+        low = gallop(slots, slot, low, high, lower)
+    if low < high and load(address, width, high - 1) > upper:
+        high = lower_bound(slots, slot, low, high, upper + 1)
+    return low, high
+
+
+@cached_njit
+def intersect_marked(context, factors, n_factors, buffers, work):
+    """Write the values of one range whose bits are set in a list; return their number, or -1.
+
+    It is -1 if the factors are not a list and one range of a batch, both without weights, or if another way is faster.
+    """
+    if n_factors != 2:
+        return np.int64(-1)
+    first = pointer64(context[SEGMENTS] + 8 * SEGMENT * factors[0])
+    if factors[1] - factors[0] != 1 or first[S_BUFFER] < 0 or first[S_WEIGHTS] != 0:
+        return np.int64(-1)
+    only = np.int64(-1)
+    for s in range(factors[4], factors[5]):
+        segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * s)
+        if segment[S_LOW] < segment[S_HIGH]:
+            if only >= 0 or segment[S_SLOT] < 0 or segment[S_WEIGHTS] != 0:
+                return np.int64(-1)
+            only = s
+    segment = pointer64(context[SEGMENTS] + 8 * SEGMENT * only)
+    size, width = first[S_HIGH] - first[S_LOW], segment[S_HIGH] - segment[S_LOW]
+    marked = pointer64(context[BUFFERS] + 8 * BUFFER * first[S_BUFFER])
+    if size < 4 or width >= MARKED_A_RANK * size or not set_marks(marked):
+        return np.int64(-1)
+    work[PROPOSALS] += min(size, width)
+    work[PROBES] += width
+    listed, bits, base = pointer64(marked[B_VALUES]), unsigned64(marked[B_BITS]), marked[B_BASE]
+    low, high = clip_within(
+        pointer64(context[SLOTS]), segment[S_SLOT], segment[S_LOW], segment[S_HIGH],
+        listed[first[S_LOW]], listed[first[S_HIGH] - 1],
+    )  # fmt: skip
+    values, n = pointer64(buffers[B_VALUES]), np.int64(0)
+    if segment[S_WIDTH] == 4:
+        narrow = pointer32(segment[S_ADDRESS])
+        for i in range(low, high):
+            values[n] = narrow[i]
+            distance = np.int64(narrow[i]) - base
+            n += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+        return n
+    wide = pointer64(segment[S_ADDRESS])
+    for i in range(low, high):
+        values[n] = wide[i]
+        distance = wide[i] - base
+        n += np.int64((bits[distance >> 6] >> np.uint64(distance & 63)) & np.uint64(1))
+    return n
+
+
+@cached_njit
 def intersect(context, factors, n_factors, buffer, n_excluded, work):
     """Write the common values of factors and the products of their weights into a buffer.
 
@@ -672,6 +729,11 @@ def intersect(context, factors, n_factors, buffer, n_excluded, work):
         context[NEEDED] = width
         context[RESULT] = buffer
         return False
+    if n_excluded == 0:
+        marked = intersect_marked(context, factors, n_factors, buffers, work)
+        if marked >= 0:
+            buffers[B_SIZE] = marked
+            return True
     work[PROPOSALS] += width
     values, weights = pointer64(buffers[B_VALUES]), pointer64(buffers[B_WEIGHTS])
     sums = pointer64(buffers[B_WEIGHTS] + 8 * buffers[B_CAPACITY])
@@ -1152,17 +1214,6 @@ def prepare_sum(context, node, factors):
             return True
     own[B_SUMMED] = 1
     return True
-
-
-@cached_njit
-def clip_within(slots, slot, low, high, lower, upper):
-    """Return `clip_range` of a range whose ends mostly lie within the bounds."""
-    address, width = slots[slot * N_FIELDS + VALUES], slots[slot * N_FIELDS + WIDTH]
-    if low < high and load(address, width, low) < lower:
-        low = gallop(slots, slot, low, high, lower)
-    if low < high and load(address, width, high - 1) > upper:
-        high = lower_bound(slots, slot, low, high, upper + 1)
-    return low, high
 
 
 @cached_njit

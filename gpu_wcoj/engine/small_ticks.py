@@ -646,7 +646,7 @@ class SmallTicks:
                 walk.bind(self)
             self._bound = self.version
         self._called: dict[str, tuple[ChangeCount, list[PhaseRows]]] = {}
-        self._listed_whole: dict[str, tuple[Int64Array, int]] = {}
+        self._listed_whole: dict[str, tuple[list[Int64Array], Int64Array, int]] = {}
         begun, self._begun = self._begun, None
         self._pass_rows(changes)
         n_changed = self._tick[record.T_N_CHANGED]
@@ -761,8 +761,7 @@ class SmallTicks:
         """Return the changed rows of a head that lists them."""
         n, n_gone = row[record.H_ROWS], row[record.H_DELETED]
         if part.name in self._listed_whole:
-            found, n_gone = self._listed_whole[part.name]
-            columns, weights = [*found[:-1]], found[-1]
+            columns, weights, n_gone = self._listed_whole[part.name]
         elif n >= 0:
             found = part.listing[-1].out[:, :n].copy()
             columns, weights = [*found[:-1]], found[-1]
@@ -858,18 +857,21 @@ class SmallTicks:
             raise UnsuitableTickError(_LARGE_WEIGHTS)
         found = np.concatenate(pieces, axis=1)
         columns, weights = self.kernels.consolidate(list(found[:-1]), found[-1])
-        found, n_gone, n, tick = np.stack([*columns, weights]), 0, len(weights), self._tick
+        n_gone, n, tick = 0, len(weights), self._tick
         if not self.circuit.execution.weighted:
-            found = found[:, np.argsort(weights > 0, kind="stable")]
             n_gone = int(np.count_nonzero(weights < 0))
+            if 0 < n_gone < n:
+                order = np.argsort(weights > 0, kind="stable")
+                columns, weights = [column[order] for column in columns], weights[order]
         self._measures[head_index, record.H_MAGNITUDE], self._measures[head_index, record.H_WORK] = magnitude, work
         if part.has_state:
             if n > TICK_CAPACITY:
                 raise UnsuitableTickError(_TOO_MANY_DERIVED)
-            part.listing[-1].out[:, :n] = found
+            for target, column in zip(part.listing[-1].out, [*columns, weights], strict=True):
+                target[:n] = column
             tick[record.T_N_ROWS], tick[record.T_N_GONE], tick[record.T_STAGE] = n, n_gone, record.T_LISTED
             return
-        self._listed_whole[part.name] = found, n_gone
+        self._listed_whole[part.name] = columns, weights, n_gone
         weighted = self.circuit.execution.weighted
         row[record.H_DELETED] = int(weights.sum()) if weighted else n_gone
         row[record.H_INSERTED] = 0 if weighted else n - n_gone
