@@ -16,8 +16,8 @@ import numpy as np
     WORK_DONE, OUT_START, N_RELATIONS, WAY, CONTEXT,
 ) = range(54)  # fmt: skip
 """The context: addresses; MAX_DEPTH of atoms; STRIDE, sources of an atom at most; N_HEAD columns of the head; size and
-capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on, PATH_END
-paths excepted, which is their number without variants; WAY, the path or its variant that is walked; RESULT and
+capacity of the result; WEIGHTED, whether rows carry weights; PATH to ACTION, where the next call goes on, but
+PATH_END is the number of paths that are not variants; WAY, the path or the variant of it that is walked; RESULT and
 NEEDED, the buffer that must grow and its size; STAMP of the present changed row; BUDGET of candidates until the call
 returns; DELETED and INSERTED, the stamps of the next changed rows; WORK_DONE, the values proposed and searched when
 the last call returned; OUT_START, the rows of the result that other walks have listed before this one."""

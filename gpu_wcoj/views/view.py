@@ -854,7 +854,7 @@ class Connection(NotCopied):
         }
         connection = cls.from_program(program, left_out)
         for stored in program.stored_beside[_VIEWS]:
-            columns = stored["columns"]
+            columns = stored.get("columns")  # checkpoints of connections without motifs may lack it
             if columns is not None:
                 columns = [PackedColumn(**{**one, "fields": tuple(map(tuple, one["fields"]))}) for one in columns]
             connection.register(stored["outputs"], stored["is_multiple"], stored["ignores_case"], columns)
