@@ -247,6 +247,8 @@ def prepare_query(
             if table is None:
                 if frame is not None and (near := _table_near(name, frame)):
                     error.args = (f"{error}\n  Or did you mean the variable '{near}', which holds a table?",)
+                    if isinstance(error, EdnSyntaxError):
+                        error.msg = error.args[0]  # which tracebacks of syntax errors print
                 raise
             rows[name] = _readable(name, table) if needs_columns else table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 
 import pandas as pd
@@ -133,8 +134,10 @@ def test_motifs_find_vertices_and_edges(caplog):
 def test_a_table_of_a_near_name_is_named():
     order = orders.with_columns(n=2)
     for text in ("SELECT n FROM orderz", "h(n) :- orderz(_, n).", "[:find ?n :where (orderz _ ?n)]"):
-        with pytest.raises(GpuWcojError, match="\n  Or did you mean the variable 'orders?', which holds a table"):
+        said = "\n  Or did you mean the variable 'orders?', which holds a table"
+        with pytest.raises(GpuWcojError, match=said) as near:
             gw.query(text)
+        assert "Or did you mean the variable" in "".join(traceback.format_exception(near.value))
         with pytest.raises(GpuWcojError) as caught:
             gw.query(text, scan=False)
         assert "variable" not in str(caught.value).replace("has no variable", "")
