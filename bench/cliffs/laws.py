@@ -78,14 +78,14 @@ def counted(program: gw.Program) -> int:
     """Return the work of a program's last tick: values proposed, searched, marked and written.
 
     A step that only counts adds up sums, so it may leave more bindings than it looks at; it does not write these. The
-    values of a tick that is walked row by row count less; see `WALKED`.
+    values of a tick that is walked row by row count less; see `WALKED`. Searches by ranks are among all searches.
     """
     work = program.last_tick.work
     paths = (path for rules in work.values() for paths in rules.values() for path in paths.values())
     total = 0
     for counters in (counters for path in paths for counters in path.values()):
-        looked_at = int(counters[[PROPOSALS, MARKS, RANKED]].sum())
-        total += looked_at + int(counters[PROBES]) + min(int(counters[SURVIVORS]), looked_at)
+        proposed = int(counters[[PROPOSALS, MARKS]].sum())
+        total += proposed + int(counters[PROBES]) + min(int(counters[SURVIVORS]), proposed + int(counters[RANKED]))
     is_walked = not (program.last_tick.path_by_path or program.options.single_tick)
     return total // WALKED if is_walked else total
 
