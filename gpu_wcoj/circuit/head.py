@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -234,6 +234,8 @@ class Head(RelationOperator):
     """Upper bound of the sum of the weight magnitudes of this tick's pieces."""
     _collects: bool = False
     """Whether this tick returns the rows as an answer."""
+    _all_rows: Head | None = None
+    """The head over all rows after this tick, if it was made."""
 
     def evaluate(self, collect: bool, sink: PieceSink | None = None) -> tuple[ChangeCount, list[PhaseRows] | None]:
         """Compute this tick's change from the pending changes of the relations that the rules read.
@@ -253,7 +255,10 @@ class Head(RelationOperator):
             If the exact weight of a row leaves int64.
         """
         self._collects = collect
-        result = self._evaluate(collect, sink)
+        try:
+            result = self._evaluate(collect, sink)
+        finally:
+            self._all_rows = None
         if self.calculates:
             refuse_failures(self.joins)
         if self.pending_total is None and (before := self._total_before()) is not None:
@@ -583,8 +588,7 @@ class Head(RelationOperator):
             return result
         n_seeds = self.n_seeds
         if self.costs.is_sampled(n_seeds, size):
-            max_cost = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.costs.expected(size) or 0.0)
-            self.costs.set_change(self._sampled_cost_of_change(max_cost), n_seeds)
+            self._sample_costs(n_seeds, size)
         limit = self.costs.limit(n_seeds, size)
         while limit:
             before = self._cost
@@ -601,10 +605,32 @@ class Head(RelationOperator):
             else:
                 self.costs.set_change(self._cost - before, n_seeds)
                 return result
-        try:
-            return convert(self._compare(size))
-        except _NotComparedError:
-            return follow()
+        max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
+        while True:  # neither costs what was expected
+            try:
+                return convert(self._compare(size, max_cost))
+            except AllowanceError:
+                max_cost *= MAX_OVERRUN
+            except _NotComparedError:
+                return follow()
+            with suppress(AllowanceError):
+                return self._list_within(max_cost, follow)
+
+    def _sample_costs(self, n_seeds: int, size: int) -> None:
+        """Note what a large change costs by samples, and what listing all rows costs if that may have changed."""
+        max_cost = 0.0
+        for _ in range(2):
+            if self.costs.expected(size) is None or max_cost:
+                max_cost = max_cost or self.costs.limit(n_seeds, size)
+                self.costs.set_all_rows(self._sampled_cost(size, MAX_SAMPLED_RATIO * max_cost), size)
+            higher = GIVEN_UP_FACTOR * max(MIN_LIMIT, self.costs.expected(size) or 0.0)
+            if higher <= max_cost or higher == float("inf"):
+                return
+            max_cost = higher
+            cost = self._sampled_cost_of_change(max_cost)
+            self.costs.set_change(cost, n_seeds)
+            if cost < max_cost:
+                return
 
     @property
     def n_seeds(self) -> int:
@@ -657,32 +683,39 @@ class Head(RelationOperator):
 
         Infinite if that of a rule is more than `max_cost`.
         """
-        joins = recomputation_joins(self.joins, self.execution, after=True)
-        cost = sum(sampled_cost_of_load(join, len(self.execution.phases) - 1, max_cost) for join in joins)
+        joins = self._over_all_rows().joins
+        phase, expected = len(self.execution.phases) - 1, (self.costs.expected(size) or 0.0) / max(1, len(joins))
+        cost = sum(sampled_cost_of_load(join, phase, max_cost, expected) for join in joins)
         for join, sampled in zip(self.joins, joins, strict=True):
             join.finished += sampled.finished
             join.meters += sampled.meters
         return (cost if self._kept_rows is not None else 2 * cost) + MERGED_ROW * (size + self._n_kept_rows)
 
-    def _compare(self, size: int) -> _Weighted:
+    def _over_all_rows(self) -> Head:
+        """Return the head over all rows after this tick, made once a tick."""
+        if self._all_rows is None:
+            self._all_rows = as_recomputation(self, after=True)
+        return self._all_rows
+
+    def _compare(self, size: int, max_cost: float) -> _Weighted:
         """Return the difference of all rows after and before the tick.
 
         Raises
         ------
+        AllowanceError
+            If it costs more than `max_cost`.
         _NotComparedError
-            If it costs far more than expected, or if a weight may leave int64.
+            If a weight may leave int64.
         """
         kept, backend, cost = self._kept_rows, self.execution.backend, MERGED_ROW * (size + self._n_kept_rows)
-        max_cost = max(MIN_LIMIT, MAX_OVERRUN * (self.costs.expected(size) or 0.0))
         parts: list[_Weighted] = []
         joins: Sequence[IncrementalGenericJoin] = ()
         for after in (True,) if kept is not None else (False, True):
-            head = as_recomputation(self, after)
+            head = self._over_all_rows() if after else as_recomputation(self)
+            head.begin()
             joins = head.joins
             try:
                 parts.append(head._list_within(max_cost, head._gather))
-            except AllowanceError as error:
-                raise _NotComparedError from error
             finally:
                 cost += head._cost
                 self.costs.set_all_rows(cost, size)

@@ -480,8 +480,7 @@ class ListingCosts:
 
         After a change that was not, a later one is tried without samples: replanning learns from what it costs.
         """
-        is_large = n_seeds >= max(MIN_CHANGED, MIN_SAMPLED_FRACTION * size)
-        return is_large and self.is_followed and self.expected(size) is not None
+        return self.is_followed and n_seeds >= max(MIN_CHANGED, MIN_SAMPLED_FRACTION * size)
 
     def expected(self, size: int) -> float | None:
         """Return the cost of listing all rows of a state of `size` rows, None if it is unknown."""

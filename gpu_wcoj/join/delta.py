@@ -655,6 +655,8 @@ class IncrementalGenericJoin(PathRunner):
 
     by_symmetry: bool = field(default=False, init=False)
     """True if this tick's change was counted along fewer paths, by symmetry."""
+    sampled_costs: dict[int, float] = field(default_factory=dict, init=False)
+    """Costs of listing a load along the cheapest paths, in nanoseconds, if samples have told them."""
     _summable: dict[int, bool] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:

@@ -471,8 +471,13 @@ class FullJoin:
 # the last one has a term, whatever it costs; any other path gives the same rows if it sees all rows of the other atoms.
 
 
-LOAD_ROWS = 1 << 12
-"""Rows of a load from which on its path is chosen by samples, which take about 1 ms."""
+LOAD_ROWS, SMALL_LOAD_ROWS = 1 << 12, 1 << 8
+"""Rows of a load from which on its path is chosen by samples, which take about 1 ms.
+
+From the smaller number on, one sample tells first if the path that runs otherwise costs more than `SMALL_LOAD_COST`."""
+
+SMALL_LOAD_COST = 1 << 15
+"""Cost of a small load up to which it runs along the path that runs otherwise, in nanoseconds."""
 
 SAMPLED_PIECE_ROWS = 64, 4096
 """Rows of a piece of a sample, at least and at most; its cost is tested between pieces."""
@@ -540,7 +545,7 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     if len(numbers) < 2 or join.makes_text or type(join) is not IncrementalGenericJoin:
         return None
     n_rows = [join.n_seeds(index, phase) for index in numbers]
-    if sum(n_rows) < LOAD_ROWS or not all(n_rows):
+    if sum(n_rows) < SMALL_LOAD_ROWS or not all(n_rows):
         return None
     if any(arrangement.before(phase) for arrangement in join.arrangements.values()):
         return None
@@ -551,10 +556,21 @@ def _cheapest_path_of_load(join: IncrementalGenericJoin, phase: int, counts: boo
     user = join.prefix_users.get(usual)
     if user is not None and user.is_worth_it(phase):  # the others that share its first steps go without it
         min_gain *= len(user.shared.users)
-    costs = _race(join, numbers, phase, SAMPLE_SIZES[0], counts)
+    if sum(n_rows) < LOAD_ROWS and (
+        _sampled_cost(join, usual, phase, SAMPLE_SIZES[0], counts, SMALL_LOAD_COST) < SMALL_LOAD_COST
+    ):
+        return None
+    costs = {} if counts else join.sampled_costs
+    if not costs:
+        costs = _race(join, numbers, phase, SAMPLE_SIZES[0], counts)
     cheapest = min(costs, key=costs.__getitem__)
     best = costs[cheapest]
     if costs.get(usual, np.inf) < 2 * min_gain * best:
+        if costs[usual] > max(min_gain * best, FIRST_BUDGET):  # larger samples of both decide
+            limit = DECISIVE_FACTOR * costs[usual]
+            pair = {index: _sampled_cost(join, index, phase, SAMPLE_SIZES[-1], counts, limit)
+                    for index in (usual, cheapest)}  # fmt: skip
+            return cheapest if min_gain * pair[cheapest] < pair[usual] else None
         cheapest = usual
     larger = costs.get(cheapest, np.inf)
     if _n_draws(join.n_seeds(cheapest, phase), SAMPLE_SIZES[-1]) > SAMPLE_SIZES[0]:
@@ -591,14 +607,15 @@ FIRST_BUDGET, BUDGET_FACTOR = 1 << 18, 4
 
 
 def _race(
-    join: IncrementalGenericJoin, numbers: Sequence[int], phase: int, draws: int, counts: bool, limit: float = np.inf
-) -> dict[int, float]:
+    join: IncrementalGenericJoin, numbers: Sequence[int], phase: int, draws: int, counts: bool, limit: float = np.inf,
+    expected: float = FIRST_BUDGET,
+) -> dict[int, float]:  # fmt: skip
     """Return the costs of the cheapest paths of a load, in nanoseconds, by samples.
 
     Paths that cost over `BUDGET_FACTOR` times the cheapest one are left out, and those that cost over `limit`. So
     samples cost little beside the cheapest path, however dear the others are.
     """
-    budget = min(limit, FIRST_BUDGET)
+    budget = min(limit, max(expected, FIRST_BUDGET))
     while True:
         costs = {index: _sampled_cost(join, index, phase, draws, counts, budget) for index in numbers}
         costs = {index: cost for index, cost in costs.items() if cost < np.inf}
@@ -607,20 +624,21 @@ def _race(
         budget = min(limit, BUDGET_FACTOR * budget)
 
 
-def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
+def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float, expected: float) -> float:
     """Return the cost of listing a load along its cheapest path, by samples, in nanoseconds.
 
-    Infinite if it is more than `limit`.
+    Infinite if it is more than `limit`. The join remembers the costs, for the load itself.
     """
     numbers = [index for index, path in enumerate(join.query.paths) if not path.is_negated and path.seed.variables]
-    return min(_race(join, numbers, phase, SAMPLE_SIZES[0], False, limit).values(), default=np.inf)
+    join.sampled_costs = _race(join, numbers, phase, SAMPLE_SIZES[0], False, limit, expected)
+    return min(join.sampled_costs.values(), default=np.inf)
 
 
 def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: float) -> float:
     """Return the cost of listing the change of one phase, by samples, in nanoseconds.
 
-    Infinite if that of a path is more than `limit`. Paths of few seeds and of negated atoms are left out: a sample
-    would cost as much as the path.
+    Infinite if it is more than `limit`. Paths of few seeds and of negated atoms are left out: a sample would cost as
+    much as the path.
     """
     min_seeds = MIN_SAMPLE_SCALE * SAMPLE_SIZES[0]
     sampled = [
@@ -628,7 +646,12 @@ def sampled_cost_of_change(join: IncrementalGenericJoin, phase: int, limit: floa
         for index, path in enumerate(join.query.paths)
         if not path.is_negated and join.n_seeds(index, phase) >= min_seeds and join.is_live(index, phase)
     ]
-    return sum(_sampled_cost(join, index, phase, SAMPLE_SIZES[0], False, limit) for index in sampled)
+    cost = 0.0
+    for index in sampled:
+        cost += _sampled_cost(join, index, phase, SAMPLE_SIZES[0], False, limit - cost)
+        if cost >= limit:
+            return np.inf
+    return cost
 
 
 def _sampled_cost(
@@ -660,14 +683,40 @@ def _sampled_cost(
             Summing(weighed, budgeted.allowance, not join.execution.weighted).sum_merged(prefixes, path.steps)
         else:
             for piece in single.bind_pieces(budgeted, prefixes, path, depth):
-                if depth < len(path.steps):
-                    budgeted.count_bounded(piece, path.steps[depth:])
+                if depth < len(path.steps) and len(piece):
+                    _count_sampled(budgeted, piece, path.steps[depth:], scale)
         budgeted.allowance.check(budgeted)
     except AllowanceError:
         return np.inf
     finally:
         report_work(join, [budgeted], SAMPLED)
     return scale * (binding_cost(path, len(sample), budgeted) + budgeted.allowance.cost(budgeted))
+
+
+def _count_sampled(join: BudgetedJoin, prefixes: Prefixes, steps: Sequence[Step], scale: float) -> None:
+    """Count the last steps of a sample's prefixes, each of which stands for `scale` prefixes.
+
+    Prefixes that are equal for the steps are counted once, so all of them cost no more than all that the steps can tell
+    apart. The sample is charged its share of that.
+    """
+    columns, places = group_key(prefixes, steps, join)
+    if places is None or join.backend.device is not None:
+        join.count_bounded(prefixes, steps)
+        return
+    if columns:
+        _, first = np.unique(np.stack(columns), axis=1, return_index=True)
+    else:
+        first = np.zeros(1, np.int64)
+    share = min(1.0, places / (len(first) * scale))
+    allowance = join.allowance
+    before, limit = allowance.cost(join), allowance.limit
+    if limit is not None and share < 1:
+        allowance.limit = before + max(0.0, limit - before) * max(1.0, min(1 / share, scale / MIN_SAMPLE_SCALE))
+    try:
+        join.count_bounded(prefixes.gather(first, join.backend.xp) if len(first) < len(prefixes) else prefixes, steps)
+    finally:
+        allowance.limit = limit
+    allowance.before -= int((1 - share) * (allowance.cost(join) - before))
 
 
 def with_metered_budget(join: GenericJoin, execution: Execution, max_cost: float | None = None) -> BudgetedJoin:

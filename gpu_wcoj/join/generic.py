@@ -305,22 +305,25 @@ def has_eliminated_variables(prefixes: Prefixes, steps: Sequence[Step], join: Ge
 def group_key(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin) -> tuple[list[Int64Array], int | None]:
     """Return the columns by which steps tell prefixes apart, and a bound of their distinct rows.
 
-    The bound is None if values are among the columns.
+    A position in an atom tells the values of the variables above it, too. The bound is None if other values are among
+    the columns.
     """
     atoms = {atom for step in steps for atom in step.atoms}
     columns: list[Int64Array] = []
+    located: set[str] = set()
     places = 1
     offset = 0
     for atom, depth in prefixes.layout:
         batches = join.batches[atom]
         if atom in atoms:
+            located.update(join.uses[atom].variables[:depth])
             columns.extend(prefixes.positions[row] for row in range(offset, offset + len(batches)))
             places *= 1 + sum(len(batch.values[depth - 1]) for batch in batches)
         offset += len(batches)
     read = frozenset[str]().union(
         *(step.read_variables for step in steps), *({step.variable} for step in steps if step.is_lookup)
     )
-    values = [prefixes.values[name] for name in prefixes.values if name in read]
+    values = [prefixes.values[name] for name in prefixes.values if name in read - located]
     return [*columns, *values], None if values else places
 
 
