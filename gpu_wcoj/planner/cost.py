@@ -479,6 +479,8 @@ class Estimator:
         Cached cost terms.
     head_variables
         The variables that the head keeps; None if it is all of them.
+    n_seeds
+        Rows that the path starts from together, if that is known: their prefixes are grouped when they are counted.
 
     Examples
     --------
@@ -502,6 +504,7 @@ class Estimator:
     worked: SharedCosts
     sought: frozenset[str]
     head_variables: frozenset[str] | None = None
+    n_seeds: float = 1.0
     _spoken: int = field(init=False)
     _bindings: dict[int, float] = field(default_factory=dict, init=False)
     _levels: dict[tuple[int, str, int | None], tuple[float, float, float]] = field(init=False)
@@ -711,7 +714,7 @@ class Estimator:
             in_row = self._distinct(needed & ~seeded)
             counted = min(counted, in_row, self._distinct(needed) / CHANGES)
             if n_done >= n_listed:
-                listed = min(listed, in_row)
+                listed = min(listed, in_row, self._distinct(needed) / self.n_seeds)
         listing += bracketed.extra if bracketed is not None else 0.0
         return Foreseen(tuple(itertools.starmap(Expected, levels)), listing, counting)
 

@@ -83,6 +83,8 @@ class Chooser:
         Estimates of the seed that this seed is the image of, if any.
     worked
         Cost terms that the choosers of a body share.
+    is_load
+        Whether all rows of the seed's relation start the path.
     candidates
         Number of orders that were compared.
     bits
@@ -99,6 +101,7 @@ class Chooser:
     strategy: Strategy = "auto"
     like: ImageEstimates | None = None
     worked: SharedCosts | None = None
+    is_load: bool = False
     candidates: int = 0
     bits: Bits = field(init=False)
     rest: list[str] = field(init=False)
@@ -200,7 +203,10 @@ class Chooser:
     @cached_property
     def estimator(self) -> Estimator:
         """Estimator of the costs of orders."""
-        return Estimator.of_body(self.body, self.seed, self.known, self.bits, self.worked)
+        estimator = Estimator.of_body(self.body, self.seed, self.known, self.bits, self.worked)
+        if self.is_load and self.seed >= 0:
+            estimator.n_seeds = max(1.0, self.known.rows(self.body.atoms[self.seed].relation) or 1.0)
+        return estimator
 
     @cached_property
     def _standing(self) -> dict[str, tuple[bool, float, int]]:
@@ -428,7 +434,9 @@ def order_variables(draft: Draft) -> Draft:
             if image is not None and not body.keeps_all and head_variables != {image.names[i] for i in head_variables}:
                 image = None  # what the head keeps decides which steps are counted
             like = None if image is None else ImageEstimates(choosers[image.first], image)
-            chooser = choosers[seed] = Chooser(body, seed, known, draft.setting.strategy, like, shared_costs)
+            chooser = choosers[seed] = Chooser(
+                body, seed, known, draft.setting.strategy, like, shared_costs, draft.setting.single_tick
+            )
             has_variants = not draft.setting.single_tick and "path variants" not in draft.setting.off
             orders[seed] = chooser.choose(hint, not (has_variants and kept_names.issuperset(chooser.rest)))
             estimate = foreseen[seed] = chooser.foreseen(orders[seed][0])
