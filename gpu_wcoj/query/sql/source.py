@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -306,7 +306,7 @@ _OPENED = {
 }
 
 
-def statements(text: str, dialect: str, place: Place, functions: Iterable[str] = ()) -> list[Node]:
+def statements(text: str, dialect: str, place: Place, functions: Collection[str] = ()) -> list[Node]:
     """Parse the statements of a text; `functions` are names that sqlglot must not know.
 
     Raises
@@ -328,7 +328,7 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
             tokens = sqlglot.tokenize(text, read=dialect)
             _check_tokens(tokens, place)
             parser: Any = sqlglot.Dialect.get_or_raise(dialect).parser()
-            for table in ("FUNCTIONS", "FUNCTION_PARSERS"):
+            for table in ("FUNCTIONS", "FUNCTION_PARSERS") if functions else ():
                 known = {name: made for name, made in getattr(parser, table).items() if name.lower() not in functions}
                 setattr(parser, table, known)
             nodes = [node for node in parser.parse(tokens, text) if node is not None]
