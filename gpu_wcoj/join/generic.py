@@ -282,6 +282,9 @@ MIN_REDUCTION = 2
 SORT_WIDE_FROM, WIDE_PREFIX = 2048, 64
 """Prefixes from which on they are sorted in any case, if each proposes as many values: many may be of one hub."""
 
+SORT_EQUAL_FROM = 16
+"""Prefixes from which on they are sorted if each proposes as many values, and some are equal for certain."""
+
 
 def live_variables(steps: Sequence[Step], prefixes: Prefixes, join: GenericJoin) -> set[str]:
     """Return the variables that steps read, and those that their atoms have bound before."""
@@ -346,10 +349,10 @@ def group_prefixes(prefixes: Prefixes, steps: Sequence[Step], join: GenericJoin)
         starts = backend.kernels.run_starts(look)
         if len(starts) < n:
             prefixes, group = prefixes.gather(starts, backend.xp), run_indices(starts, n, backend)
-    if len(prefixes) < SORT_WIDE_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
+    if len(prefixes) < SORT_EQUAL_FROM or (len(steps) == 1 and len(steps[0].atoms) == 1 and not steps[0].checks):
         return prefixes, group
     look, places = group_key(prefixes, steps, join)
-    if places is None:
+    if places is None or len(prefixes) < min(SORT_WIDE_FROM, MIN_REDUCTION * places):
         return prefixes, group
     is_few = len(prefixes) < max(SORT_FROM, MIN_REDUCTION * places)
     if is_few and not _are_wide(prefixes, steps[0], join):
