@@ -120,6 +120,18 @@ def test_cheap_changes_are_followed():
     assert 0 < costs.per_seed * 600 < costs.all_rows
 
 
+def test_a_tick_that_makes_all_rows_dearer_does_not_follow_its_paths():
+    """Before the tick no value of b is one of a, so that what all rows have cost tells nothing."""
+    chance = np.random.default_rng(518)
+    rows = np.unique(np.stack([chance.integers(0, 836, 8_362), chance.integers(0, 10, 8_362)], 1), axis=0)
+    text = "h(a, b) :- e(a, b), e(b, c), e(a, c), e(a, d), e(d, f), e(a, f)."
+    program, anew = (gw.Program(text, threads=1, backend="cpu") for _ in range(2))
+    program.step({"e": rows[len(rows) // 3 :]})
+    answer = program.step({"e": rows[: len(rows) // 3]})["h"]
+    assert answer == anew.step({"e": rows})["h"]
+    assert counted(program) < 1_000_000  # 3,500,000 along the paths
+
+
 @pytest.mark.usefixtures("large_ticks")
 def test_a_dear_change_is_not_begun():
     """Samples tell the cost of a large change, so that no delta path is listed in part before all rows are."""

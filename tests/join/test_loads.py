@@ -22,6 +22,7 @@ ATOMS = ("left(u, v)", "middle(w, v)", "right(x, w)", "middle(x, z)")
 def any_load(monkeypatch):
     """The cheapest path of every load is chosen, also if it is the one that runs otherwise."""
     monkeypatch.setattr(full_join, "LOAD_ROWS", 1)
+    monkeypatch.setattr(full_join, "SMALL_LOAD_ROWS", 1)
     monkeypatch.setattr(full_join, "MIN_GAIN", 0.0)
 
 
@@ -53,6 +54,27 @@ def test_the_order_of_atoms_does_not_matter(rows, monkeypatch):
     answer, work = first_tick(ATOMS, rows, off={"load paths"})
     assert answer == found[0][0]
     assert work > 20 * found[0][1]
+
+
+def test_small_loads_choose_their_path_too(rows):
+    few = {name: own[:: len(own) // 700] for name, own in rows.items()}
+    assert 256 < sum(map(len, few.values())) < full_join.LOAD_ROWS
+    found = [first_tick(body, few) for body in itertools.permutations(ATOMS)]
+    assert all(answer == found[0][0] for answer, _ in found)
+    assert max(work for _, work in found) <= 2 * min(work for _, work in found) + 10_000
+
+
+def test_samples_count_prefixes_that_are_alike_once():
+    """Ten values of w have 2,000 rows of z each, of which it is only asked that none is gone."""
+    chance = np.random.default_rng(5)
+    rows = {
+        "start": np.stack([np.arange(20_000), chance.integers(0, 10, 20_000)], 1),
+        "wide": np.stack([np.arange(20_000) % 10, np.arange(20_000)], 1),
+        "gone": np.stack([np.arange(0, 20_000, 7)] * 2, 1)[:, :1],
+    }
+    answer, work = first_tick(["start(u, v)", "wide(v, z)", "!gone(z)"], rows)
+    assert len(answer) == 20_000
+    assert work < 200_000  # 40,000,000 pairs of u and z
 
 
 @pytest.mark.drawn("bag")

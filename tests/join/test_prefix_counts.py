@@ -195,3 +195,29 @@ def test_a_hub_among_few_prefixes_is_counted_once():
     (answer,) = program.answer(rows).values()
     assert int(answer.weights.sum()) == 2_000 * 1_000 + 2_000
     assert counted(program) < 50_000  # 6,000,000 if each row of the hub counts for itself
+
+
+def test_fewer_prefixes_of_one_hub_are_counted_once():
+    """Some 1,800 values of b lead to one hub of 12,000 rows: too few to sort them without knowing that."""
+    chance, n = np.random.default_rng(0), np.arange(12_000)
+    pairs = np.unique(
+        np.stack([chance.integers(0, 1_200, 12_000), np.minimum(chance.zipf(1.3, 12_000), 1_200) - 1], 1), axis=0
+    )
+    rows = {"e": pairs, "hub": np.stack([0 * n, n], 1), "kept": np.stack([2 * n, n % 10], 1)}
+    text = "h(c, b) :- e(a, b), kept(w, x), x < 425, hub(d, w), e(a, c), e(b, d)."
+    program = gw.Program(text, backend="cpu", threads=1, single_tick=True)
+    (answer,) = program.answer(rows).values()
+    assert len(answer) == 17_224
+    assert counted(program) < 500_000  # 52,000,000 if each prefix counts the hub for itself
+
+
+@pytest.mark.parametrize("atoms", [("e(a, b), e(b, c), e(a, c)", "e(a, d), e(d, f), e(a, f)"),
+                                   ("e(a, d), e(d, f), e(a, f)", "e(a, b), e(b, c), e(a, c)")])  # fmt: skip
+def test_a_triangle_that_is_counted_comes_last_in_every_text(atoms):
+    """The triangle that the head drops is counted once for each value of a."""
+    chance = np.random.default_rng(85)
+    rows = {"e": np.unique(chance.integers(0, 115, (1_152, 2)), axis=0), "gone": chance.integers(0, 115, (100, 2))}
+    text = f"h(d, f) :- {', '.join(atoms)}, !gone(b, a)."
+    program = gw.Program(text, backend="cpu", threads=1, single_tick=True)
+    program.answer(rows)
+    assert counted(program) < 100_000  # 260,000 if the other one is bound first
