@@ -619,9 +619,10 @@ def _race(
     while True:
         costs = {index: _sampled_cost(join, index, phase, draws, counts, budget) for index in numbers}
         costs = {index: cost for index, cost in costs.items() if cost < np.inf}
-        if costs or budget >= limit:
+        cheapest = min(costs.values(), default=np.inf)
+        if cheapest <= budget or budget >= limit:
             return costs
-        budget = min(limit, BUDGET_FACTOR * budget)
+        budget = min(limit, max(BUDGET_FACTOR * budget, cheapest if costs else 0.0))  # its seeds alone may cost more
 
 
 def sampled_cost_of_load(join: IncrementalGenericJoin, phase: int, limit: float, expected: float) -> float:
