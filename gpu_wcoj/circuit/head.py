@@ -617,7 +617,7 @@ class Head(RelationOperator):
                 return self._list_within(max_cost, follow)
 
     def _sample_costs(self, n_seeds: int, size: int) -> None:
-        """Note what a large change costs by samples, and what listing all rows costs if that may have changed."""
+        """Note what a large change costs by samples, and all rows if their cost may have changed."""
         max_cost = 0.0
         for _ in range(2):
             if self.costs.expected(size) is None or max_cost:

@@ -43,7 +43,7 @@ def test_a_dear_order_breaks_a_law():
         "rows read": 0,
         "rows of a tenth": 0,
     }
-    findings = Findings(work | {"load": 100_000, "insertion": 160_000, "tenth": 1})
+    findings = Findings(work | {"load": 100_000, "insertion": 170_000, "tenth": 1})
     judge(query, findings)
     assert findings.broken.keys() == {"order", "tick: insertion"}
     assert findings.broken["order"] == pytest.approx(3, rel=1e-4)
