@@ -369,7 +369,7 @@ class TestProgress:
         assert progress.pop("seconds") > 0
         assert progress.pop("state_bytes") > 0
         assert progress.pop("values") > 0
-        assert progress.pop("kernels") in ("numba", "numpy")
+        assert progress.pop("kernels") in ("numba", "numpy", "cuda")
         assert progress.pop("merged_rows") >= 0  # ticks that are walked merge later
         assert progress == {
             "tick": 1, "rows": {"edge": 3}, "ignored": {"edge": 1}, "backend": "cpu",
