@@ -363,13 +363,13 @@ class TestCheckpoints:
 
 class TestProgress:
     def test_it_is_plain_numbers(self):
-        view = gw.view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)])
+        view = gw.view("hop(a, c) :- edge(a, b), edge(b, c).", edge=[(1, 2)], backend="cpu")
         view.apply(edge=[(2, 3), (1, 2), (3, 4)])
         progress = json.loads(json.dumps(view.progress))
         assert progress.pop("seconds") > 0
         assert progress.pop("state_bytes") > 0
         assert progress.pop("values") > 0
-        assert progress.pop("kernels") in ("numba", "numpy", "cuda")
+        assert progress.pop("kernels") in ("numba", "numpy")
         assert progress.pop("merged_rows") >= 0  # ticks that are walked merge later
         assert progress == {
             "tick": 1, "rows": {"edge": 3}, "ignored": {"edge": 1}, "backend": "cpu",

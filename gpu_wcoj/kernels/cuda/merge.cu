@@ -1,10 +1,10 @@
-// Merges two tries; merge.py says how. Left is the trie with more rows, right the other one.
+// Merges two tries; tries.py says how. Left is the trie with more rows, right the other one.
 
 #include "places.cuh"
 #include "merge_path.cuh"
 
 const int COUNT_BLOCK = 256;
-const int COUNTED = 8;  // weights a thread counts at once; merge.py has the product
+const int COUNTED = 8;  // weights a thread counts at once; tries.py has the product
 
 // The searches wait for memory: three blocks at a time, where a multiprocessor takes as many threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

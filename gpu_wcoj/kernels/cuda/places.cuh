@@ -1,4 +1,4 @@
-// Where the nodes of the trie with fewer rows, right, go among those of the other one, left; merge.py says what for.
+// Where the nodes of the trie with fewer rows, right, go among those of the other one, left; tries.py says what for.
 //
 // A right node's place is 4 * p + fate: p is the left node of its level that it equals, or else the first one behind
 // it. Places ascend along a level.
