@@ -15,7 +15,7 @@ from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -26,6 +26,7 @@ from gpu_wcoj.cli.answers import PrintedRelation
 from gpu_wcoj.data.schema import DataType
 from gpu_wcoj.engine.options import ProgramOptions, describe_option
 from gpu_wcoj.errors import SourceMap, UnknownRelationError, UnsupportedError, UsageError
+from gpu_wcoj.explain.render import Format
 from gpu_wcoj.files.formats import open_bytes
 from gpu_wcoj.files.output import OutputSpec, check_apart
 from gpu_wcoj.files.reader import columns_of
@@ -39,10 +40,6 @@ from gpu_wcoj.query.motif.compile import Semantics
 from gpu_wcoj.query.motif.parse import parse
 from gpu_wcoj.query.translation import Reading, read
 from gpu_wcoj.views.matcher import Matcher, MotifOptions
-
-if TYPE_CHECKING:
-    from gpu_wcoj.explain.render import Format
-
 
 STANDARD: Final = Path(STANDARD_INPUT)
 """The program that is read from standard input."""
