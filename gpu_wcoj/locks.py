@@ -107,7 +107,7 @@ class ClosedLock(StateLock):
         super().__init__(what)
         self._remedy = remedy
 
-    def run(self, doing: str, *_: object, **__: object) -> NoReturn:
+    def run(self, doing: str, work: Callable[P, T], *_: P.args, **__: P.kwargs) -> NoReturn:  # noqa: ARG002
         """Raise a `UsageError`."""
         raise UsageError.wrong_state(doing, f"{self.what} is closed", self._remedy)
 

@@ -248,10 +248,6 @@ class Matcher(Subscribable):
         """Return all present matches."""
         return Result(self._turns.run("reading the matches", self._matches), self._session)
 
-    def matches_as_change(self) -> MatchChange:
-        """Return all present matches as the change from no matches."""
-        return self._turns.run("reading the matches", self._present)
-
     def _matches(self) -> MatchRows:
         results = [(part, self.program.relation(part.relation)) for part in self.compiled.parts]
         return MatchRows(self._columns, results, self._lookup())

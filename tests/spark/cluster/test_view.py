@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'gp
 import gpu_wcoj.spark as gws
 from gpu_wcoj import Program, ZSet
 from gpu_wcoj.engine.options import ProgramOptions
-from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError
+from gpu_wcoj.errors import CheckpointError, CheckpointMismatchError, GpuWcojError, UnsupportedError
 from gpu_wcoj.spark.cluster.driver import CellOptions, CellRun
 from tests.spark.cluster.test_answers import EDGE, TRIANGLE, Stream, alone, random_ticks, written
 
@@ -58,6 +58,10 @@ def test_a_view_that_is_started_again(spark: Any, tmp_path: Path) -> None:
         stream.add(tick)
     view = run(view_of(spark, tmp_path))
     assert "far: drops variables" in view.explain()
+    with pytest.raises(UnsupportedError, match=r"an option of explain\(\) for a view on cells"):
+        view.explain(format="json")
+    assert view.snapshot("far").rows() == view.program.snapshot("far").rows()
+    assert (view.is_closed, view.count()) == (True, view.answers)
     told: list[dict[str, Any]] = []
 
     # Spark forgets its last commit: the batch runs again, and is passed over.
