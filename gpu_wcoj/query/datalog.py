@@ -872,11 +872,10 @@ _OPERANDS = _TERMS | {"MINUS", "_LPAR", "_RPAR", "_RBRACE", "_NOT"}
 _MAX_TEXT_LENGTH = 40
 """Longest token shown in a message, in characters."""
 _FILE_NAME = re.compile(r"[^\n(),]+\.(?:dl|sql|motif|edn)", re.IGNORECASE)
-_SQL_BEGINS = ("SELECT", "WITH", "CREATE", "FROM")
-_SQL_STATEMENTS = {
-    "PIVOT", "UNPIVOT", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE", "ALTER", "DROP", "EXPLAIN",
-    "DESCRIBE", "SHOW", "SUMMARIZE",
-}  # fmt: skip
+_SQL_BEGINS = (
+    "SELECT", "WITH", "CREATE", "FROM", "PIVOT", "UNPIVOT", "VALUES", "INSERT", "UPDATE", "DELETE", "EXPLAIN",
+    "DESCRIBE", "SUMMARIZE",
+)  # fmt: skip
 _MIN_SIMILARITY = 0.75
 """Least similarity of a first word to an SQL keyword for the hint about SQL, as a ratio of `difflib`."""
 _TWO_WORDS = re.compile(r"(?:\s|/\*.*?\*/)*([A-Za-z]+)\s+[\w*\"']", re.DOTALL)
@@ -966,7 +965,7 @@ def _is_like_sql(text: str) -> bool:
     """Return whether the first of two leading words resembles an SQL keyword."""
     words = _TWO_WORDS.match(text)
     first = "" if words is None else words[1].upper()
-    return first in _SQL_STATEMENTS or bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_MIN_SIMILARITY))
+    return bool(get_close_matches(first, _SQL_BEGINS, n=1, cutoff=_MIN_SIMILARITY))
 
 
 def _stopped(parser: Lark, text: str) -> _Place:
