@@ -118,7 +118,7 @@ def test_only_lateral_makes_relations_visible_outside_of_duckdb():
     ("query", "error", "says"),
     [
         ("FROM t RIGHT JOIN LATERAL (SELECT b FROM u WHERE a = t.a) x ON TRUE", UnsupportedError, "a RIGHT JOIN"),
-        ("FROM t, LATERAL (WITH w AS (SELECT 1) SELECT b FROM u WHERE a = t.a) x", UnsupportedError, "WITH in"),
+        ("SELECT * FROM t, LATERAL (WITH w AS (SELECT 1) SELECT b FROM u WHERE a = t.a)", UnsupportedError, "WITH in"),
         ("SELECT * FROM t, LATERAL unnest([t.a]) x", UnsupportedError, "LATERAL of a function"),
         ("SELECT * FROM t ASOF JOIN u ON t.a = u.a", SqlSyntaxError, "an ASOF join needs one condition with"),
         ("SELECT * FROM t ASOF JOIN u ON t.a >= t.b", SqlSyntaxError, "a column of each side"),
