@@ -385,6 +385,8 @@ def substituted(value: Expression, names: Mapping[Variable, Expression]) -> Expr
         arguments = tuple(substituted(argument, names) for argument in value.arguments)
         if value.takes_nulls and value.function is None:
             return simplified_call(value.op, *arguments)
+        if NULL in arguments and not value.takes_nulls:
+            return NULL
         return replace(value, arguments=arguments)
     return value
 
