@@ -1,4 +1,4 @@
-"""Queries that refer to rows outside of them: LATERAL, ASOF, and queries as values or in conditions that group or cut.
+"""Queries that refer to rows outside of them: LATERAL, ASOF, and queries that group or cut; other joins, and aliases.
 
 Each view is compared with DuckDB after every tick, with nulls, duplicates and deletions.
 """
@@ -70,6 +70,18 @@ VALUES = [
 ]
 
 
+JOINS_AND_NAMES = [
+    "SELECT * FROM t SEMI JOIN u ON t.a = u.a AND t.b < u.b",
+    "SELECT * FROM t ANTI JOIN u ON t.a = u.a",
+    "SELECT a, b FROM t ANTI JOIN u USING (a)",
+    "SELECT * EXCLUDE (b) FROM t",
+    "SELECT t.* REPLACE (a + 1 AS a) FROM t",
+    "SELECT a + 1 AS c, c * 2 AS d, b FROM t WHERE d > 4",
+    "SELECT a AS c, count(*) AS n, n + 1 AS m FROM t WHERE c > 0 GROUP BY c",
+    "SELECT t.a + u.a AS d, d + 1 AS c FROM t JOIN u ON t.b = u.b WHERE (SELECT max(s.a) FROM t s) < c",
+]
+
+
 def drawn(chance: random.Random) -> Row:
     first, second = (chance.choice([None, 0, 1, 2, 3]) for _ in range(2))
     return first, second
@@ -86,7 +98,7 @@ def by_duckdb(query: str, tables: dict[str, list[Row]]) -> Counter[tuple[object,
         return Counter(connection.sql(query).fetchall())
 
 
-@pytest.mark.parametrize("query", [*LATERAL, *ASOF, *VALUES])
+@pytest.mark.parametrize("query", [*LATERAL, *ASOF, *VALUES, *JOINS_AND_NAMES])
 def test_a_view_equals_duckdb_after_every_tick(query: str):
     seed = f"lateral {query}"
     print(f"seed {seed!r}")

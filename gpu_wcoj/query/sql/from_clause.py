@@ -127,7 +127,8 @@ class FromClause(Expressions):
         from sqlglot import expressions as exp
 
         if not isinstance(node.this, exp.Identifier):
-            raise self.place.refused(f"the function {describe_node(node.this)} is not supported in FROM", node)
+            what = f"the function '{self.place.text_of(node.this)}' is not supported in FROM"
+            raise self.place.refused(what, node, "Pass a table of its rows.")
         name, is_quoted = node.this.this, bool(node.this.args.get("quoted"))
         for names_in_scope in reversed(self.named_here):
             for match in self.place.names.matching(name, is_quoted, names_in_scope):
@@ -319,12 +320,11 @@ class FromClause(Expressions):
         if (
             method not in ("", "NATURAL")
             or side not in ("", "LEFT", "RIGHT", "FULL")
-            or kind not in ("", "INNER", "OUTER", "CROSS")
+            or kind not in ("", "INNER", "OUTER", "CROSS", *(("SEMI", "ANTI") if side in ("", "LEFT") else ()))
         ):
             raise place.refused(
                 f"{' '.join(word for word in (method, side, kind) if word)} JOIN is not supported", join,
-                "INNER, CROSS, NATURAL, LEFT, RIGHT and FULL joins are; "
-                "for SEMI and ANTI, write EXISTS and NOT EXISTS.",
+                "INNER, CROSS, NATURAL, LEFT, RIGHT, FULL, SEMI, ANTI and ASOF joins are.",
             )  # fmt: skip
         right = self._from_item(join.this, around, left)
         if right.links and side in ("RIGHT", "FULL"):
@@ -344,7 +344,8 @@ class FromClause(Expressions):
         parts: list[Node] = []
         if condition is not None:
             parts = list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
-            outer = [part for part in parts if not side and self._is_outer(part, scope)]
+            is_inner = not side and kind not in ("SEMI", "ANTI")
+            outer = [part for part in parts if is_inner and self._is_outer(part, scope)]
             parts = [part for part in parts if part not in outer]
             deferred += outer
 
@@ -362,6 +363,14 @@ class FromClause(Expressions):
                 branches = [after for before in branches for after in self.truth(part, "T", scope, before)]
             return branches
 
+        if kind in ("SEMI", "ANTI"):
+            chosen: list[Branch] = []
+            for a in left.branches:
+                fixed = replace(a, fixed=a.fixed | a.variables)
+                matches = [pair for b in right.branches for pair in matched(fixed.joined(b))]
+                chosen += (self.semijoin if kind == "SEMI" else self.antijoin)(a, a, matches)
+            chosen = chosen or [a.never() for a in left.branches[:1]]
+            return Joined(left.scope, self.limited(chosen, join), left.deferred)
         pairs = [a.joined(b) for a in left.branches for b in right.branches]
         branches = [branch for pair in pairs for branch in matched(pair)]
         branches = branches or [pair.never() for pair in pairs[:1]]  # which gives the columns their types

@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 
 
 _ZERO = Constant(0)
+ALIASES_REACH = ("duckdb", "snowflake")
+"""Dialects in which the name of a selected expression can stand in the expressions after it, and in WHERE."""
 DOUBLE_MEANS = ("spark", "databricks", "bigquery", "trino", "presto", "athena")
 """Dialects in which AVG of integers is a double."""
 
@@ -869,7 +871,10 @@ class Queries(FromClause):
             raise self.place.wrong("SELECT names no column", node)
         if node.args.get("kind"):
             raise self.place.refused(f"SELECT AS {node.args['kind']} is not supported", node)
-        joined = self._where(node, self.from_clause(node, around))
+        relations = self.from_clause(node, around)
+        if self.dialect in ALIASES_REACH:
+            self._replace_aliases(node, relations.scope)
+        joined = self._where(node, relations)
         if is_grouped(node):
             derived = self._grouped_select(node, joined)
         else:
@@ -879,6 +884,37 @@ class Queries(FromClause):
             check_parts(node.args["distinct"], self.place)
             return self._once(derived)
         return derived
+
+    def _replace_aliases(self, node: Node, scope: Scope) -> None:
+        """Replace names of selected expressions, where FROM has no column of that name, by the expressions.
+
+        They reach the expressions after them, and WHERE.
+        """
+        from sqlglot import expressions as exp
+
+        named: dict[str, Node] = {}
+
+        def replaced(piece: Node) -> Node:
+            if isinstance(piece, exp.Query):
+                return piece
+            if isinstance(piece, exp.Column) and not isinstance(piece.this, exp.Star) and not piece.args.get("table"):
+                item = named.get(self.place.names.key(piece.name))
+                is_name = item is not None and piece.args.get("number") is None
+                if is_name and scope.resolve_local(piece, self.place) is None:
+                    return exp.Paren(this=item.copy())
+                return piece
+            for part in list(piece.iter_expressions()):
+                made = replaced(part)
+                if made is not part:
+                    part.replace(made)
+            return piece
+
+        for item in node.expressions:
+            _ = replaced(item)
+            if isinstance(item, exp.Alias):
+                named.setdefault(self.place.names.key(item.alias), item.this)
+        if named and node.args.get("where") is not None:
+            _ = replaced(node.args["where"])
 
     def _where(self, node: Node, joined: Joined) -> Joined:
         """Apply WHERE and the deferred conditions."""
@@ -925,7 +961,7 @@ class Queries(FromClause):
             if not isinstance(star, exp.Star):
                 result.append((item, item.alias or column_name(item, position, scope, place)))
                 continue
-            check_parts(star, place)
+            check_parts(star, place, "except_", "replace")
             columns: Sequence[tuple[str, int]] = scope.visible
             if star is not item:
                 source = scope.source(item.args["table"], place)
@@ -936,12 +972,31 @@ class Queries(FromClause):
                 columns = source.columns
             elif not columns:
                 raise place.wrong("'*' needs a FROM", item)
+            names = [name for name, _ in columns]
+            excluded = self._columns_of_star(star.args.get("except_") or (), names)
+            instead = self._columns_of_star(star.args.get("replace") or (), names)
             for name, column_number in columns:
+                if name in excluded:
+                    continue
+                if name in instead:
+                    result.append((exp.alias_(instead[name].this, name, quoted=True), name))
+                    continue
                 column = exp.Column(this=exp.Identifier(this=name, quoted=True))
                 column.set("number", column_number)
                 column.parent = item.parent
                 result.append((column, name))
         return result
+
+    def _columns_of_star(self, nodes: Iterable[Node], names: Sequence[str]) -> dict[str, Node]:
+        """Return the parts of EXCLUDE or REPLACE by the columns that they name."""
+        found: dict[str, Node] = {}
+        for node in nodes:
+            name = node.args["alias"] if node.args.get("alias") is not None else node
+            matches = self.place.names.matching(name.name, bool(name.args.get("quoted")), names)
+            if not matches:
+                raise self.place.unknown(name, names, "columns")
+            found.update(dict.fromkeys(matches, node))
+        return found
 
     def select_within(self, node: Node, scope: Scope, branch: Branch) -> list[tuple[Branch, Values]]:
         """Return the rows of a query in a condition, joined with a row of the outer query."""

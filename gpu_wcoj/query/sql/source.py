@@ -539,6 +539,7 @@ _WORDS = {
     "on": ("DISTINCT ON here", "Write it in a SELECT that stands alone, in FROM or in WITH."),
     "except_": ("EXCLUDE", "Name the columns to select."),
     "replace": ("REPLACE", "Name the columns to select."),
+    "rename": ("RENAME", "Name the columns to select, with AS."),
     "properties": ("this kind of view", "Write CREATE VIEW name AS SELECT ...; what is kept is up to the program."),
     "when": ("a point in time", "Relations are as the last tick has left them."),
     "version": ("a version of a table", "Relations are as the last tick has left them."),
