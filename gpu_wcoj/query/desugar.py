@@ -393,7 +393,7 @@ def desugar(rules: Rules) -> Rules:
 
 
 def check_limits(core: Rules, loops: Mapping[str, Collection[str]]) -> None:
-    """Raise if a recursion with a limit of size has helpers, which would change the number of its iterations.
+    """Raise if a recursion with a limit of size has helpers, which add to its iterations.
 
     Parameters
     ----------

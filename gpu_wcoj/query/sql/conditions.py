@@ -1129,7 +1129,7 @@ class Conditions(DuckDBCalls):
         )
 
     def _in_query(self, node: Node, truth_value: str, scope: Scope, branch: Branch) -> list[Branch]:
-        """Return the branches in which ``x IN (SELECT ...)`` or ``x < ANY (SELECT ...)`` has a truth value.
+        """Return the branches in which ``x IN (SELECT ...)`` has a truth value, or ``x < ANY``.
 
         It is true if a row is equal, or compares so; it is unknown if none is and a row or x is null.
         """

@@ -477,7 +477,7 @@ class FromClause(Expressions):
         return replace(joined, branches=[columns_of])
 
     def _as_lateral(self, join: Join, left: Joined, around: Scope | None) -> Join:
-        """Return an ASOF join as a join with the first row that fulfils its conditions, by its inequality."""
+        """Return an ASOF join as a join with the first row that fulfils its conditions."""
         from sqlglot import expressions as exp
 
         place, item = self.place, join.this
@@ -526,7 +526,7 @@ class FromClause(Expressions):
     # Queries that refer to rows outside of them: they select, group and partition by these rows, too.
 
     def lateral(self, query: Node, named: Node, scope: Scope, branches: Sequence[Branch]) -> Joined | None:
-        """Compile a query for each distinct row of the columns outside that it refers to; None if it refers to none.
+        """Compile a query for each distinct row outside that it refers to; None if there is none.
 
         Parameters
         ----------
@@ -579,7 +579,7 @@ class FromClause(Expressions):
         return OuterRows(relation, tuple(columns), kinds, non_null)
 
     def _read_outer(self, outer: OuterRows) -> Branch:
-        """Return a branch of the outer rows, with their columns under the numbers that they have outside."""
+        """Return a branch of the outer rows, with the numbers that their columns have outside."""
         terms = [self.fresh("outer", kind) for kind in outer.kinds]
         non_null = frozenset(term for term, is_given in zip(terms, outer.non_null, strict=True) if is_given)
         atom = Atom(outer.relation, (*terms, self.fresh("_")))
@@ -587,10 +587,10 @@ class FromClause(Expressions):
         return Branch((atom,), non_null=non_null, safe=frozenset(terms) - non_null, values=values)
 
     def _extended(self, node: Node, outer: OuterRows) -> Node:
-        """Return a query that selects the columns of outer rows last, and groups and partitions by them.
+        """Return a query that selects, groups and partitions by the columns of outer rows, too.
 
-        The query itself changes. Aggregates without GROUP BY become queries as values, as they have a row for each
-        outer row.
+        The query itself changes. They are the last columns. Aggregates without GROUP BY become queries as values, as
+        they have a row for each outer row.
         """
         from sqlglot import expressions as exp
 
@@ -655,12 +655,12 @@ class FromClause(Expressions):
         node.set("expressions", [*node.expressions, *named])
 
 
-def numbered_column(name: str, number: int) -> ColumnNode:
+def numbered_column(name: str, column_number: int) -> ColumnNode:
     """Return the node of a column by its number."""
     from sqlglot import expressions as exp
 
     column = exp.column(name, quoted=True)
-    column.set("number", number)
+    column.set("number", column_number)
     return column
 
 

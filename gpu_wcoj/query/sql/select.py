@@ -886,7 +886,7 @@ class Queries(FromClause):
         return derived
 
     def _replace_aliases(self, node: Node, scope: Scope) -> None:
-        """Replace names of selected expressions, where FROM has no column of that name, by the expressions.
+        """Replace names of selected expressions by these, where FROM has no such column.
 
         They reach the expressions after them, and WHERE.
         """
@@ -1120,7 +1120,7 @@ class Queries(FromClause):
         return self._left_joined(branch, keys, of_outer, groups, checked, calls, item, joined.scope, outside)
 
     def _joined_within(self, query: Node, scope: Scope, row: Branch) -> Joined:
-        """Return the rows of FROM and WHERE of a query that refers to an outer row, joined with that row."""
+        """Return the rows of FROM and WHERE of a query, joined with the outer row that it names."""
         try:
             relations = self.from_clause(query.copy(), scope)
         except UnsupportedError as error:
@@ -1140,7 +1140,7 @@ class Queries(FromClause):
         return replace(joined, branches=branches or [row.joined(each).never() for each in joined.branches[:1]])
 
     def _of_outer_row(self, query: Node, scope: Scope, row: Branch) -> tuple[Joined, list[Node]]:
-        """Return the rows of a query that refers to an outer row, joined with that row, and columns to read them."""
+        """Return the rows of a query joined with the outer row that it names, and their columns."""
         from sqlglot import expressions as exp
 
         joined = self.lateral(query, exp.Subquery(), scope, [row])

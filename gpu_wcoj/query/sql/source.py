@@ -348,7 +348,7 @@ def statements(text: str, dialect: str, place: Place, functions: Iterable[str] =
 
 
 def _as_query(node: Node) -> Node:
-    """Return a statement that DuckDB answers by rows as a SELECT of all its rows; other statements as they are."""
+    """Return a statement that gives rows as a SELECT of them; others as they are."""
     from sqlglot import expressions as exp
 
     if not isinstance(node, (exp.Pivot, exp.Describe, exp.Summarize)):
