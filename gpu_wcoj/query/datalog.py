@@ -541,7 +541,7 @@ class _Reader:
         return list(by_relation.values())
 
     def check_limits(self, program: Rules, equivalences: Collection[str], written: Collection[str]) -> None:
-        """Raise for a limit of a relation that is not recursive, or has other iterations than its rules.
+        """Raise for a limit of a relation that is not recursive, or has other iterations.
 
         `written` are the relations of the text; others take the place of ranges.
         """
