@@ -639,17 +639,19 @@ class FromClause(Expressions):
         def keys() -> list[Node]:
             return list(map(numbered_column, outer.names, outer.numbers))
 
-        parts = [*node.expressions, *(node.args[part] for part in ("qualify",) if node.args.get(part) is not None)]
+        qualify = node.args.get("qualify")
+        parts = node.expressions if qualify is None else [*node.expressions, qualify]
         for window in [window for part in parts for window in windows_in(part)]:
             if window.args.get("alias") is not None:
-                raise self.place.refused("a named window in a query that refers to the outer query", window)
+                what = "a named window in a query that refers to the outer query is not supported"
+                raise self.place.refused(what, window, "Write the window in OVER (...).")
             window.set("partition_by", [*(window.args.get("partition_by") or ()), *keys()])
         group = node.args.get("group")
         if group is not None and not group.args.get("all"):
             group.set("expressions", [*group.expressions, *keys()])
         distinct = node.args.get("distinct")
         on = None if distinct is None else distinct.args.get("on")
-        if on is not None:
+        if distinct is not None and on is not None:
             distinct.set("on", exp.Tuple(expressions=[*(on.expressions or [on]), *keys()]))
         named = [exp.alias_(column, name, quoted=True) for column, name in zip(keys(), outer.names, strict=True)]
         node.set("expressions", [*node.expressions, *named])

@@ -899,10 +899,9 @@ class Queries(FromClause):
                 return piece
             if isinstance(piece, exp.Column) and not isinstance(piece.this, exp.Star) and not piece.args.get("table"):
                 item = named.get(self.place.names.key(piece.name))
-                is_name = item is not None and piece.args.get("number") is None
-                if is_name and scope.resolve_local(piece, self.place) is None:
-                    return exp.Paren(this=item.copy())
-                return piece
+                if item is None or piece.args.get("number") is not None:
+                    return piece
+                return piece if scope.resolve_local(piece, self.place) is not None else exp.Paren(this=item.copy())
             for part in list(piece.iter_expressions()):
                 made = replaced(part)
                 if made is not part:
@@ -1139,7 +1138,7 @@ class Queries(FromClause):
         branches = [after for each in joined.branches for after in linked(row.joined(each), links)]
         return replace(joined, branches=branches or [row.joined(each).never() for each in joined.branches[:1]])
 
-    def _of_outer_row(self, query: Node, scope: Scope, row: Branch) -> tuple[Joined, list[Node]]:
+    def _of_outer_row(self, query: Node, scope: Scope, row: Branch) -> tuple[Joined, list[ColumnNode]]:
         """Return the rows of a query joined with the outer row that it names, and their columns."""
         from sqlglot import expressions as exp
 
