@@ -164,7 +164,7 @@ def _output_lines(rules: Rules) -> list[Directive]:
     return [
         written.get(name, Directive("output", name))
         for name in rules.outputs
-        if "output" in kinds.get(name, ()) or not kinds.get(name, set()) - {"input"}
+        if "output" in kinds.get(name, ()) or not kinds.get(name, set()) - {"input", "limitsize"}
     ]
 
 

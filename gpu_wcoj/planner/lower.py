@@ -218,7 +218,8 @@ def plan(
                 for name in members
                 if name in extremes
             }
-            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of))
+            limits = {name: n_rows for name, n_rows in rules.size_limits.items() if name in members}
+            loops.append(loop_plan(planned, widths, cycle(first, members, reads), draft.setting, best_of, limits))
             continue
         live = bodies.get(first, [])  # an aggregating head has none
         if not bag and not (len(live) <= 1 and all(body.keeps_all for body in live)):
@@ -706,6 +707,7 @@ def loop_plan(
     cycle: Sequence[str],
     setting: Setting,
     best: Mapping[str, Best],
+    size_limits: Mapping[str, int],
 ) -> LoopPlan:
     """Plan a loop.
 
@@ -721,6 +723,8 @@ def loop_plan(
         Strategy, hints and statistics.
     best
         The heads that keep best values.
+    size_limits
+        Per head, the number of rows at which the loop ends.
     """
     existing = {key for rules_of in bodies.values() for _, query in rules_of for key in query.keys}
     rules = []
@@ -729,7 +733,7 @@ def loop_plan(
             asking = derivation_query(head, body, setting, existing, best.get(head))
             existing.update(asking.paths[0].keys)
             rules.append(LoopRule.from_queries(head, rule_index, query, asking, widths))
-    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best))
+    return LoopPlan(dict(widths), tuple(rules), tuple(cycle), dict(best), dict(size_limits))
 
 
 def lower_loop(
