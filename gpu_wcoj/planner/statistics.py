@@ -378,6 +378,7 @@ class Facts:
     _values: dict[Columns, float] = field(default_factory=dict, init=False, repr=False)
     _counts: dict[Columns, Counts | None] = field(default_factory=dict, init=False, repr=False)
     _cells: dict[Columns, tuple[float, float, float]] = field(default_factory=dict, init=False, repr=False)
+    _pairs: dict[Columns, tuple[float, float]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def completed(self) -> Facts:
@@ -477,10 +478,17 @@ class Facts:
         cells = prod(map(self._single, part))
         return count / cells if cells else 1.0
 
+    def _pair(self, earlier: int, column: int) -> tuple[float, float]:
+        """Return the share of the combinations of two columns that rows have, and their number; (1, 0) if unknown."""
+        key = earlier, column
+        n_pairs = self.known_values(key)
+        pair = self._pairs[key] = (1.0, 0.0) if n_pairs is None else (self._share(key, n_pairs), n_pairs)
+        return pair
+
     def _cells_of(self, key: Columns) -> tuple[float, float, float]:
         """Return what is known of one and two of these columns.
 
-        O(columns) if it is known for all but the last of them.
+        O(columns) if it is known for all but the last of them, else O(columns^2) lookups.
 
         Returns
         -------
@@ -499,10 +507,11 @@ class Facts:
             if self.known_values((column,)) is not None:
                 largest = max(largest, single)
             for earlier in key[:place]:
-                n_pairs = self.known_values((earlier, column))
-                if n_pairs is not None:
-                    share = min(share, self._share((earlier, column), n_pairs))
-                    largest = max(largest, n_pairs)
+                pair = self._pairs.get((earlier, column)) or self._pair(earlier, column)
+                if pair[0] < share:
+                    share = pair[0]
+                if pair[1] > largest:
+                    largest = pair[1]
             self._cells[key[: place + 1]] = cells, share, largest
         return cells, share, largest
 
