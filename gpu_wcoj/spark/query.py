@@ -38,6 +38,7 @@ from gpu_wcoj.spark.cluster.layout import CellLayout
 from gpu_wcoj.spark.cluster.plan import cell_plan
 from gpu_wcoj.spark.cluster.view import Spread, choose_for_answer, estimated_bytes, files_of
 from gpu_wcoj.spark.cluster.worker import change_schema
+from gpu_wcoj.spark.files import collect_table
 from gpu_wcoj.spark.maintenance import (
     Tables,
     cells_layout,
@@ -54,7 +55,6 @@ from gpu_wcoj.spark.options import Layout, SparkOptions
 from gpu_wcoj.spark.output import Attempt, check_columns, json_schema
 from gpu_wcoj.spark.schema import spark_schema
 from gpu_wcoj.spark.session import check_frames, require_classic
-from gpu_wcoj.spark.sources import collect_table
 from gpu_wcoj.views.matcher import MOTIF_OPTIONS, MotifOptions, refuse_options, tables_of
 
 if TYPE_CHECKING:

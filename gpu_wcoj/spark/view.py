@@ -27,8 +27,9 @@ from gpu_wcoj.engine.options import ProgramOptions
 from gpu_wcoj.errors import BatchMismatchError, CheckpointError, CheckpointMismatchError, GpuWcojError, UsageError
 from gpu_wcoj.program import Program
 from gpu_wcoj.spark.cluster.read import restore_program
+from gpu_wcoj.spark.files import collect_table
 from gpu_wcoj.spark.output import Changes, Sink, WrittenBatch
-from gpu_wcoj.spark.sources import Source, Sources, as_change, collect_table, detect, digest_of
+from gpu_wcoj.spark.sources import Source, Sources, as_change, detect, digest_of
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:

@@ -57,10 +57,10 @@ from gpu_wcoj.spark.cluster.worker import (
     as_json,
     as_listed,
 )
+from gpu_wcoj.spark.files import as_task
 from gpu_wcoj.spark.motifs import Packing
 from gpu_wcoj.spark.output import ToCallable, json_schema
 from gpu_wcoj.spark.schema import spark_schema
-from gpu_wcoj.spark.sources import as_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sf
 
-from gpu_wcoj.spark.sources import _pieces_of, map_rows
+from gpu_wcoj.spark.files import _pieces_of, map_rows
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
