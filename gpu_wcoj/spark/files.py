@@ -7,6 +7,7 @@ import gc
 import sys
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlparse
@@ -18,7 +19,7 @@ from gpu_wcoj.errors import UnsupportedTypeError
 from gpu_wcoj.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -48,19 +49,33 @@ def plain_files(df: DataFrame) -> list[str] | None:
 
 def _plain_files(df: DataFrame) -> tuple[list[str] | None, list[str]]:
     """Return `plain_files` of a DataFrame that may rename columns, and the columns in the files."""
-    plan = _plan(df, "optimizedPlan")
-    names = df.columns
-    if plan.nodeName() == "Project":
-        chosen = _scala_list(plan.projectList())
-        values = [value.child() if value.nodeName() == "Alias" else value for value in chosen]
-        if any(value.nodeName() != "AttributeReference" for value in values):
-            return None, []
-        names = [str(value.name()) for value in values]
+    plan, names = _selected(df, "optimizedPlan")
+    return None if plan is None else _files_of(plan), names
+
+
+def _selected(df: DataFrame, stage: str) -> tuple[Any, list[str]]:
+    """Return the plan whose columns a DataFrame selects, and their names there; None for other DataFrames.
+
+    Streams have no optimised plan, only an analysed one, in which projections follow one another.
+    """
+    plan = _plan(df, stage)
+    ids = [value.exprId().id() for value in _scala_list(plan.output())]
+    while plan.nodeName() in ("Project", "SubqueryAlias"):
+        if plan.nodeName() == "Project":
+            source_of = {}
+            for value in _scala_list(plan.projectList()):
+                read = value.child() if value.nodeName() == "Alias" else value
+                if read.nodeName() == "AttributeReference":
+                    source_of[value.exprId().id()] = read.exprId().id()
+            if not source_of.keys() >= set(ids):
+                return None, []
+            ids = [source_of[read] for read in ids]
         plan = plan.child()
-    return _files_of(df, plan), names
+    name_of = {value.exprId().id(): str(value.name()) for value in _scala_list(plan.output())}
+    return plan, [name_of[read] for read in ids]
 
 
-def _files_of(df: DataFrame, plan: Any) -> list[str] | None:
+def _files_of(plan: Any) -> list[str] | None:
     """Return the local Parquet files of a plan that only reads them; else None."""
     if not plan.getClass().getName().endswith(".LogicalRelation"):
         return None
@@ -73,7 +88,7 @@ def _files_of(df: DataFrame, plan: Any) -> list[str] | None:
     if any(following.startswith(root) for root, following in pairwise(roots)):
         return None  # a file that is named twice has its rows twice, and stands among the input files once
     paths = []
-    for name in df.inputFiles():
+    for name in relation.location().inputFiles():
         parsed = urlparse(name)
         if parsed.scheme not in ("", "file") or parsed.netloc:
             return None
@@ -197,15 +212,112 @@ def _has_columns(schema: pa.Schema, types: Mapping[str, pa.DataType]) -> bool:
     return all(name in schema.names and schema.field(name).type == kind for name, kind in types.items())
 
 
-def _read_files(files: list[str], columns: StructType) -> pa.Table | None:
-    """Read columns of files whose types are exactly those of the Spark schema; else None."""
+def _read_files(files: list[str], columns: StructType, names: Sequence[str] | None = None) -> pa.Table | None:
+    """Read columns of files whose types are exactly those of the Spark schema; else None.
+
+    `names` are the names of the columns in the files, if they are others.
+    """
     types = _arrow_types(columns)
+    names = columns.names if names is None else list(names)
     if types is None or not all(
-        _has_columns(pq.read_schema(path), dict(zip(columns.names, types, strict=True))) for path in files
+        _has_columns(pq.read_schema(path), dict(zip(names, types, strict=True))) for path in files
     ):
         return None
-    tables = [pq.read_table(path, columns=columns.names, page_checksum_verification=True) for path in files]
-    return pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+    tables = [pq.read_table(path, columns=names, page_checksum_verification=True).select(names) for path in files]
+    return pa.concat_tables([table.replace_schema_metadata(None) for table in tables]).rename_columns(columns.names)
+
+
+# Micro-batches of streams of plain files.
+
+
+@dataclass(frozen=True)
+class PlainStream:
+    """A stream that only selects columns of Parquet files; see `plain_stream`.
+
+    Attributes
+    ----------
+    names
+        The names of its columns in the files.
+    schema
+        Its columns.
+    """
+
+    names: Sequence[str]
+    schema: StructType
+
+
+def plain_stream(df: DataFrame) -> PlainStream | None:
+    """Return the columns of a stream in its Parquet files; None for streams of another kind.
+
+    Decimals are left to Spark, as it hashes them in other ways than this package.
+    """
+    plan, names = _selected(df, "analyzed")
+    types = _arrow_types(df.schema)
+    is_plain = (
+        plan is not None
+        and plan.nodeName() == "StreamingRelation"
+        and str(plan.dataSource().className()).lower() == "parquet"
+        and len(set(names)) == len(names)
+        and types is not None
+        and not any(map(pa.types.is_decimal, types))
+    )
+    return PlainStream(names, df.schema) if is_plain else None
+
+
+def read_batch(
+    session: SparkSession, query: str, batch: int, streams: Sequence[PlainStream], max_rows: int | None = None
+) -> list[pa.Table | None] | None:
+    """Return the rows of a micro-batch by stream, read without a job of Spark; None if Spark has to read them.
+
+    A stream without rows in the batch has None. The number of rows is added to the metrics of Spark's plan, as its own
+    tasks would do, so that the reports of the query have it.
+
+    Parameters
+    ----------
+    session, query
+        The session that started the query, as the session of a batch is a copy of it, and the query's id.
+    streams
+        The streams that it reads, in the order of its plan.
+    max_rows
+        Rows of a batch above which Spark has to read them; by default any number is read.
+    """
+    running: Any = session._jsparkSession.streams().get(query) if query else None  # pyright: ignore[reportPrivateUsage]
+    execution = None if running is None else running.streamingQuery().lastExecution()
+    if execution is None or execution.currentBatchId() != batch:
+        return None
+    leaves = _scala_list(execution.logical().collectLeaves())
+    if len(leaves) != len(streams):
+        return None
+    files_of_stream: list[list[str]] = []
+    for leaf in leaves:
+        is_empty = leaf.nodeName() == "LocalRelation" and leaf.data().isEmpty()
+        files = [] if is_empty else _files_of(leaf)
+        if files is None:
+            return None
+        files_of_stream.append(files)
+    if max_rows is not None:
+        footers = (pq.read_metadata(path) for files in files_of_stream for path in files)
+        if sum(footer.num_rows for footer in footers) > max_rows:
+            return None
+    tables: list[pa.Table | None] = []
+    for files, stream in zip(files_of_stream, streams, strict=True):
+        if not files:
+            tables.append(None)
+            continue
+        table = _read_files(files, stream.schema, stream.names)
+        if table is None:
+            return None
+        tables.append(table)
+    scans = [leaf for leaf in _scala_list(execution.executedPlan().collectLeaves()) if leaf.metrics().contains(_READ)]
+    read_tables = [table for table in tables if table is not None]
+    if len(scans) == len(read_tables):
+        for scan, table in zip(scans, read_tables, strict=True):
+            scan.metrics().apply(_READ).add(table.num_rows)
+    return tables
+
+
+_READ: Final = "numOutputRows"
+"""The metric of a scan that counts its rows."""
 
 
 def _scala_list(sequence: Any) -> list[Any]:

@@ -6,10 +6,11 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
@@ -31,13 +32,14 @@ from gpu_wcoj.errors import (
     entry_point,
     listed,
 )
-from gpu_wcoj.spark.files import plain_files, streams_of
+from gpu_wcoj.spark.cluster.hashing import row_digests
+from gpu_wcoj.spark.files import PlainStream, plain_files, plain_stream, read_batch, streams_of
 from gpu_wcoj.spark.options import Format
 from gpu_wcoj.spark.session import require_classic
 from gpu_wcoj.zset.zset import ZSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField
 
 
@@ -529,6 +531,19 @@ class Source:
         """True if the source is a stream."""
         return bool(self.frame.isStreaming)
 
+    @property
+    def direct(self) -> DataFrame | None:
+        """The original rows that are the normalised ones, and perhaps their weights; None for formats with codes.
+
+        Engines can read them without Spark's expressions.
+        """
+        how = self.reading
+        chosen = detect(self.original).format if how.changes == "auto" else how.changes
+        if chosen not in ("append", "weight") or how.key or how.order_by or isinstance(how.columns, Mapping):
+            return None
+        names = [*self.data, *([WEIGHT] if chosen == "weight" else [])]
+        return self.original.select(*map(_quoted, names))
+
     def described(self) -> dict[str, Any]:
         """Return the properties that must stay the same while a checkpoint is used."""
         reads = streams_of(self.original) if self.is_stream else plain_files(self.original)
@@ -631,6 +646,23 @@ def _format_fields(fields: Sequence[StructField]) -> str:
     return ", ".join(f"'{column.name} {column.dataType.simpleString()}'" for column in fields)
 
 
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of a micro-batch.
+
+    Attributes
+    ----------
+    tables
+        By relation, the data columns, ``weight``, and the order columns; relations without rows are left out.
+    count, digest
+        Their number and checksum.
+    """
+
+    tables: Mapping[str, pa.Table]
+    count: int
+    digest: str
+
+
 @dataclass(frozen=True, eq=False)
 class United:
     """Streams as one DataFrame: a tag for the relation, and slots shared by columns of one type.
@@ -680,6 +712,55 @@ class United:
             )
         return cls(reduce(lambda union, frame: union.unionAll(frame), frames), sources, slots)
 
+    @cached_property
+    def plain_streams(self) -> list[PlainStream] | None:
+        """The streams, if all of them only select columns of Parquet files."""
+        frames = [source.direct for source in self.sources]
+        streams = [None if frame is None else plain_stream(frame) for frame in frames]
+        return None if None in streams else [stream for stream in streams if stream is not None]
+
+    def read(self, frame: DataFrame, session: SparkSession, query: str, batch: int) -> BatchRows:
+        """Return the rows of a micro-batch of `frame`; `session` is the one that started the query."""
+        rows = self._read_files(session, query, batch)
+        if rows is None:
+            table = frame.toArrow()
+            rows = BatchRows(self.split(table), table.num_rows, digest_of(table[HASH].to_numpy()))
+        return rows
+
+    def _read_files(self, session: SparkSession, query: str, batch: int) -> BatchRows | None:
+        """Return the rows of a micro-batch that this process reads itself; None if Spark has to read them."""
+        tables = self.read_tables(session, query, batch)
+        if tables is None:
+            return None
+        digests = [np.zeros(0, np.int64)]
+        for tag, source in enumerate(self.sources):
+            if source.relation in tables:
+                table = tables[source.relation]
+                digests.append(row_digests(tag, table.select([WEIGHT, *source.data])))
+        return BatchRows(tables, sum(map(len, digests)), digest_of(np.concatenate(digests)))
+
+    def read_tables(
+        self, session: SparkSession, query: str, batch: int, max_rows: int | None = None
+    ) -> dict[str, pa.Table] | None:
+        """Return the data columns and weights of a micro-batch by relation, as `read_batch` reads them.
+
+        Relations without rows are left out. None if Spark has to read the rows.
+        """
+        streams = self.plain_streams
+        tables = None if streams is None else read_batch(session, query, batch, streams, max_rows)
+        if tables is None:
+            return None
+        rows: dict[str, pa.Table] = {}
+        for source, table in zip(self.sources, tables, strict=True):
+            if table is None or not table.num_rows:
+                continue
+            is_weighted = WEIGHT in table.column_names
+            weights = table[WEIGHT].cast(pa.int64()) if is_weighted else pa.array(np.ones(table.num_rows, np.int64))
+            if weights.null_count:
+                return None  # Spark's expression of the weight raises the error
+            rows[source.relation] = table.select(source.data).append_column(WEIGHT, weights)
+        return rows
+
     def split(self, rows: pa.Table) -> dict[str, pa.Table]:
         """Return the rows of each relation with its columns; relations without rows are left out."""
         tables = {}
@@ -694,12 +775,12 @@ class United:
         return tables
 
 
-def digest_of(rows: pa.Table) -> str:
-    """Return a checksum of the rows of a batch that does not depend on their order.
+def digest_of(digests: npt.NDArray[np.int64]) -> str:
+    """Return a checksum of the rows of a batch that does not depend on their order, from their hashes.
 
     Spark may deliver the same batch in another order.
     """
-    hashes = rows[HASH].to_numpy().view(np.uint64)
+    hashes = digests.view(np.uint64)
     return f"{int(hashes.sum(dtype=np.uint64)):016x}{int((hashes >> np.uint64(32)).sum(dtype=np.uint64)):016x}"
 
 
