@@ -102,7 +102,8 @@ def row_digests(relation: int, table: pa.Table) -> npt.NDArray[np.int64]:
     Decimals are not supported.
     """
     columns = [column.combine_chunks() for column in table.columns]
-    steps = [partial(_hash_literal, relation), *(_step(column, is_canonical=False) for column in columns)]
+    steps: list[Callable[[slice, U64], U64]] = [partial(_hash_literal, relation)]
+    steps += [_step(column, is_canonical=False) for column in columns]
     return _hashes(table.num_rows, steps)
 
 
