@@ -1,4 +1,4 @@
-"""Files that the engine reads without the JVM: of tables, of the tasks of executors, and of micro-batches."""
+"""Files that are read without the JVM: those of tables, of tasks and of micro-batches."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ def _plain_files(df: DataFrame) -> tuple[list[str] | None, list[str]]:
 
 
 def _selected(df: DataFrame, stage: str) -> tuple[Any, list[str]]:
-    """Return the plan whose columns a DataFrame selects, and their names there; None for other DataFrames.
+    """Return the plan whose columns a DataFrame selects, and their names there.
 
-    Streams have no optimised plan, only an analysed one, in which projections follow one another.
+    The plan is None for other DataFrames. Streams have no optimised plan, only an analysed one, in which projections
+    follow one another.
     """
     plan = _plan(df, stage)
     ids = [value.exprId().id() for value in _scala_list(plan.output())]
@@ -267,10 +268,10 @@ def plain_stream(df: DataFrame) -> PlainStream | None:
 def read_batch(
     session: SparkSession, query: str, batch: int, streams: Sequence[PlainStream], max_rows: int | None = None
 ) -> list[pa.Table | None] | None:
-    """Return the rows of a micro-batch by stream, read without a job of Spark; None if Spark has to read them.
+    """Return the rows of a micro-batch by stream, read without a job of Spark.
 
-    A stream without rows in the batch has None. The number of rows is added to the metrics of Spark's plan, as its own
-    tasks would do, so that the reports of the query have it.
+    The result is None if Spark has to read the rows. A stream without rows in the batch has None. The number of rows is
+    added to the metrics of Spark's plan, as its own tasks would do, so that the reports of the query have it.
 
     Parameters
     ----------

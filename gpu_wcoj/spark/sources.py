@@ -533,9 +533,9 @@ class Source:
 
     @property
     def direct(self) -> DataFrame | None:
-        """The original rows that are the normalised ones, and perhaps their weights; None for formats with codes.
+        """The original rows that are the normalised ones, and perhaps their weights.
 
-        Engines can read them without Spark's expressions.
+        None for formats with codes. Engines can read them without Spark's expressions.
         """
         how = self.reading
         chosen = detect(self.original).format if how.changes == "auto" else how.changes
@@ -728,7 +728,7 @@ class United:
         return rows
 
     def _read_files(self, session: SparkSession, query: str, batch: int) -> BatchRows | None:
-        """Return the rows of a micro-batch that this process reads itself; None if Spark has to read them."""
+        """Return the rows of a micro-batch as this process reads it; None if Spark has to."""
         tables = self.read_tables(session, query, batch)
         if tables is None:
             return None
@@ -742,7 +742,7 @@ class United:
     def read_tables(
         self, session: SparkSession, query: str, batch: int, max_rows: int | None = None
     ) -> dict[str, pa.Table] | None:
-        """Return the data columns and weights of a micro-batch by relation, as `read_batch` reads them.
+        """Return the data columns and weights of a micro-batch by relation; see `read_batch`.
 
         Relations without rows are left out. None if Spark has to read the rows.
         """
@@ -776,9 +776,9 @@ class United:
 
 
 def digest_of(digests: npt.NDArray[np.int64]) -> str:
-    """Return a checksum of the rows of a batch that does not depend on their order, from their hashes.
+    """Return a checksum of the rows of a batch from their hashes.
 
-    Spark may deliver the same batch in another order.
+    It does not depend on their order, as Spark may deliver the same batch in another order.
     """
     hashes = digests.view(np.uint64)
     return f"{int(hashes.sum(dtype=np.uint64)):016x}{int((hashes >> np.uint64(32)).sum(dtype=np.uint64)):016x}"

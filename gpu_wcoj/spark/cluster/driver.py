@@ -232,9 +232,10 @@ def flow(sources: Sources, plan: CellPlan, columns: Columns, work: Work) -> Data
 def flow_of_tables(
     session: SparkSession, tables: Mapping[str, pa.Table], plan: CellPlan, program: Program, work: Work
 ) -> DataFrame:
-    """Return `flow` of rows that this process has read and routes: each task of the first stage is sent its parcels.
+    """Return `flow` of rows that this process has read.
 
-    So the rows need no tasks that route them, and no exchange.
+    It routes them, and each task of the first stage is sent its parcels. So the rows need no tasks that route them, and
+    no exchange.
 
     Parameters
     ----------
@@ -269,7 +270,10 @@ def _run_stage(there: DataFrame, plan: CellPlan, work: Work, delivery: Delivery 
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """The work of tasks whose parcels come with them: task i has those of the i-th cell that has any."""
+    """The work of tasks whose parcels come with them.
+
+    Task i has those of the i-th cell that has any.
+    """
 
     work: Work
     parcels: Sequence[Sequence[pa.RecordBatch]]
@@ -651,4 +655,5 @@ def packed_head(head: pa.Schema, packing: Packing | None) -> pa.Schema:
 
 
 def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
-    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type: ignore[list-item]
+    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type:
+    ignore[list - item]

@@ -97,9 +97,9 @@ def xxhash64(columns: Sequence[pa.Array], salt: int) -> npt.NDArray[np.int64]:
 
 
 def row_digests(relation: int, table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return Spark's ``xxhash64`` of an ``int`` and of the values of rows as they are, not in canonical form.
+    """Return Spark's ``xxhash64`` of an ``int`` and of the values of rows as they are.
 
-    Decimals are not supported.
+    They are not in canonical form. Decimals are not supported.
     """
     columns = [column.combine_chunks() for column in table.columns]
     steps: list[Callable[[slice, U64], U64]] = [partial(_hash_literal, relation)]

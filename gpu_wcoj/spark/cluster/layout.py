@@ -357,12 +357,12 @@ CELL_ROW_SECONDS = 0.33e-6
 class Estimate:
     """Estimated seconds of an answer in one engine, and in cells."""
 
-    one: float
+    engine: float
     cells: float
     n_cells: int
 
     def __str__(self) -> str:
-        return f"estimated at {self.one:.2g} s in one engine and at {self.cells:.2g} s in {self.n_cells} cells"
+        return f"estimated at {self.engine:.2g} s in one engine and at {self.cells:.2g} s in {self.n_cells} cells"
 
 
 def estimate_answer(
@@ -390,13 +390,13 @@ def estimate_answer(
     """
     shares = shares_in(rules, chosen, rows)
     atom_rows = sum(cost.input_rows for cost in shares)
-    one = ENGINE_ROW_SECONDS * atom_rows
+    engine = ENGINE_ROW_SECONDS * atom_rows
     if chosen.layout == "replicated" or loops_of(desugar(rules)):  # each cell loads all rows, and does its share
-        cell = CELL_ROW_SECONDS * sum(rows.values()) + one / chosen.cells
+        cell = CELL_ROW_SECONDS * sum(rows.values()) + engine / chosen.cells
     else:
         cell = CELL_ROW_SECONDS * sum(cost.cell_rows for cost in shares)
     rounds = -(-chosen.cells // max(1, tasks))
-    return Estimate(one + COLLECTED_ROW_SECONDS * collected, START_SECONDS + cell * rounds, chosen.cells)
+    return Estimate(engine + COLLECTED_ROW_SECONDS * collected, START_SECONDS + cell * rounds, chosen.cells)
 
 
 def by_core_name(core: Rules, of_input: Mapping[str, T]) -> dict[str, T]:

@@ -302,7 +302,7 @@ def choose_for_answer(
 ) -> CellLayout | str:
     """Return the layout for one answer, or the reason for one engine, under ``"auto"`` only."""
     chosen, estimate = estimated_layout(spark, program, frames, layout, cells)
-    if layout == "auto" and estimate.one <= estimate.cells:
+    if layout == "auto" and estimate.engine <= estimate.cells:
         return f"the answer is {estimate}"
     if chosen.layout == "hypercube":
         heavy = find_heavy_values(program.rules, chosen, as_tables(program, frames))
@@ -314,7 +314,10 @@ def choose_for_answer(
 def estimated_layout(
     spark: SparkSession, program: Program, frames: Mapping[str, DataFrame], layout: Layout, cells: int | None
 ) -> tuple[CellLayout, Estimate]:
-    """Return the layout on cells for one answer, without heavy values, and the estimate of its seconds."""
+    """Return the layout on cells for one answer, and the estimate of its seconds.
+
+    Heavy values are not searched for.
+    """
     sizes = {name: estimated_rows(frames[name]) for name in program.inputs}
     rows = {name: n for name, (n, _) in sizes.items()}
     tasks = max(1, spark.sparkContext.defaultParallelism)
