@@ -655,5 +655,4 @@ def packed_head(head: pa.Schema, packing: Packing | None) -> pa.Schema:
 
 
 def _listed(frames: Frames) -> dict[str, Sequence[DataFrame]]:
-    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type:
-    ignore[list - item]
+    return {name: frame if isinstance(frame, (list, tuple)) else [frame] for name, frame in frames.items()}  # type: ignore[list-item]
