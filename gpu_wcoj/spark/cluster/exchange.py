@@ -100,7 +100,7 @@ class Columns:
             kinds = spark_schema(schema)
             fields[name] = StructType([StructField(f"c{i}", column.dataType) for i, column in enumerate(kinds)])
             heads[name] = arrow_schema(kinds)  # as Spark reads them: not large_string, say
-        return cls(tuple(fields[relation.name] for relation in plan.travelling), heads)
+        return cls(tuple(StructType(fields[sent.name].fields[: sent.width]) for sent in plan.travelling), heads)
 
     @cached_property
     def types(self) -> Mapping[str, DataType]:
